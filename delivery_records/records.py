@@ -21,7 +21,7 @@ from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.view import publisher_path, subscription_path
+from delivery_records.attachments.view import publisher_path
 from delivery_records.attachments.watch_handlers import WatchHandlers
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import Ack, Hello, ToIngress
@@ -265,7 +265,7 @@ class Records:
             self._proposals.delete(publisher_path(endpoint.key), endpoint.epoch)
         else:
             endpoint.outgoing.is_closing = True  # E-8
-            self._proposals.delete(subscription_path(endpoint.key), endpoint.epoch)
+            self._closing.close(endpoint)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)

@@ -29,7 +29,7 @@ from delivery_records.attachments.view import (
 )
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
-from delivery_records.inputs import PublisherAttach, ReadDone, StoreFailure, SubscriberAttach
+from delivery_records.inputs import PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
 from delivery_records.limits import (
     ORPHAN_NONCES,
     PROVISIONAL_TIMEOUT_S,
@@ -215,11 +215,15 @@ class Attaching:
         elif attempt.request.share is None:
             self._put_subscription(attempt, attempt.request, done)
         elif attempt.step is AttachStep.READING:
-            attempt.step, attempt.found = AttachStep.READING_SHARED, done
-            self._name(attempt)
-            self._turn.out.append(effects.Read(attempt.nonce, subscription_path(shared_key_of(attempt.request))))
+            self._read_shared(attempt, attempt.request, done)
         else:
             self._put_member(attempt, attempt.request, done)
+
+    def _read_shared(self, attempt: Attempt, request: SubscriberAttach, own: ReadDone) -> None:
+        """SH-1: its own key is known; now the other one."""
+        attempt.step, attempt.found = AttachStep.READING_SHARED, own
+        self._name(attempt)
+        self._turn.out.append(effects.Read(attempt.nonce, subscription_path(shared_key_of(request))))
 
     def _put_publisher(self, attempt: Attempt, request: PublisherAttach, done: ReadDone) -> None:
         record = done.record
@@ -267,8 +271,9 @@ class Attaching:
             return
         topic = request.topic
         if topic is None:
-            if record is None:
-                self._give_up(attempt, "amqp:not-found", "there is no subscription of that name to look up")
+            if record is None:  # SH-1: whoever looks one up does not know of which kind it is
+                attempt.request = replace(request, share=Share(request.link_name))
+                self._read_shared(attempt, attempt.request, done)
                 return
             topic = record.topic
         if record is not None and (record.topic != topic or record.member_of):
@@ -312,7 +317,7 @@ class Attaching:
                 f"the shared subscription has the topic {shared.topic}: attach with that, or end it first"
             )
         elif topic is None:
-            refusal = "amqp:not-found", "there is no shared subscription of that name to look up"
+            refusal = "amqp:not-found", "there is no subscription of that name to look up"
         if refusal is not None:
             self._give_up(attempt, *refusal)
             return

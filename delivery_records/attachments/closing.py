@@ -33,6 +33,33 @@ class Closing:
         self._attaching = attaching
         self._orders = orders
 
+    def close(self, egress: Egress) -> None:
+        """E-8; SH-1: whoever looked a shared subscription up ends that, and a member only itself."""
+        view = self._turn.view
+        member = view.subscriptions.get(egress.key)
+        shared = None if member is None else view.subscriptions.get(member.record.member_of)
+        if shared is None or egress.request.topic is not None:
+            self._proposals.delete(subscription_path(egress.key), egress.epoch)
+        elif len(view.members_of[shared.key]) > 1:
+            self._refuse_end(egress)
+        else:
+            self._proposals.delete(subscription_path(shared.key), shared.epoch)
+
+    def _refuse_end(self, egress: Egress) -> None:
+        self._turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-locked", _HAS_MEMBERS))
+        self._endpoints.suspend(egress, LossCause.DETACH)
+        self._proposals.delete(subscription_path(egress.key), egress.epoch)
+
+    def _ending(self, path: str) -> Egress | None:
+        """Whose close waits for the end of the shared subscription at this path."""
+        for egress in self._endpoints.egresses.values():
+            member = self._turn.view.subscriptions.get(egress.key)
+            if egress.outgoing.is_closing and member is not None:
+                key = member.record.member_of
+                if key and subscription_path(key) == path:
+                    return egress
+        return None
+
     def on_failed(self, failed: StoreFailed) -> None:
         """A read or proposal of this router did not succeed."""
         if self._attaching.on_failed(failed.nonce, failed.failure):
@@ -99,6 +126,10 @@ class Closing:
 
     def on_deletion_lost(self, path: str) -> None:
         """E-8, I-8: the compare failed: somebody attached again, so the link here is not closed but stolen."""
+        ending = self._ending(path)
+        if ending is not None:
+            self._refuse_end(ending)  # SH-1: a member has come meanwhile, or shown life
+            return
         endpoint = self._endpoints.of_path(path)
         if path in self._proposals.deletions.values() or (endpoint is not None and self._is_writing(endpoint)):
             return  # it lost to a put of the link itself: the deletion at that put's revision decides
@@ -114,7 +145,7 @@ class Closing:
 
     def _on_deletion_failed(self, path: str) -> None:
         """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""
-        endpoint = self._endpoints.of_path(path)
+        endpoint = self._ending(path) or self._endpoints.of_path(path)
         link = _link_to_close(endpoint)
         if endpoint is not None and link is not None:
             self._turn.out.append(effects.CloseConnection(link, "amqp:connection:forced", _FAILED_CLOSE))
@@ -128,5 +159,6 @@ def _link_to_close(endpoint: Ingress | Egress | None) -> int | None:
     return endpoint.link if endpoint is not None and endpoint.phase is Phase.CLOSING else None
 
 
+_HAS_MEMBERS = "the shared subscription has other members: close them first"
 _FAILED_CLOSE = "the link could not be closed, for this router cannot reach etcd; attach and close again"
 _LOST_CLOSE = "the link was attached again elsewhere while it was being closed; attach and close again"

@@ -243,6 +243,54 @@ def test_its_end_ends_the_members() -> None:  # SH-1
     assert not net.has_subscription("m1")
 
 
+def looked_up(net: Net, name: str, share: inputs.Share | None = SHARE) -> SubscriberLink:
+    link = SubscriberLink(net, net.nodes[0])
+    link.attach(name, topic=None, share=share)
+    net.advance(0.05)
+    return link
+
+
+def test_whoever_looks_it_up_and_closes_ends_it_unless_it_has_members() -> None:  # SH-1, E-8
+    net = Net(2)
+    one = member(net, net.nodes[1], "m0")
+    link = looked_up(net, "ender")
+    assert link.last(effects.SubscriberReply).topic == "orders"
+    link.detach(closed=True)
+    assert link.end().condition == "amqp:resource-locked"
+    assert shared(net) is not None
+    assert not net.has_subscription("ender")
+    one.detach(closed=True)
+    link = looked_up(net, "ender")
+    link.detach(closed=True)
+    assert (link.end().condition, link.end().closed) == ("", True)
+    assert shared(net) is None
+    assert not net.has_subscription("ender")
+
+
+def test_a_member_that_comes_while_it_is_ended_keeps_it() -> None:  # SH-1, E-8
+    net = Net(2)
+    member(net, net.nodes[1], "m0").detach(closed=True)
+    link = looked_up(net, "ender")
+    net.nodes[0].is_store_held = True
+    link.detach(closed=True)
+    one = member(net, net.nodes[1], "m1")
+    net.nodes[0].is_store_held = False
+    net.run()
+    assert link.end().condition == "amqp:resource-locked"
+    assert one.detached() is None
+
+
+def test_a_look_up_finds_a_shared_subscription_of_the_container_that_it_does_not_call_shared() -> None:  # SH-1
+    net = Net()
+    own = inputs.Share("link")
+    net.subscriber(net.nodes[0], "box", share=own).detach(closed=True)
+    link = looked_up(net, "box", None)
+    link.detach(closed=True)
+    assert link.end().condition == ""
+    assert (Kind.SUBSCRIPTION, shared_key("box", "link")) not in net.etcd.keys
+    assert looked_up(net, "other", None).end().condition == "amqp:not-found"
+
+
 def test_a_second_member_is_told_of_the_same_life_and_creates_nothing() -> None:  # SH-1
     net = Net(2)
     one, other = member(net, net.nodes[0], "m0"), member(net, net.nodes[1], "m1")
