@@ -53,7 +53,10 @@ class ViewTables:
         of_links: Callable[[], object] = lambda: (self._view.applied, self._routing.changes)  # noqa: E731
         self._names = Kept(of_view, self._make_names)
         self._counts = Kept(of_view, self._make_counts)
-        self._topic_counts = Kept(of_view, lambda: Counter(s.record.topic for s in self._view.subscriptions.values()))
+        self._topic_counts = Kept(
+            of_view,
+            lambda: Counter(s.record.topic for s in self._view.subscriptions.values() if not s.record.member_of),
+        )
         self._patterns = Kept(of_view, lambda: [topic for topic in self._topic_counts.get() if is_pattern(topic)])
         self._topic_rows: Kept[dict[str, Row]] = Kept(of_view, dict)
         self._router_rows = Kept(of_links, self._make_routers)
@@ -94,8 +97,8 @@ class ViewTables:
         return Head(name, attachment.key, name, record.topic, (self.name_of(record.rid), f"{record.rid:x}"))
 
     def name_of(self, rid: int) -> str:
-        """A router's id; `gone` when it is in etcd no more."""
-        return self._names.get().get(rid, GONE)
+        """A router's id; `gone` when it is in etcd no more; empty of a shared subscription, which is at none."""
+        return self._names.get().get(rid, GONE) if rid else ""
 
     def _topic_heads(self) -> Sequence[Head]:
         return _sorted(topic_head(each) for each in self._topic_counts.get().keys() | self._view.publishers_of.keys())
@@ -210,11 +213,16 @@ class ViewTables:
         core, record = self.core, subscription.record
         egress = core.egresses.get(subscription.key)
         state = self._state(record.rid, egress)
+        members = len(self._view.members_of.get(subscription.key, ())) if record.shared else None
+        if members is not None:
+            state = "shared" if members else "detached"
+        shared = self._view.subscriptions.get(record.member_of, subscription)
         row: Row = {
             "key": subscription.key, "name": subscription.name, **topic_facts(record.topic),
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
+            "members": members, "member_of": shared.name if record.member_of else "",
             # Text, for JavaScript's numbers end at 2^53.
-            "incarnation": str(core.turn.told_incarnation(subscription.created)), "mode": record.mode.value,
+            "incarnation": str(core.turn.told_incarnation(shared.created)), "mode": record.mode.value,
             "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user,
             "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),

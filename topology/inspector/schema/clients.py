@@ -47,9 +47,15 @@ SUBSCRIPTION = EntityType(
             "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not proved that "
             "it is alive), `detached` (its link is closed; it ends in `expires_in_s`; while that is null, its time "
             "starts when its client ends the AMQP session or connection that its expiry policy names), `orphaned` (its "
-            "router has stopped; ends likewise), or `elsewhere` (at another live router, which alone knows its link).",
+            "router has stopped; ends likewise), `elsewhere` (at another live router, which alone knows its link), or "
+            "`shared` (its members have the links; without members it is `detached`).",
             Column("state", 0),
         ),
+        Attribute(
+            "members", Type.INTEGER, "Members of a shared subscription; null of others.", Column("members", 4, ""),
+            is_nullable=True,
+        ),
+        text("member_of", "Shared subscription whose member it is; empty of others.", Column("member of", 5)),
         rate(
             "delivered_rate", "Deliveries per second to it; null where its link is not here.",
             Column("deliv/s", 2, "Delivered"),
