@@ -34,6 +34,7 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
+from delivery_records.filters import MessageFilters
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
@@ -104,6 +105,7 @@ class Egress(Endpoint):
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self._turn.told_incarnation(self.created),
                 held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,
+                subscription.record.filter,
             )
         )  # fmt: skip
         if self.reduction is not None:
@@ -424,3 +426,4 @@ class EgressParts:
     ask_again: Callable[[SyncState, int, bool], None]
     """E-4a: ask the ingress for another attempt of a number; True counts as a failed one."""
     suspend: Callable[[Endpoint, LossCause], None]
+    filters: MessageFilters

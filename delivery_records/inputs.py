@@ -118,6 +118,8 @@ class SubscriberAttach:
     patience: Patience | None = None
     """What a policy allows it without progress (K-5b); None: its publishers wait."""
     owner: Owner = NOBODY
+    filter: str = ""
+    """Canonical text of the filter it asks for (E-10); of no meaning in a look-up."""
 
 
 class PublisherTransfer:

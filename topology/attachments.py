@@ -264,6 +264,7 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         peer=reader.text("peer", ""),
         vhost=reader.text("vhost", ""),
         user=reader.text("user", ""),
+        filter=reader.text("filter", ""),
     )
 
 

@@ -26,6 +26,7 @@ from delivery_records.attachments.view import (
     subscription_path,
 )
 from delivery_records.egress import Egress
+from delivery_records.filters import MessageFilters, UnknownFilter
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import PublisherAttach, ReadDone, StoreFailure, SubscriberAttach
 from delivery_records.limits import (
@@ -82,12 +83,13 @@ class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
     __slots__ = (
-        "_by_nonce", "_by_path", "_failures", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
+        "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int
-    ) -> None:
+        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int,
+        filters: MessageFilters,
+    ) -> None:  # fmt: skip
         """No attach is in progress.
 
         Args:
@@ -96,12 +98,14 @@ class Attaching:
             failures: what earlier links of an identity failed to do.
             steals: refuses two clients that steal each other's link.
             nonce_revision: when the cluster nonce was written; publisher sessions of before are over (K-9).
+            filters: reads those of subscriptions (E-10).
         """
         self._turn = turn
         self._proposals = proposals
         self._failures = failures
         self._steals = steals
         self._nonce_revision = nonce_revision
+        self._filters = filters
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         """Every client link by its number: an attach in progress, or what serves it."""
         self._by_path: dict[str, deque[Attempt]] = {}
@@ -236,14 +240,17 @@ class Attaching:
         if record is not None and (refusal := _others(record, request)):
             self._give_up(attempt, *refusal)
             return
-        topic = request.topic
+        topic, filter_text = request.topic, request.filter
         if topic is None:
             if record is None:
                 self._give_up(attempt, "amqp:not-found", "there is no subscription of that name to look up")
                 return
-            topic = record.topic
-        if record is not None and record.topic != topic:
-            # Amendments 2.2: another topic is another subscription; end the old one first.
+            topic, filter_text = record.topic, record.filter
+        if filter_text and (unknown := self._why_unknown(filter_text)):
+            self._give_up(attempt, "amqp:not-implemented", unknown)
+            return
+        if record is not None and (record.topic != topic or record.filter != filter_text):
+            # Amendments 2.2: another topic or filter is another subscription; end the old one first (A-2, E-10).
             attempt.step = AttachStep.DELETING
             attempt.expect = done.mod_revision
             self._name(attempt)
@@ -259,9 +266,17 @@ class Attaching:
                 request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
                 terms.expiry_policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
-                request.owner.vhost, request.owner.user,
+                request.owner.vhost, request.owner.user, filter_text,
             ),
         )  # fmt: skip
+
+    def _why_unknown(self, filter_text: str) -> str:
+        """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-10)."""
+        try:
+            self._filters.of(filter_text)
+        except UnknownFilter as error:
+            return str(error)
+        return ""
 
     def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
         attempt.step = AttachStep.PUTTING
