@@ -70,6 +70,8 @@ class Traits:
     """Longest time-out that a policy grants subscriptions and sessions (K-5c); 0: what they ask for."""
     require: int = 0
     """Shipped publishers require so many subscriptions for each message (I-3c)."""
+    filters: int = 0
+    """Subscribers have filters (E-10), the first one that of this number in `filters.FILTERS`; 0: none has."""
 
 
 PLAIN = Traits()
