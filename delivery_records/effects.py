@@ -53,7 +53,7 @@ class SubscriberReply:
     patience: Patience | None = None
     """How long it may make no progress, and what becomes of it then (K-5b)."""
     filter: str = ""
-    """Canonical text of the filter that is applied (E-10)."""
+    """Canonical text of the filter that is applied (E-9)."""
 
 
 @dataclass(frozen=True, slots=True)

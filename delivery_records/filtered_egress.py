@@ -1,4 +1,4 @@
-"""The egress of a subscription with a filter: what the filter excludes is acknowledged and leaves no trace (E-10)."""
+"""The egress of a subscription with a filter: what the filter excludes is acknowledged and leaves no trace (E-9)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FilteredEgress(Egress):
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
         attempt: int = 0, message_format: int = 0,
     ) -> None:  # fmt: skip
-        """E-10, then E-3. What has an entry is not filtered: the subscriber has it, or is to have it."""
+        """E-9, then E-3. What has an entry is not filtered: the subscriber has it, or is to have it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is not None and number not in sync.numbers and self._excludes(publisher_epoch, message, message_format):
             self._leave_out(sync, number, tag)
@@ -47,7 +47,7 @@ class FilteredEgress(Egress):
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
 
     def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
-        """E-10, then I-1c."""
+        """E-9, then I-1c."""
         if publisher_epoch in self.syncs and self._excludes(publisher_epoch, message, message_format):
             self._count(publisher_epoch, tag)
             return
@@ -57,7 +57,7 @@ class FilteredEgress(Egress):
         return publisher_epoch in self._local or not self._filters.matches(self._filter, message, message_format)
 
     def _leave_out(self, sync: SyncState, number: int, tag: bytes) -> None:
-        """E-10: no entry. As one it would stand behind held deliveries, and E-2 would take those for skipped."""
+        """E-9: no entry. As one it would stand behind held deliveries, and E-2 would take those for skipped."""
         self._count(sync.epoch, tag)
         if self.mode is not SubscriptionMode.AT_MOST_ONCE:  # c.3: no ACK, for nothing is owed
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)

@@ -1,4 +1,4 @@
-"""Filters of subscriptions, evaluated once for a message and each distinct filter of a router (rule E-10).
+"""Filters of subscriptions, evaluated once for a message and each distinct filter of a router (rule E-9).
 
 What a filter means is the business of a `FilterEngine`, which the shell passes: this package knows no message format.
 """
@@ -28,7 +28,7 @@ class CompiledFilter:
 
 
 class FilterEngine(Protocol):
-    """Reads filters and messages. Both are functions of their arguments alone (E-10)."""
+    """Reads filters and messages. Both are functions of their arguments alone (E-9)."""
 
     def compile(self, text: str) -> CompiledFilter:
         """The filter of a canonical text.

@@ -119,7 +119,7 @@ class SubscriberAttach:
     """What a policy allows it without progress (K-5b); None: its publishers wait."""
     owner: Owner = NOBODY
     filter: str = ""
-    """Canonical text of the filter it asks for (E-10); of no meaning in a look-up."""
+    """Canonical text of the filter it asks for (E-9); of no meaning in a look-up."""
 
 
 class PublisherTransfer:

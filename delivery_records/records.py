@@ -65,7 +65,7 @@ class Records:
             annotate: splices the message annotations in; raises ValueError on a malformed message.
             era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
-            filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-10).
+            filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
         self.node_id = node_id

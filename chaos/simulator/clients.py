@@ -333,7 +333,7 @@ class Subscriber:
         self.judge.on_leaving(self.index)
 
     def change_filter(self, text: str) -> None:
-        """It comes back with another filter, which is another subscription, and presents its map (E-10)."""
+        """It comes back with another filter, which is another subscription, and presents its map (E-9)."""
         self.disconnect()
         self.filter = text
         self.judge.promises.on_refiltered(self.index)

@@ -1,4 +1,4 @@
-"""Filters of simulated subscriptions (E-10), and a judge of what they keep from subscribers.
+"""Filters of simulated subscriptions (E-9), and a judge of what they keep from subscribers.
 
 A filter chooses messages by the remainder of their number, which is in their bytes; `local` excludes what the
 subscriber's own container publishes, and `none` everything.

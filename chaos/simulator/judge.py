@@ -157,7 +157,7 @@ class Judge:
             return  # what goes out settled is answered by nobody
         message = (publisher, number)
         if self.filters.excluded_somewhere(publisher, number):
-            return  # E-10: it counts as processed there
+            return  # E-9: it counts as processed there
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 

@@ -46,6 +46,6 @@ class RequireJudge:
                 raise Violation(f"SENT: p{publisher}/{number} is released, and s{self._received[message]} got it")
         elif outcome.kind is OutcomeKind.ACCEPTED and message not in self._presented:
             named = outcome.subscriptions
-            done = len({s for s, messages in processed.items() if message in messages} | {*excluded})  # E-10
+            done = len({s for s, messages in processed.items() if message in messages} | {*excluded})  # E-9
             if named is None or not world.traits.require <= named.count <= done:
                 raise Violation(f"MISCOUNTED: p{publisher}/{number} is accepted by {named}, and {done} processed it")

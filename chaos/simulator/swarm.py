@@ -204,7 +204,7 @@ def draw_require(rng: random.Random, traits: Traits) -> int:
 
 
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
-    """In some worlds subscribers have filters, and come back with others (E-10).
+    """In some worlds subscribers have filters, and come back with others (E-9).
 
     Args:
         rng: of its own.

@@ -71,7 +71,7 @@ class Traits:
     require: int = 0
     """Shipped publishers require so many subscriptions for each message (I-3c)."""
     filters: int = 0
-    """Subscribers have filters (E-10), the first one that of this number in `filters.FILTERS`; 0: none has."""
+    """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
 
 
 PLAIN = Traits()

@@ -98,7 +98,7 @@ class Attaching:
             failures: what earlier links of an identity failed to do.
             steals: refuses two clients that steal each other's link.
             nonce_revision: when the cluster nonce was written; publisher sessions of before are over (K-9).
-            filters: reads those of subscriptions (E-10).
+            filters: reads those of subscriptions (E-9).
         """
         self._turn = turn
         self._proposals = proposals
@@ -250,7 +250,7 @@ class Attaching:
             self._give_up(attempt, "amqp:not-implemented", unknown)
             return
         if record is not None and (record.topic != topic or record.filter != filter_text):
-            # Amendments 2.2: another topic or filter is another subscription; end the old one first (A-2, E-10).
+            # Amendments 2.2: another topic or filter is another subscription; end the old one first (A-2, E-9).
             attempt.step = AttachStep.DELETING
             attempt.expect = done.mod_revision
             self._name(attempt)
@@ -271,7 +271,7 @@ class Attaching:
         )  # fmt: skip
 
     def _why_unknown(self, filter_text: str) -> str:
-        """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-10)."""
+        """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-9)."""
         try:
             self._filters.of(filter_text)
         except UnknownFilter as error:

@@ -87,7 +87,7 @@ class SubscriptionRecord:
     user: str = ""
     """Whose link it is (A-2c); empty for the default virtual host, and without a login."""
     filter: str = ""
-    """Canonical text of its filter (E-10); empty: it gets all messages of its topic."""
+    """Canonical text of its filter (E-9); empty: it gets all messages of its topic."""
 
 
 @dataclass(frozen=True, slots=True)

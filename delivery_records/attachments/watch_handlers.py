@@ -174,7 +174,7 @@ class WatchHandlers:
 
     def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
         turn = self._turn
-        kind = FilteredEgress if subscription.record.filter else Egress  # E-10
+        kind = FilteredEgress if subscription.record.filter else Egress  # E-9
         egress = kind(turn, subscription, request, self._egress_parts)
         self._endpoints.open_egress(egress)
         turn.note(
