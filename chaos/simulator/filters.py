@@ -60,7 +60,7 @@ class FilterJudge:
     def excludes(self, subscriber: int, publisher: int, number: int, life: int | None = None) -> bool:
         """Whether a filter kept this message from a subscription: that of a life, or an earlier one.
 
-        An earlier one, because a subscriber that changes its filter keeps what it has, and what lies between was skipped.
+        An earlier one, because a subscriber that changes its filter keeps what it has; what lies between is skipped.
         """
         return any(
             excludes(self._world, text, subscriber, publisher, number)

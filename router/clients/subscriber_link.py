@@ -37,8 +37,9 @@ from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
     address_of,
+    applied_filter,
+    asked_filter,
     refuse_dynamic,
-    refuse_filters,
     refuse_unless_policy,
     refuse_unless_topic,
 )
@@ -105,7 +106,7 @@ class SubscriberLink:
             raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
         if source is not None and source.dynamic:
             refuse_dynamic()
-        refuse_filters(source)
+        filter_text = asked_filter(source)
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
@@ -146,6 +147,7 @@ class SubscriberLink:
             place=connection.place_of(self.link),
             patience=connection.policy.patience_for(topic if topic is not None else self._looked_up()),
             owner=connection.policy.owner,
+            filter=filter_text,
         )
 
     def _looked_up(self) -> str | None:
@@ -335,6 +337,7 @@ class SubscriberLink:
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
                 distribution_mode=vocabulary.COPY,
+                filter=applied_filter(asked, effect.filter),
                 default_outcome=self._default_state,
                 outcomes=vocabulary.OUTCOMES,
                 capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
