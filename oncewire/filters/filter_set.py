@@ -107,8 +107,8 @@ def _kind_of(name: str, described: object) -> str:
         of = f"0x{int(descriptor):016x}" if isinstance(descriptor, int) else str(descriptor)
         shown = f"{name} ({of})"
     raise FilterError(
-        f"filter {shown[:MAX_SHOWN]} is not offered. Offered are {', '.join(_KINDS)}: attach with one of these, or"
-        " without it, and choose messages in the application or by topic",
+        f"filter {shown[:MAX_SHOWN]} is not offered: selectors, no-local, subject and property filters are. Attach"
+        " without it, and choose messages by one of these, by topic or in the application",
         "amqp:not-implemented",
     )
 

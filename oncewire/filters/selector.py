@@ -96,10 +96,10 @@ class _Reading:
         return Literal(_unquoted(found[0]))
 
     def hexadecimal(self, found: Sequence[Any]) -> Node:
-        return _integer(int(found[0].rstrip("lL"), 16))
+        return _integer(found[0], 16)
 
     def integer(self, found: Sequence[Any]) -> Node:
-        return _integer(int(found[0].rstrip("lL")))
+        return _integer(found[0], 10)
 
     def floating(self, found: Sequence[Any]) -> Node:
         value = float(found[0].rstrip("fFdD"))
@@ -170,9 +170,10 @@ def _unquoted(token: str) -> str:
     return str(token)[1 : len(token) - 1].replace("''", "'")
 
 
-def _integer(value: int) -> Literal:
+def _integer(text: str, base: int) -> Literal:
+    value = int(text.rstrip("lL"), base)
     if value > LARGEST_INTEGER:
-        raise FilterError(f"selector: the number {f"{value:d}":.40} {_TOO_LARGE}")
+        raise FilterError(f"selector: the number {text:.40} {_TOO_LARGE}")
     return Literal(value)
 
 
@@ -223,8 +224,10 @@ def _parsed(text: str) -> Node:
 def _described(text: str, error: UnexpectedInput) -> str:
     """Where the parser stopped and what it wants there."""
     token = getattr(error, "token", None)
-    place = error.pos_in_stream
-    at = len(text) if place is None or (token is not None and token.type == "$END") else place
+    place: int | None = getattr(error, "pos_in_stream", None)
+    at = len(text) if place is None else place
+    if token is not None and token.type == "$END":
+        at = len(text)
     found = f"{text[at : at + 20]!r}" if at < len(text) else "the end"
     if token is None:
         hint = "a string ends with a single quote" if text[at : at + 1] == "'" else "nothing of a selector begins so"
