@@ -188,6 +188,11 @@ def _parser() -> Callable[[str], Node]:
     return cast("Callable[[str], Node]", parser.parse)
 
 
+def load_parser() -> None:
+    """Load the parser ahead of the first selector: it takes a tenth of a second, and any thread may do it."""
+    _parser()
+
+
 def read_selector(text: str) -> Node:
     """The condition that a selector states.
 
