@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-CACHED_FILTERS = 4096
-"""Compiled filters that are shared; the cache starts over when it is full, and egresses keep what they have."""
+CACHED_FILTERS = 1024
+"""Distinct filters that are shared, of the order of 100 KB each at most; egresses keep those that the cache has dropped."""
 
 
 class UnknownFilter(ValueError):
@@ -87,12 +87,12 @@ class MessageFilters:
         Raises:
             UnknownFilter: see FilterEngine.
         """
-        found = self._known.get(text)
+        found = self._known.pop(text, None)
         if found is None:
             found = SharedFilter(self._engine.compile(text))
             if len(self._known) >= CACHED_FILTERS:
-                self._known.clear()
-            self._known[text] = found
+                self._known.pop(next(iter(self._known)))
+        self._known[text] = found  # the last that anybody asked for
         return found
 
     def matches(self, shared: SharedFilter, message: bytes, message_format: int) -> bool:
