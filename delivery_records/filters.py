@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 CACHED_FILTERS = 1024
-"""Distinct filters that are shared, of the order of 100 KB each at most; egresses keep those that the cache has dropped."""
+"""Distinct filters that are shared, each of 100 KB at most; egresses keep those that the cache has dropped."""
 
 
 class UnknownFilter(ValueError):
