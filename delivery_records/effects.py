@@ -52,6 +52,8 @@ class SubscriberReply:
     timeout_s: float
     patience: Patience | None = None
     """How long it may make no progress, and what becomes of it then (K-5b)."""
+    filter: str = ""
+    """Canonical text of the filter that is applied (E-9)."""
 
 
 @dataclass(frozen=True, slots=True)

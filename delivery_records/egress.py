@@ -34,6 +34,7 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
+from delivery_records.filters import MessageFilters
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
@@ -112,6 +113,7 @@ class Egress(Endpoint):
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self._turn.told_incarnation(self.created),
                 held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,
+                subscription.record.filter,
             )
         )  # fmt: skip
         if self.reduction is not None:
@@ -450,3 +452,4 @@ class EgressParts:
     answer: Callable[[SyncState, ToIngress], None]
     """Tell the ingress of this stream."""
     suspend: Callable[[Endpoint, LossCause], None]
+    filters: MessageFilters

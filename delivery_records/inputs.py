@@ -129,6 +129,8 @@ class SubscriberAttach:
     owner: Owner = NOBODY
     share: Share | None = None
     """It is to be a member of a shared subscription (SH-1)."""
+    filter: str = ""
+    """Canonical text of the filter it asks for (E-9); of no meaning in a look-up."""
 
 
 class PublisherTransfer:

@@ -10,8 +10,9 @@ from typing import Final
 from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Return, Room, Sync
-from delivery_records.egress import Egress, EgressParts
+from delivery_records.egress import EgressParts
 from delivery_records.entries import SENT, WANTED, Entry, State, SyncState
+from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT
@@ -23,7 +24,7 @@ MAX_ROOM: Final = 0xFFFFFFFF
 """What a CLAIM or a ROOM can say; link-credit is no larger (AMQP 1.0 section 2.7.4)."""
 
 
-class MemberEgress(Egress):
+class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
     __slots__ = ("_lives", "_over", "_short", "_stated")
@@ -88,10 +89,15 @@ class MemberEgress(Egress):
     ) -> None:  # fmt: skip
         """SH-2: send it, or give it back at once."""
         sync = self.syncs.get(publisher_epoch)
-        if sync is not None and number not in sync.numbers and not self._takes(sync, number):
-            self._short[sync.epoch] = sync
-            self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
-            return
+        if sync is not None and number not in sync.numbers:
+            if self._excludes(publisher_epoch, message, message_format):  # E-9: no member is to have it
+                self._count(publisher_epoch, tag)
+                sync.acknowledge(number, DeliveryOutcome.ACCEPTED)
+                return
+            if not self._takes(sync, number):
+                self._short[sync.epoch] = sync
+                self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
+                return
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it

@@ -81,6 +81,7 @@ class Decision(Enum):
     DELIVERED_AGAIN = "delivered_again"
     HELD = "held"
     SKIPPED = "skipped"
+    FILTERED = "filtered"
     ALREADY_DONE = "already_done"
     ALREADY_SENT = "already_sent"
     DROPPED_AT_MOST_ONCE = "dropped_at_most_once"

@@ -33,6 +33,7 @@ from delivery_records.egress import Egress, EgressParts
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import SyncState
 from delivery_records.faults import Faults
+from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits
@@ -52,7 +53,7 @@ class Records:
 
     def __init__(
         self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
-        era: int = 0, nonce_revision: int = 0,
+        era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None,
     ) -> None:  # fmt: skip
         """Start empty.
 
@@ -64,6 +65,7 @@ class Records:
             annotate: splices the message annotations in; raises ValueError on a malformed message.
             era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
+            filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
         self.node_id = node_id
@@ -75,7 +77,8 @@ class Records:
         self.channels = Channels(turn, self._sync_router, self._drop_parked)
         self._routing = FrameRouting(turn, self.channels, self._to_egresses, self._to_ingresses)
         self.egresses = self._to_egresses.egresses
-        self.attaching = Attaching(turn, proposals, failures, steals, nonce_revision)
+        self._filters = MessageFilters(filters or NoFilters())
+        self.attaching = Attaching(turn, proposals, failures, steals, nonce_revision, self._filters)
         self.links = self.attaching.links
         self.barrier = AttachBarrier(turn)
         self.expiry = Expiry(turn, proposals)
@@ -88,7 +91,7 @@ class Records:
         )
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members, [], [], self._answer,
-            self.endpoints.suspend,
+            self.endpoints.suspend, self._filters,
         )
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)
@@ -192,6 +195,8 @@ class Records:
             dirty_outgoing.clear()
             for outgoing in links:
                 outgoing.flush()
+        if self._filters.is_used:
+            self._filters.forget()
         return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:

@@ -18,6 +18,7 @@ from delivery_records.inputs import Drain, Input
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator
+from router.clients.message_filters import AmqpFilters
 from router.config import RouterConfig
 from router.logs import EventLog, Part
 from router.peers.dialing import Dialing
@@ -78,6 +79,7 @@ class Incarnation:
             annotate=Annotator(listener).annotate,
             era=membership.life.era,
             nonce_revision=membership.life_revision,
+            filters=AmqpFilters(),
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)

@@ -30,7 +30,7 @@ IMPURE = frozenset(
     }
 )
 # Pure beside every file named `*_core.py`.
-PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/transactions/sequence")
+PURE_PREFIXES = ("oncewire/wire/", "oncewire/filters/", "delivery_records/", "oncewire/client/transactions/sequence")
 EVERYTHING = frozenset(FOLDERS)
 BASE_INSTALL = frozenset({"aiohttp", "click", "prometheus_client", "rich", "uvloop"})
 
@@ -57,6 +57,7 @@ JOINS_ROOMS = frozenset({"router.incarnation", "router.lifecycle", "router.node"
 LAYERS: Mapping[str, Layer] = {
     "oncewire": Layer(frozenset({"oncewire"})),
     "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
+    "oncewire/filters": Layer(frozenset({"oncewire.filters", "oncewire.wire"}), frozenset({"lark"})),
     "oncewire/transport": Layer(frozenset({"oncewire.transport", "oncewire.wire"})),
     # For the compiler only: it is not imported.
     "oncewire/transport/compiling.py": Layer(frozenset(), frozenset({"mypy_extensions"})),

@@ -267,6 +267,7 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         user=reader.text("user", ""),
         shared=shared,
         member_of=reader.text("member_of", ""),
+        filter=reader.text("filter", ""),
     )
 
 

@@ -20,7 +20,7 @@ from chaos.sources import source_of
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
-    {"effects", "inputs", "limits", "outcomes", "messages", "patience", "tags", "timers", "topics", "view"}
+    {"effects", "filters", "inputs", "limits", "outcomes", "messages", "patience", "tags", "timers", "topics", "view"}
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
 _ALONE = {

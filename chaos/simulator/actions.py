@@ -10,6 +10,7 @@ from typing import Any
 
 from chaos.simulator.clients import Mark
 from chaos.simulator.connections import SimulatedConnection
+from chaos.simulator.filters import FILTERS
 from chaos.simulator.strangers import Strangers
 from delivery_records.attachments.view import Kind
 
@@ -121,6 +122,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!torn-p": lambda world, p: world.publishers[p].crash(is_durable=True),
     "!torn-s": lambda world, s: world.subscribers[s].crash(is_durable=True),
     "!retopic-s": lambda world, s, p: world.subscribers[s].change_topic(world.topic(p)),
+    "!refilter-s": lambda world, s, number: world.subscribers[s].change_filter(FILTERS[number]),
     "!early-p": lambda world, p: world.publishers[p].settle_early(),
     "!close-p": lambda world, p: world.publishers[p].close(),
     "!close-s": lambda world, s: world.subscribers[s].close(),

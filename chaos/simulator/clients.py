@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from chaos.simulator.connections import OpenLink, SimulatedConnection
+from chaos.simulator.filters import NOTHING, filter_at
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
@@ -255,6 +256,7 @@ class Subscriber:
         self.index = index
         self.prefetch = prefetch
         self.topic = world.pattern()
+        self.filter = filter_at(world.traits.filters, index)
         self.map: dict[bytes, Arrived] = {}
         self.connection: SimulatedConnection | None = None
         self.is_replied = False
@@ -283,7 +285,7 @@ class Subscriber:
                 SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
                 float(self.world.traits.timeout_s), self.world.traits.map_bound,
                 peer=f"s{self.index}", place=self.connection.place, owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index),
+                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
@@ -330,6 +332,13 @@ class Subscriber:
         self.topic = topic
         self.judge.on_leaving(self.index)
 
+    def change_filter(self, text: str) -> None:
+        """It comes back with another filter, which is another subscription, and presents its map (E-9)."""
+        self.disconnect()
+        self.filter = text
+        self.judge.promises.on_refiltered(self.index)
+        self.judge.on_leaving(self.index)
+
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
         assert self.connection is not None
@@ -344,7 +353,7 @@ class Subscriber:
             if self.is_closing:
                 self._up(inputs.LinkDetach(self.connection.link, True))
                 return
-            self.limit = self.prefetch + len(kept)
+            self.limit = len(kept) + (0 if self.filter == NOTHING else self.prefetch)
             self._flow()
         elif self.is_closing and not isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
             return  # what still comes is not ours any more

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.ended_judge import EndedJudge
+from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
 from chaos.simulator.operators import Operators
 from chaos.simulator.promises import PromiseJudge
@@ -35,6 +36,7 @@ class Judge:
         self.ended = EndedJudge(world)
         self.promises = PromiseJudge(world, operators)
         self.require = RequireJudge(world)
+        self.filters = FilterJudge(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -147,7 +149,8 @@ class Judge:
             for subscriber, created in self._confirmed.items()
             if self.created(subscriber) == created and self._world.is_subscribed(subscriber, publisher)
             and not self._world.is_member(subscriber)
-        ]  # fmt: skip
+            and not self.filters.excludes_now(subscriber, publisher, number, created)
+        ]
         if self._world.traits.sharers:
             self.shared.on_first_send((publisher, number))
 
@@ -168,6 +171,8 @@ class Judge:
         if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber:
             return  # what goes out settled is answered by nobody
         message = (publisher, number)
+        if self.filters.excluded_somewhere(publisher, number):
+            return  # E-9: it counts as processed there
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
@@ -256,6 +261,7 @@ class Judge:
         if body != self._world.body(publisher, number):
             raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
         self._check_start(subscriber, (publisher, number), incarnation)
+        self.filters.on_received(subscriber, publisher, number)
         self.ended.on_received(subscriber, publisher, number, incarnation)
         self.require.on_received(subscriber, (publisher, number))
         if self._world.is_member(subscriber):
@@ -346,7 +352,7 @@ class Judge:
         if number <= last[0]:
             raise Violation(f"ORDER: s{subscriber} processes p{publisher}/{number} after {last[0]}")
         if incarnation == last[1]:
-            self._check_holes(subscriber, publisher, last[0] + 1, number)
+            self._check_holes(subscriber, publisher, last[0] + 1, number, incarnation)
 
     def _is_ordered(self, subscriber: int, publisher: int) -> bool:
         """G3 and G4: not without a map (c.5), nor for answers of Again (E-4a); the shipped client never gives those."""
@@ -361,16 +367,19 @@ class Judge:
         traits = self._world.traits
         return traits.shipped and (traits.out_of_order or traits.refuses)
 
-    def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int, ended: int = 0) -> None:
-        """Raise if a number in first..stop-1 was not processed. `ended`: of this life, which is over."""
+    def _check_holes(
+        self, subscriber: int, publisher: int, first: int, stop: int, life: int, *, has_ended: bool = False
+    ) -> None:
+        """Raise if a number in first..stop-1 was not processed in this life of the subscription, which may be over."""
         if self._world.is_at_most_once(subscriber):
             return
         given_up = self._world.publishers[publisher].given_up
         done = self.processed.get(subscriber, set())
         done = done | self._excused.get(subscriber, set()) if subscriber in self._excused else done
-        if ended:  # only an application that finishes out of order has finished something behind what it dropped
-            done = done | {message for index, life, message in self._dropped if (index, life) == (subscriber, ended)}
+        if has_ended:  # only an application that finishes out of order has finished something behind what it dropped
+            done = done | {message for index, of, message in self._dropped if (index, of) == (subscriber, life)}
         missing = [n for n in range(first, stop) if n not in given_up and (publisher, n) not in done]
+        missing = [n for n in missing if not self.filters.excludes(subscriber, publisher, n, life)]
         if missing:
             raise Violation(f"HOLE: s{subscriber} misses p{publisher}/{missing[0]}")
 
@@ -395,6 +404,7 @@ class Judge:
             and subscriber.index not in self._excused
             and not world.is_stock_subscriber(subscriber.index)
             and not world.is_at_most_once(subscriber.index)
+            and not self.filters.has_filter(subscriber.index)
         ]
         for found in self._histories.verdict(judged).subscribers:
             # A process may have died with a message that its publisher then gave up: nothing is left of it (G6).
@@ -412,4 +422,4 @@ class Judge:
                 if self._finishes_anyhow and not is_current and (subscriber, incarnation) in self._left:
                     continue  # it left with deliveries it had not finished between others that it had
                 stop = self._world.publishers[publisher].next if is_current else last
-                self._check_holes(subscriber, publisher, first + 1, stop, 0 if is_current else incarnation)
+                self._check_holes(subscriber, publisher, first + 1, stop, incarnation, has_ended=not is_current)

@@ -30,6 +30,7 @@ class PromiseJudge:
         self._written: dict[int, float] = {}
         """When each subscriber's key was last written: whoever did that has a whole time-out."""
         self._condemned: set[int] = set()
+        self._refiltered: set[int] = set()
         self._expelled: set[tuple[object, object]] = set()
         """(key, epoch): subscriptions that a router ends for want of progress (K-5b)."""
 
@@ -48,6 +49,10 @@ class PromiseJudge:
     def on_left(self, subscriber: int) -> None:
         """Its link, or what its policy waits for, is gone, or was so before."""
         self._left.setdefault(subscriber, self._world.now)
+
+    def on_refiltered(self, subscriber: int) -> None:
+        """It takes another filter, and may take the former one again."""
+        self._refiltered.add(subscriber)
 
     def on_joined(self, subscriber: int) -> None:
         """A router has attached it, or it keeps the AMQP session it was detached in (A-9)."""
@@ -79,8 +84,8 @@ class PromiseJudge:
             return
         life, timeout_s = self._stated.get(subscriber, (0, 0.0))
         client = world.subscribers[subscriber]
-        # It came back with another topic, which ends the former one; so does a stale attach with that one (A-2).
-        has_moved = client.topic != world.pattern()
+        # It came back with another topic or filter, which ends the former one; so does a stale attach with that (A-2).
+        has_moved = client.topic != world.pattern() or subscriber in self._refiltered
         is_ended = client.is_closing or has_moved or self._operators.has_ordered(subscriber)
         if is_ended or world.restores or life != held.create_revision:
             return

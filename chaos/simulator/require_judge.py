@@ -32,9 +32,10 @@ class RequireJudge:
             raise Violation(f"SENT: p{message[0]}/{message[1]} was released, and s{subscriber} gets it")
 
     def on_outcome(
-        self, publisher: int, number: int, outcome: Outcome, processed: Mapping[int, Collection[tuple[int, int]]]
-    ) -> None:
-        """An application gets the outcome of a message; `processed` by each subscriber."""
+        self, publisher: int, number: int, outcome: Outcome, processed: Mapping[int, Collection[tuple[int, int]]],
+        excluded: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        """An application gets the outcome of a message; `processed` by subscribers, or excluded by filters."""
         world, message = self._world, (publisher, number)
         if not world.traits.require or outcome.in_doubt or world.restores:
             return
@@ -45,6 +46,6 @@ class RequireJudge:
                 raise Violation(f"SENT: p{publisher}/{number} is released, and s{self._received[message]} got it")
         elif outcome.kind is OutcomeKind.ACCEPTED and message not in self._presented:
             named = outcome.subscriptions
-            done = sum(message in messages for messages in processed.values())
+            done = len({s for s, messages in processed.items() if message in messages} | {*excluded})  # E-9
             if named is None or not world.traits.require <= named.count <= done:
                 raise Violation(f"MISCOUNTED: p{publisher}/{number} is accepted by {named}, and {done} processed it")

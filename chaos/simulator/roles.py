@@ -55,3 +55,4 @@ class SubscriberRole(ClientRole, Protocol):
     """Has one subscription."""
 
     topic: str
+    filter: str

@@ -161,4 +161,5 @@ def _told(router: Router, effect: effects.Effect) -> str:
         return f"r{router.index} proposes: {what} {effect.key[:9]} if revision is {effect.expect}"
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
-    return f"r{router.index}: {effect!r}"
+    told = repr(effect).replace(", filter='')", ")")  # stories written before there were filters
+    return f"r{router.index}: {told}"

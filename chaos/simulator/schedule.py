@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_drains,
     draw_fault,
+    draw_filters,
     draw_longest,
     draw_narrow,
     draw_orders,
@@ -102,8 +103,11 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         same_names = random.Random(f"names {seed}").random() < 0.1
         longest_s = draw_longest(random.Random(f"longest {seed}"))
         require = draw_require(random.Random(f"require {seed}"), traits)
+        filters, changes = draw_filters(random.Random(f"filters {seed}"))
+        budget |= changes
         setting = replace(
-            setting, traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require)
+            setting,
+            traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
         )
         setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
     result.setting = setting

@@ -301,7 +301,8 @@ class ShippedPublisher:
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
         """The application gets the outcome."""
-        self.judge.require.on_outcome(self.index, self._base + number, outcome, self.judge.processed)
+        excluded = self.judge.filters.excluded_somewhere(self.index, self._base + number)
+        self.judge.require.on_outcome(self.index, self._base + number, outcome, self.judge.processed, excluded)
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
         self._core.told(number)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from chaos.simulator import coverage
 from chaos.simulator.connections import OpenLink, SimulatedConnection
+from chaos.simulator.filters import filter_at
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
@@ -71,6 +72,7 @@ class ShippedSubscriber:
         self.index = index
         self.prefetch = prefetch
         self.topic = world.pattern()
+        self.filter = filter_at(world.traits.filters, index)
         self.connection: SimulatedConnection | None = None
         self.is_wanted = True
         self.is_replied = False
@@ -194,7 +196,7 @@ class ShippedSubscriber:
                 "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index),
+                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
             )
         )  # fmt: skip
 
@@ -250,6 +252,13 @@ class ShippedSubscriber:
         """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
         self.disconnect()
         self.topic = topic
+        self.judge.on_leaving(self.index)
+
+    def change_filter(self, text: str) -> None:
+        """It comes back with another filter, which is another subscription, and presents its map (E-9)."""
+        self.disconnect()
+        self.filter = text
+        self.judge.promises.on_refiltered(self.index)
         self.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:

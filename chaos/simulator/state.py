@@ -166,6 +166,8 @@ class WorldState:
 
     def names(self, kind: str, index: int) -> tuple[str, str]:
         """Container-id and link name of a client."""
+        if self.traits.filters:
+            kind = "p"  # so that a filter may exclude what the own container publishes
         return (kind if self.traits.same_names else f"{kind}{index}", "link")
 
     def owner(self, index: int) -> inputs.Owner:

@@ -86,7 +86,7 @@ class StockSubscriber(Subscriber):
                 SubscriptionMode.AT_LEAST_ONCE,
                 self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index),
+                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
             )
         )  # fmt: skip
 

@@ -55,7 +55,7 @@ class Strangers:
                     SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
                     self._world.traits.map_bound, peer=STRANGER, place=connection.place,
                     owner=self._world.owner(index),
-                    patience=self._world.patience,
+                    patience=self._world.patience, filter=self._world.subscribers[index].filter,
                 )
             )  # fmt: skip
 

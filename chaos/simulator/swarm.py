@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.filters import FILTERS
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
@@ -32,9 +33,11 @@ RENEWAL = "renew-s"
 """Drawn apart, too."""
 NEW_TOPIC = "retopic-s"
 """Drawn apart, too, together with the topics."""
+NEW_FILTER = "refilter-s"
+"""Drawn apart, too, together with the filters."""
 DETACHES = ("detach-p", "detach-s")
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, *DETACHES)
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +215,19 @@ def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
     sharers = rng.choice([2, 2, 3, 4])
     # With names of their own each would have a user of its own; and what members leave behind is kept for a day with
     # the policy *never*.
-    traits = replace(setting.traits, sharers=sharers, same_names=False, never=False)
+    traits = replace(setting.traits, sharers=sharers, same_names=False, never=False, filters=0)
     return replace(setting, subscribers=sharers + rng.choice([0, 0, 1]), traits=traits)
+
+
+def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
+    """In some worlds subscribers have filters, and come back with others (E-9).
+
+    Args:
+        rng: of its own.
+    """
+    if rng.random() >= 0.2:
+        return 0, {}
+    return rng.randint(1, len(FILTERS)), {NEW_FILTER: rng.choice([0, 1, 2, 4])}
 
 
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
@@ -339,6 +353,11 @@ def _narrowed(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, rng.choice(wide), rng.choice(world.publishers).index) if wide else None
 
 
+def _refiltered(world: World, rng: random.Random, verb: str) -> Choice | None:
+    connected = _connected(world, verb) if not world.traits.sharers else []  # members have the filter they share
+    return (verb, rng.choice(connected), rng.randrange(len(FILTERS))) if connected else None
+
+
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
     known = [client.index for client in clients if type(client) in _WITH_MAPS]
@@ -363,6 +382,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_from_backup, ("restore",)),
     (_trimmed, ("trim-p", "trim-s")),
     (_narrowed, (NEW_TOPIC,)),
+    (_refiltered, (NEW_FILTER,)),
     (_stolen, ("thief-p", "thief-s")),
 )  # fmt: skip
 _PLACES = {fault: place for place, faults in _KINDS for fault in faults}

@@ -20,6 +20,7 @@ from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
+from chaos.simulator.filters import SimulatedFilters
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
@@ -134,7 +135,7 @@ class World(WorldState):
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
-            limits=self.limits,
+            limits=self.limits, filters=SimulatedFilters(),
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
@@ -509,6 +510,9 @@ class World(WorldState):
         self.amqp_sessions.on_written(client)
         if kind is Kind.SUBSCRIPTION:
             self.judge.promises.on_written(client.index)
+            assert isinstance(record, SubscriptionRecord)
+            created = self.judge.created(client.index)
+            self.judge.filters.on_written(client.index, created, record.filter)
         if client.connection is not None and self.routers[client.connection.router].rid != record.rid:
             self.judge.on_left(client)
 

@@ -28,6 +28,7 @@ from delivery_records.attachments.view import (
     subscription_path,
 )
 from delivery_records.egress import Egress
+from delivery_records.filters import MessageFilters, UnknownFilter
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
 from delivery_records.limits import (
@@ -89,12 +90,13 @@ class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
     __slots__ = (
-        "_by_nonce", "_by_path", "_failures", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
+        "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int
-    ) -> None:
+        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int,
+        filters: MessageFilters,
+    ) -> None:  # fmt: skip
         """No attach is in progress.
 
         Args:
@@ -103,12 +105,14 @@ class Attaching:
             failures: what earlier links of an identity failed to do.
             steals: refuses two clients that steal each other's link.
             nonce_revision: when the cluster nonce was written; publisher sessions of before are over (K-9).
+            filters: reads those of subscriptions (E-9).
         """
         self._turn = turn
         self._proposals = proposals
         self._failures = failures
         self._steals = steals
         self._nonce_revision = nonce_revision
+        self._filters = filters
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         """Every client link by its number: an attach in progress, or what serves it."""
         self._by_path: dict[str, deque[Attempt]] = {}
@@ -269,15 +273,19 @@ class Attaching:
         if record is not None and (refusal := _others(record, request)):
             self._give_up(attempt, *refusal)
             return
-        topic = request.topic
+        topic, filter_text = request.topic, request.filter
         if topic is None:
             if record is None:  # SH-1: whoever looks one up does not know of which kind it is
                 attempt.request = replace(request, share=Share(request.link_name))
                 self._read_shared(attempt, attempt.request, done)
                 return
-            topic = record.topic
-        if record is not None and (record.topic != topic or record.member_of):
-            self._delete_first(attempt, done)  # A-2: another topic is another subscription; SH-1: so is one of its own
+            topic, filter_text = record.topic, record.filter
+        if filter_text and (unknown := self._why_unknown(filter_text)):
+            self._give_up(attempt, "amqp:not-implemented", unknown)
+            return
+        if record is not None and (record.topic != topic or record.filter != filter_text or record.member_of):
+            # A-2, E-9: another topic or filter is another subscription, and so is one of its own (SH-1).
+            self._delete_first(attempt, done)
             return
         terms = subscription_terms(request, self._turn.limits)
         provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
@@ -289,9 +297,17 @@ class Attaching:
                 request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
                 terms.expiry_policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
-                request.owner.vhost, request.owner.user,
+                request.owner.vhost, request.owner.user, filter=filter_text,
             ),
         )  # fmt: skip
+
+    def _why_unknown(self, filter_text: str) -> str:
+        """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-9)."""
+        try:
+            self._filters.of(filter_text)
+        except UnknownFilter as error:
+            return str(error)
+        return ""
 
     def _delete_first(self, attempt: Attempt, done: ReadDone) -> None:
         """End what is there; the attach goes on when the watch shows that."""
@@ -304,46 +320,64 @@ class Attaching:
         """SH-1: the member and its shared subscription, in one transaction."""
         own, shared = attempt.found, done.record
         assert own is not None
-        assert request.share is not None
         assert own.record is None or isinstance(own.record, SubscriptionRecord)
         assert shared is None or isinstance(shared, SubscriptionRecord)
-        key = shared_key_of(request)
-        topic = shared.topic if request.topic is None and shared is not None else request.topic
-        refusal = None if own.record is None else _others(own.record, request)
-        if shared is not None and (shared.user not in {request.owner.user, ""} or not shared.shared):
-            refusal = "amqp:unauthorized-access", "this shared subscription is another user's: take another name"
-        elif shared is not None and shared.topic != topic:
-            refusal = "amqp:precondition-failed", (
-                f"the shared subscription has the topic {shared.topic}: attach with that, or end it first"
-            )
-        elif topic is None:
-            refusal = "amqp:not-found", "there is no subscription of that name to look up"
+        refusal = self._why_no_member(request, own.record, shared)
         if refusal is not None:
             self._give_up(attempt, *refusal)
             return
-        assert topic is not None
+        key = shared_key_of(request)
         if own.record is not None and own.record.member_of != key:
             self._delete_first(attempt, own)
             return
-        terms = subscription_terms(request, self._turn.limits)
         if shared is None:
-            owner = request.owner
-            shared = SubscriptionRecord(
-                "" if request.share.is_global else request.container_id, request.share.name, topic, 0, "",
-                terms.timeout_s, terms.expiry_policy, SubscriptionMode.EXACTLY_ONCE,
-                provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S, vhost=owner.vhost, user=owner.user, shared=True,
-            )  # fmt: skip
+            shared = self._new_shared(request)
         terms = member_terms(request, self._turn.limits)
         provisional = own.record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
         if own.record is not None:
             terms, provisional = held_terms(own.record), own.record.provisional
         member = SubscriptionRecord(
-            request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s, terms.expiry_policy,
-            request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
-            request.owner.vhost, request.owner.user, member_of=key,
+            request.container_id, request.link_name, shared.topic, self._turn.rid, "", terms.timeout_s,
+            terms.expiry_policy, request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
+            request.owner.vhost, request.owner.user, member_of=key, filter=shared.filter,
         )  # fmt: skip
         put = effects.SharedPut(subscription_path(key), done.create_revision, shared)
         self._put(attempt, own.mod_revision, member, put)
+
+    def _why_no_member(
+        self, request: SubscriberAttach, own: SubscriptionRecord | None, shared: SubscriptionRecord | None
+    ) -> _Refusal | None:
+        """Why the link cannot be a member of this shared subscription, or make it; None: it can."""
+        if own is not None and (refusal := _others(own, request)):
+            return refusal
+        filter_text = request.filter
+        if request.topic is None:
+            if shared is None:
+                return "amqp:not-found", "there is no subscription of that name to look up"
+            filter_text = shared.filter
+        elif shared is not None and (shared.topic, shared.filter) != (request.topic, filter_text):
+            has = f"the topic {shared.topic}" + (f" and the filter {shared.filter}" if shared.filter else "")
+            return "amqp:precondition-failed", f"the shared subscription has {has}: attach with that, or end it first"
+        if shared is not None and (shared.user not in {request.owner.user, ""} or not shared.shared):
+            return "amqp:unauthorized-access", "this shared subscription is another user's: take another name"
+        if filter_text and (unknown := self._why_unknown(filter_text)):
+            return "amqp:not-implemented", unknown
+        if filter_text and self._filters.of(filter_text).compiled.no_local:
+            return "amqp:not-implemented", (
+                "a shared subscription has no filter no-local: what one member must not get another one must"
+            )
+        return None
+
+    def _new_shared(self, request: SubscriberAttach) -> SubscriptionRecord:
+        assert request.share is not None
+        assert request.topic is not None
+        terms, owner = subscription_terms(request, self._turn.limits), request.owner
+        return SubscriptionRecord(
+            "" if request.share.is_global else request.container_id, request.share.name, request.topic, 0, "",
+            terms.timeout_s, terms.expiry_policy, SubscriptionMode.EXACTLY_ONCE,
+            provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S, vhost=owner.vhost, user=owner.user, shared=True,
+            filter=request.filter,
+        )  # fmt: skip
 
     def _put(
         self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord,

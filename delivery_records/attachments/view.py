@@ -94,6 +94,8 @@ class SubscriptionRecord:
     """A shared subscription itself: it has no link, its members have (SH-1)."""
     member_of: str = ""
     """Key of the shared subscription that the link is a member of (SH-1)."""
+    filter: str = ""
+    """Canonical text of its filter (E-9); empty: it gets all messages of its topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from delivery_records.attachments.view import (
 from delivery_records.channels.routing import FrameRouting
 from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
+from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.ingress import Ingress, IngressParts, Phase
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.member import MemberEgress
@@ -243,7 +244,11 @@ class WatchHandlers:
 
     def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
         turn = self._turn
-        kind = MemberEgress if subscription.record.member_of else Egress
+        kind = Egress
+        if subscription.record.member_of:
+            kind = MemberEgress
+        elif subscription.record.filter:
+            kind = FilteredEgress  # E-9
         egress = kind(turn, subscription, request, self._egress_parts)
         self._endpoints.open_egress(egress)
         turn.note(

@@ -33,7 +33,7 @@ def describe(
             {
                 "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
                 "incarnation": turn.told_incarnation(s.created), "mode": s.record.mode.value,
-                "timeout_s": s.record.timeout_s, "peer": s.record.peer,
+                "timeout_s": s.record.timeout_s, "peer": s.record.peer, "filter": s.record.filter,
             }
             for s in view.subscriptions.values()
         ],

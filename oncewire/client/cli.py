@@ -192,12 +192,18 @@ def _accepted_text(accepted: int, by_none: int) -> str:
     is_flag=True,
     help="At-most-once: no publisher waits for this subscription; what a fault hits, or has no room here, is lost.",
 )
+@click.option(
+    "--selector",
+    metavar="CONDITION",
+    help="Only messages for which this is true, such as \"color = 'red' AND size > 3\".",
+)
 @_common_options
 def sub(
     topic: str,
     count: int | None,
     unsubscribe: bool,
     settled: bool,
+    selector: str | None,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -221,7 +227,7 @@ def sub(
         _refuse_journal(journal, "received")
     run_client(
         cli_subscribe.subscribe(
-            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json
+            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector
         )
     )
 

@@ -393,6 +393,7 @@ class Client:
         exactly_once: bool = True,
         settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
+        selector: str | None = None,
         share: str | None = None,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
@@ -411,6 +412,8 @@ class Client:
                 in `prefetch` or finds no connection is lost. `accept()` only makes room.
             timeout: seconds the network keeps it while the subscriber is disconnected, and publishers of the topic
                 may have to wait for it; None = the longest the network allows.
+            selector: a condition of Jakarta Messaging, such as ``color = 'red' AND size > 3``: routers send only
+                messages for which it is true. Another selector is another subscription.
             share: name of a shared subscription: each message goes to one of its subscribers, whichever client they
                 are of. What a subscriber had goes to others when `timeout` is over and it has not come back.
 
@@ -420,14 +423,11 @@ class Client:
             UsageError: the name is in use in this client, or `share` is empty or contains "|".
         """
         if settled and journal is not None:
-            raise UsageError(
-                "a subscriber that receives settled cannot have a journal",
-                "nothing it receives is kept or comes again (at-most-once)",
-                "leave out the journal, or settled=True",
-            )
+            problem = "a subscriber that receives settled cannot have a journal"
+            why = "nothing it receives is kept or comes again (at-most-once)"
+            raise UsageError(problem, why, "leave out the journal, or settled=True")
         link_name, kept_in = self._named("sub", name, journal)
-        if settled:
-            kept_in = None
+        kept_in = None if settled else kept_in
         if share is not None:
             link_name = member_name(share, link_name)
 
@@ -440,7 +440,7 @@ class Client:
                 )
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None, is_shared=share is not None,
+                    timeout_s=timeout, is_named=name is not None, selector=selector, is_shared=share is not None,
                 )  # fmt: skip
                 self._add(subscriber, writer)
             await self._open(subscriber)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
+from oncewire.client import selectors
 from oncewire.client.core_effects import (
     AnswerEcho,
     DeliverMessage,
@@ -75,10 +76,12 @@ class Subscriber(ClientLink):
         settled: bool,
         timeout_s: int | None,
         is_named: bool,
+        selector: str | None = None,
         is_shared: bool = False,
     ) -> None:
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
+        self._selector = selector
         self._is_shared = is_shared
         self._core = core
         self._exactly_once = exactly_once
@@ -405,6 +408,7 @@ class Subscriber(ClientLink):
             capabilities=(vocabulary.TOPIC, vocabulary.SHARED, vocabulary.GLOBAL)
             if self._is_shared
             else (vocabulary.TOPIC,),
+            filter=selectors.filter_of(self._selector),
         )
 
     def _is_granted(self) -> bool:
@@ -419,6 +423,9 @@ class Subscriber(ClientLink):
             return
         remote = self._wire.remote_attach
         assert remote is not None
+        if not selectors.is_applied(self._selector, remote.source):
+            self._refuse(selectors.NOT_APPLIED, "connect to an Oncewire router of this release, or leave selector out")
+            return
         kept = remote.unsettled or {}
         properties = remote.properties or {}
         self._granted_s = None if remote.source is None else remote.source.timeout
@@ -435,6 +442,11 @@ class Subscriber(ClientLink):
             if not capable:  # such a router answers the attach when it is done with it
                 self._confirm()
         self._journal.work(self)
+
+    def _refuse(self, reason: str, remedy: str) -> None:
+        self.fail(
+            LinkRefused(f"the subscriber {self.name!r} cannot work with {self.client.router_name}", reason, remedy)
+        )
 
     def on_detached(self, event: LinkDetached) -> None:
         """The link is detached; while it was only looked up, that is the answer."""
@@ -532,13 +544,8 @@ class Subscriber(ClientLink):
             if isinstance(effect, DeliverMessage):
                 self._deliver(effect)
             elif isinstance(effect, RefuseLink):
-                self.fail(
-                    LinkRefused(
-                        f"the subscriber {self.name!r} cannot work with {self.client.router_name}",
-                        effect.reason,
-                        "connect to an Oncewire router, or open the subscriber with exactly_once=False",
-                    )
-                )
+                remedy = "connect to an Oncewire router, or open the subscriber with exactly_once=False"
+                self._refuse(effect.reason, remedy)
             elif isinstance(effect, ReportConfirmed):
                 self._confirm()
             elif isinstance(effect, ReportIncarnation):

@@ -150,11 +150,12 @@ class Client:
         exactly_once: bool = True,
         settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
+        selector: str | None = None,
     ) -> Subscriber:
         """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
         opening = self._client.subscriber(
             topic, name=name, journal=journal, prefetch=prefetch, exactly_once=exactly_once, settled=settled,
-            timeout=timeout,
+            timeout=timeout, selector=selector,
         )  # fmt: skip
         return Subscriber(self._thread, self._thread.call(lambda: opening))
 

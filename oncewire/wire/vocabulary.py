@@ -60,6 +60,24 @@ DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
 CLIENT_ANNOTATIONS = (IN_DOUBT, PRODUCER, SEQUENCE, FLOOR, TRANSACTION, BATCH, BATCH_END, DELIVERY_HASH)
 """Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
 
+# --- filters of sources that others have registered and routers offer (E-9) -------------------------------------------
+
+SELECTOR_FILTER = Symbol("apache.org:selector-filter:string")
+NO_LOCAL_FILTER = Symbol("apache.org:no-local-filter:list")
+SUBJECT_FILTER = Symbol("apache.org:legacy-amqp-direct-binding:string")
+SUBJECT_PATTERN_FILTER = Symbol("apache.org:legacy-amqp-topic-binding:string")
+PROPERTIES_FILTER = Symbol("amqp:properties-filter")
+APPLICATION_PROPERTIES_FILTER = Symbol("amqp:application-properties-filter")
+FILTER_CODES = {
+    0x0000_468C_0000_0000: SUBJECT_FILTER,
+    0x0000_468C_0000_0001: SUBJECT_PATTERN_FILTER,
+    0x0000_468C_0000_0003: NO_LOCAL_FILTER,
+    0x0000_468C_0000_0004: SELECTOR_FILTER,
+    0x173: PROPERTIES_FILTER,
+    0x174: APPLICATION_PROPERTIES_FILTER,
+}
+"""The numeric form of each descriptor."""
+
 # --- link properties --------------------------------------------------------------------------------------------------
 
 RESUME = Symbol("x-opt-topic-resume")

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from delivery_records.topics import VHOST_SEPARATOR
-from oncewire.wire import Described, Link, ReceiverLink, Source, Target, TerminusExpiryPolicy
+from oncewire.filters.errors import FilterError
+from oncewire.filters.filter_set import canonical_text, described
+from oncewire.wire import Described, Link, ReceiverLink, Source, Symbol, Target, TerminusExpiryPolicy
 
 QUEUE = "queue"
 RESERVED_PREFIX = "$"
@@ -56,6 +58,29 @@ def refuse_unless_policy(policy: str) -> None:
         raise LinkRefusal("amqp:invalid-field", f"{policy} is no terminus expiry policy (3.5.6)")
 
 
+def asked_filter(source: Source | None) -> str:
+    """The canonical text of the filters that a source asks for (E-9); empty: none.
+
+    Raises:
+        LinkRefusal: one is not offered, or is wrong; it is named.
+    """
+    try:
+        return "" if source is None else canonical_text(source.filter)
+    except FilterError as error:
+        raise LinkRefusal(error.condition, str(error)) from None
+
+
+def applied_filter(asked: Source, text: str) -> dict[Symbol, object] | None:
+    """The filters of an attach reply, which are all that are applied (3.5.3).
+
+    A client that asked for them gets them as it wrote them, for it may compare; one that looks its subscription up gets
+    them by their descriptors.
+    """
+    if not text:
+        return None
+    return asked.filter or described(text)
+
+
 def refuse_filters(source: Source | None) -> None:
     """Refuse a source whose filters would not be applied (3.5.3): its client would get what it must not see.
 
@@ -68,8 +93,8 @@ def refuse_filters(source: Source | None) -> None:
         shown = f"{name} ({_shown(kind)})" if kind is not None else str(name)
         raise LinkRefusal(
             "amqp:not-implemented",
-            f"filter {shown[:MAX_SHOWN]} is not offered: no router applies filters. Attach without it"
-            " (JMS: no message selector, no noLocal), and choose messages in the application or by topic",
+            f"filter {shown[:MAX_SHOWN]} is not offered here. Attach without it"
+            " (JMS: no message selector, no noLocal), and choose messages in the application",
         )
 
 

@@ -37,8 +37,9 @@ from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
     address_of,
+    applied_filter,
+    asked_filter,
     refuse_dynamic,
-    refuse_filters,
     refuse_unless_policy,
     refuse_unless_topic,
 )
@@ -106,7 +107,7 @@ class SubscriberLink:
             raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
         if source is not None and source.dynamic:
             refuse_dynamic()
-        refuse_filters(source)
+        filter_text = asked_filter(source)
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
@@ -149,6 +150,7 @@ class SubscriberLink:
             patience=connection.policy.patience_for(topic if topic is not None else self._looked_up()),
             owner=connection.policy.owner,
             share=share,
+            filter=filter_text,
         )
 
     def _looked_up(self) -> str | None:
@@ -338,6 +340,7 @@ class SubscriberLink:
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
                 distribution_mode=vocabulary.COPY,
+                filter=applied_filter(asked, effect.filter),
                 default_outcome=self._default_state,
                 outcomes=vocabulary.OUTCOMES,
                 capabilities=(

@@ -223,7 +223,7 @@ class ViewTables:
             "members": members, "member_of": shared.name if record.member_of else "",
             # Text, for JavaScript's numbers end at 2^53.
             "incarnation": str(core.turn.told_incarnation(shared.created)), "mode": record.mode.value,
-            "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user,
+            "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user, "filter": record.filter,
             "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
             "confirmed": None, "joins_behind": [], "lag": None, "held": None, "credit": None,

@@ -15,6 +15,7 @@ from typing import TypeVar
 from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.filters import FilterEngine
 from delivery_records.ingress import Annotate
 from delivery_records.inputs import LossCause, StoreFailure
 from delivery_records.limits import Limits
@@ -78,8 +79,10 @@ class Net:
         limits: Limits | None = None,
         annotate: Annotate = keep_message,
         records: Callable[..., Records] = Records,
+        filters: FilterEngine | None = None,
     ) -> None:
         """Start all routers (K-1); `records` makes their cores."""
+        self.filters = filters
         self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
@@ -110,8 +113,9 @@ class Net:
 
     def _core(self, rid: int) -> Records:
         return self._records(
-            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate
-        )
+            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate,
+            filters=self.filters,
+        )  # fmt: skip
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:
         """K-4: the watch was lost; load everything at the newest revision."""
@@ -257,7 +261,7 @@ class Net:
         limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
         timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
         place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None,
+        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None, filter_text: str = "",
     ) -> SubscriberLink:  # fmt: skip
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
@@ -266,6 +270,7 @@ class Net:
             timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
             exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place, patience=patience, owner=owner,
             share=share,
+            filter_text=filter_text,
         )  # fmt: skip
         if answers and link.all(effects.AskEcho):
             link.echo()
@@ -439,13 +444,13 @@ class SubscriberLink(Link):
         exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
         peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None,
+        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None, filter_text: str = "",
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share,
+                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share, filter_text,
             )
         )  # fmt: skip
 

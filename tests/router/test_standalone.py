@@ -376,30 +376,6 @@ REFUSED_SOURCES = {
     "mixed separators": (Source(address="a.*/b"), "amqp:invalid-field"),
     "shared": (Source(address="orders", capabilities=(Symbol("shared"),)), "amqp:not-implemented"),
 }
-FILTERS = {
-    "jms-selector": Described(ULong(0x0000468C00000004), "colour = 'red'"),
-    "no-local": Described(ULong(0x0000468C00000003), []),
-    "legacy": Described(Symbol("apache.org:selector-filter:string"), "colour = 'red'"),
-    "not described": "colour = 'red'",
-}
-
-
-@pytest.mark.parametrize("name", FILTERS)
-async def test_a_filter_is_refused_by_name_for_it_would_not_be_applied(router: RouterProcess, name: str) -> None:
-    client = await RawClient.connect(router.port, max_frame_size=512)
-    source = Source(address="orders", filter={Symbol(name): FILTERS[name]})
-    link = client.session.attach_receiver("sub", source=source, target=Target())
-    client.flush()
-    detached = await client.detached(link)
-    assert detached.closed
-    assert detached.error is not None
-    assert detached.error.condition == "amqp:not-implemented"
-    assert f"filter {name}" in (detached.error.description or "")
-    assert "Attach without it" in (detached.error.description or "")
-    plain = client.session.attach_receiver("sub", source=Source(address="orders", filter={}), target=Target())
-    client.flush()
-    await client.attached(plain)
-    assert plain.is_attached, "an empty filter set is none"
 
 
 @pytest.mark.parametrize("name", REFUSED_SOURCES)

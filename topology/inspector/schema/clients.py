@@ -41,6 +41,7 @@ SUBSCRIPTION = EntityType(
         KEY,
         text("name", "container-id/link-name.", Column("subscription", 0)),
         text("topic", "Topic or pattern.", Column("topic", 1)),
+        text("filter", "Which messages of it, as canonical text (E-9); empty: all.", Column("filter", 4, "Filter")),
         VHOST,
         text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(

@@ -1,0 +1,23 @@
+"""Limits of filters, each with its reason: whoever may attach may write a filter, and whoever may publish a message."""
+
+from __future__ import annotations
+
+MAX_FILTERS = 8
+"""Filters of one source: each kind once, with room to spare."""
+MAX_SELECTOR_CHARS = 4096
+"""A selector is part of a key in etcd and of each attach; JMS applications write some hundred characters."""
+MAX_SELECTOR_TOKENS = 512
+"""Reading them costs some 5 ms, and evaluating them for a message some 50 microseconds."""
+MAX_SELECTOR_DEPTH = 64
+"""Nesting of parentheses, NOT and signs: each level is a Python call for each message."""
+MAX_LIKES = 16
+"""A LIKE reads a whole string of a message, in time proportional to its length."""
+MAX_FIELDS = 16
+"""Fields of a filter for properties or application properties, as RabbitMQ has it."""
+MAX_FILTER_TEXT = 5_000
+"""Characters of all filters of a subscription in their canonical text. In etcd each may take 12 bytes of 65,536."""
+MAX_READ_BYTES = 32_768
+"""Of header, properties and application-properties together. A message with more matches no filter: it would make its
+sender's subscribers pay, and the next hop's headers are never so large."""
+MAX_READ_VALUES = 4096
+"""Values in one of these sections, which bounds the memory that decoding takes."""

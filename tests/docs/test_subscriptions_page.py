@@ -1,0 +1,45 @@
+"""docs/subscriptions.md: its snippet runs, and its limits are those of the code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from oncewire.filters import limits
+from oncewire.filters.evaluation import FIELDS
+from oncewire.filters.filter_set import SYMBOLS
+from oncewire.wire.vocabulary import FILTER_CODES
+from tests.docs.code_blocks import ROOT, blocks_of
+from tests.router.processes import running_router
+
+PAGE = ROOT / "docs" / "subscriptions.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+async def test_the_snippet_receives_what_its_selector_chooses() -> None:
+    (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
+    names: dict[str, Any] = {}
+    exec(compile(block.text, str(PAGE), "exec"), names)
+    async with running_router("--standalone") as router:
+        assert await names["red_orders"](router.url) == b"order 2"
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS.values())
+def test_each_filter_stands_on_the_page_with_its_code(symbol: str) -> None:
+    (code,) = [code for code, of in FILTER_CODES.items() if of == symbol]
+    written = f"0x{code:016X}" if code > 0xFFFF or "legacy" in symbol else f"0x{code:x}"
+    assert f"| `{symbol}` | {written} |" in TEXT
+
+
+@pytest.mark.parametrize("name", [name for name in vars(limits) if name.startswith("MAX_")])
+def test_each_limit_stands_on_the_page(name: str) -> None:
+    value = vars(limits)[name]
+    (row,) = [line for line in TEXT.splitlines() if f"`{name}`" in line]
+    shown = [int(number) * (1024 if unit else 1) for number, unit in re.findall(r"(\d+)( KiB)?", row)]
+    assert value in shown
+
+
+def test_each_name_of_jms_stands_on_the_page() -> None:
+    assert all(f"`{name}`" in TEXT for name in FIELDS if name.startswith("JMS"))
