@@ -45,6 +45,9 @@ from oncewire.wire import (
     Symbol,
 )  # fmt: skip
 from router.amqp_errors import amqp_error
+from router.clients.anonymous_link import NAME_SEPARATOR, AnonymousLink, InnerPublisher
+from router.clients.anonymous_links import AnonymousLinks, is_anonymous
+from router.clients.attach_kinds import end_not_allowed, end_receivers, open_anonymous, open_node, open_routed
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
@@ -53,7 +56,7 @@ from router.clients.connection_limits import (
 )
 from router.clients.connection_owner import ConnectionOwner
 from router.clients.link_policy import LinkPolicy
-from router.clients.link_refusal import LinkRefusal, address_of, lighten
+from router.clients.link_refusal import LinkRefusal, lighten
 from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
@@ -62,10 +65,8 @@ from router.clients.subscriber_link import SubscriberLink
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
-from router.routed.links import RoutedRefusal
-from router.routed.terms import Origin
 
-ClientLink = PublisherLink | SubscriberLink
+ClientLink = PublisherLink | SubscriberLink | InnerPublisher
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
 
@@ -78,9 +79,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_attaches", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_listener",
-        "_node_links", "_places", "_windows", "container_id", "log", "max_message_size", "peer", "peer_host", "policy",
-        "quota", "routed", "sasl",
+        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_listener", "_node_links",
+        "_places", "_windows", "anonymous", "attaches", "container_id", "log", "max_message_size", "peer", "peer_host",
+        "policy", "quota", "routed", "sasl",
     )  # fmt: skip
 
     def __init__(
@@ -113,8 +114,9 @@ class ClientConnection(PacedProtocol):
         self._windows = SessionWindows(listener.window_limits())
         self.quota = listener.quota(self, self._windows)
         self._links: dict[int, ClientLink] = {}
+        self.anonymous: AnonymousLinks | None = None
         self._places = Places()
-        self._attaches = listener.attach_pace(self)
+        self.attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
         self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
@@ -156,8 +158,13 @@ class ClientConnection(PacedProtocol):
 
     @property
     def link_count(self) -> int:
-        """How many links it has now, those to services included."""
-        return len(self._links) + self.routed.near_count
+        """How many links it has now, those to services and the anonymous terminus included."""
+        return len(self._links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
+
+    @property
+    def max_links(self) -> int:
+        """How many links it may have."""
+        return self._listener.config.max_links
 
     @property
     def user(self) -> str | None:
@@ -170,13 +177,7 @@ class ClientConnection(PacedProtocol):
 
     def end_what_is_not_allowed(self) -> None:
         """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
-        for number, shell in list(self._links.items()):
-            try:
-                self.refuse_unless_allowed(shell.link, shell.address)
-            except LinkRefusal as refusal:
-                self._listener.count_refusal(self, shell.link.name, refusal)
-                self.detach(number, shell.link, DetachLink(number, False, refusal.condition, refusal.description))
-                self._submit([LinkLost(number, LossCause.DETACH)])
+        end_not_allowed(self, list(self._links.values()))
         self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
@@ -247,12 +248,17 @@ class ClientConnection(PacedProtocol):
                         inputs.append(shell.transfer_input(event))
                     elif isinstance(shell, NodeLink | Half):
                         shell.on_delivery(event)
+                    elif isinstance(shell, AnonymousLink):
+                        shell.on_delivery(event, inputs)
                 else:
                     handler = _HANDLERS.get(type(event))
                     if handler is not None:
                         handler(self, event, inputs)
             for link in self._node_links.take_postponed():
-                self._open_node_link(link)
+                if self._node_links.takes(link):
+                    open_node(self, self._node_links, link)
+                else:
+                    self._attach(link, inputs)
             if self.routed.halves:
                 self.routed.release()
         finally:  # K-3b: what came before a fault counts
@@ -260,14 +266,14 @@ class ClientConnection(PacedProtocol):
                 self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
-        if self._attaches.is_new and (delay_s := self._attaches.delay()):
+        if self.attaches.is_new and (delay_s := self.attaches.delay()):
             self.pause_for(delay_s)
         if self._listener.is_draining:
             self.leave_if_unused()
 
     def pause_again(self) -> float:
         """See `PacedProtocol`: who has attached too often waits on."""
-        return self._attaches.delay()
+        return self.attaches.delay()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
@@ -281,6 +287,8 @@ class ClientConnection(PacedProtocol):
                 inputs.append(found)
         elif isinstance(shell, Half):
             shell.on_disposition(event)
+        elif isinstance(shell, AnonymousLink):
+            shell.on_disposition(event, inputs)
 
     def _on_flow(self, event: LinkFlow, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -288,7 +296,7 @@ class ClientConnection(PacedProtocol):
             found = shell.flow_input(event)
             if found is not None:
                 inputs.append(found)
-        elif isinstance(shell, NodeLink | Half):
+        elif isinstance(shell, NodeLink | Half | AnonymousLink):
             shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
@@ -298,58 +306,47 @@ class ClientConnection(PacedProtocol):
         if isinstance(link.context, Half):
             link.context.on_attached()
             return
-        self._attaches.take()
-        if self.link_count >= self._listener.config.max_links:
-            limit = self._listener.config.max_links
-            self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
+        self.attaches.take()
+        if self.link_count >= self.max_links:
+            self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {self.max_links} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
         if self._node_links.serves(link):
             if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
-                self._open_node_link(link)  # else it was detached in the same read
+                open_node(self, self._node_links, link)  # else it was detached in the same read
             return
-        if self._is_routed(link):
+        if open_routed(self, self._listener.routed, link):
             return
-        shell: ClientLink = (
+        if NAME_SEPARATOR in link.name:  # X-1: it would be an inner publisher of another link
+            self.refuse(link, LinkRefusal("amqp:invalid-field", "the name of a link has no U+001F"))
+        elif is_anonymous(link):
+            open_anonymous(self, link)
+        else:
+            self._attach(link, inputs)
+
+    def _attach(self, link: ReceiverLink | SenderLink, inputs: list[Input]) -> None:
+        """A publisher or subscriber of a topic."""
+        shell: PublisherLink | SubscriberLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
         )
         try:
             attach = self.quota.admit(shell.attach_input(), self.driver)
         except LinkRefusal as refusal:
-            self.driver.links.pop(shell.number, None)
-            self._refuse(link, refusal)
+            self._forget(shell)
+            self.refuse(link, refusal)
             return
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
         lighten(link)
 
-    def _is_routed(self, link: ReceiverLink | SenderLink) -> bool:
-        """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
-        routed, attach = self._listener.routed, link.remote_attach
-        if routed is None or attach is None or not routed.serves(attach):
-            return False
-        if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
-            try:
-                self.refuse_unless_allowed(link, address_of(link))
-                self.quota.take_link()
-                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name, self.policy.vhost))
-            except LinkRefusal as refusal:
-                self._refuse(link, refusal)
-            except RoutedRefusal as refusal:
-                self._refuse(link, LinkRefusal(refusal.condition, str(refusal)))
-        return True
-
-    def _open_node_link(self, link: ReceiverLink | SenderLink) -> None:
-        try:
-            self._node_links.open(link)
-        except LinkRefusal as refusal:
-            self._refuse(link, refusal)
-        except LimitError as error:  # its frames are too small even for the answer
-            self.close("amqp:frame-size-too-small", str(error))
-
-    def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
+    def count_refusal(self, link: Link, refusal: LinkRefusal) -> None:
+        """See `AttachClient`."""
         self._listener.count_refusal(self, link.name, refusal)
+
+    def refuse(self, link: Link, refusal: LinkRefusal) -> None:
+        """See `AttachClient`."""
+        self.count_refusal(link, refusal)
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
         lighten(link)
 
@@ -368,8 +365,16 @@ class ClientConnection(PacedProtocol):
             if event.needs_answer:
                 self._detach_link(event.link, event.closed, None)
             return
+        if isinstance(shell, AnonymousLink):
+            assert self.anonymous is not None
+            self.anonymous.end(shell, LossCause.DETACH, inputs, is_closed=event.closed)
+            if event.needs_answer:
+                self._detach_link(link, event.closed, None)
+            return
         if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
             return
+        if shell.made is not None and isinstance(shell, PublisherLink):
+            end_receivers(self, self._subscribers(), shell.made, inputs)
         if not event.needs_answer:
             self._forget(shell)
         # A-9: a detach with an error suspends, whatever it says of closing.
@@ -395,6 +400,9 @@ class ClientConnection(PacedProtocol):
         if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
             self._forget(shell)
             inputs.append(LinkLost(shell.number, cause))
+        elif isinstance(shell, AnonymousLink):
+            assert self.anonymous is not None
+            self.anonymous.end(shell, cause, inputs)
 
     def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
         self.container_id = event.open.container_id
@@ -425,6 +433,8 @@ class ClientConnection(PacedProtocol):
 
     def _end_links(self, inputs: list[Input]) -> None:
         """A-9: everything the connection carried is suspended."""
+        if self.anonymous is not None:
+            self.anonymous.end_all(inputs)
         for number in list(self._links):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
@@ -434,8 +444,18 @@ class ClientConnection(PacedProtocol):
         inputs += self._places.end_connection()
 
     def _forget(self, shell: ClientLink) -> None:
-        del self._links[shell.number]
-        self.driver.links.pop(shell.number, None)
+        self.forget_inner(shell)
+        if not isinstance(shell, InnerPublisher) and shell.made is not None:
+            self.policy.forget_address(shell.made)
+
+    def add_inner(self, inner: InnerPublisher) -> None:
+        """See `AnonymousClient`."""
+        self._links[inner.number] = inner
+
+    def forget_inner(self, inner: ClientLink) -> None:
+        """See `AnonymousClient`."""
+        self._links.pop(inner.number, None)
+        self.driver.links.pop(inner.number, None)
 
     def _subscribers(self) -> list[SubscriberLink]:
         return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
@@ -524,6 +544,7 @@ class ClientConnection(PacedProtocol):
     def stop_serving(self) -> None:
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""
         self._driver = None
+        self.anonymous = None
         self._links.clear()
         self._places.forget()
 
@@ -543,9 +564,11 @@ class ClientConnection(PacedProtocol):
         if self._windows.is_calm:
             return
         publishers = [
-            (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
+            (each.number, each.link.session) for each in self._links.values() if not isinstance(each, SubscriberLink)
         ]
         sessions = self.routed.offered(self.engine.sessions)
+        if self.anonymous is not None:
+            sessions = [session for session in sessions if self.anonymous.offers(session)]
         if self._windows.look(sessions, publishers, driver, time.monotonic()):
             driver.submit([])
         if self.routed.halves:  # sessions may be offered frames here again without a read
