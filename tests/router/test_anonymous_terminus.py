@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
-    ConnectionOpened,
+    DeliveryReceived,
+    Described,
     DispositionReceived,
     Message,
     Properties,
+    ReceiverLink,
     ReceiverSettleMode,
     Rejected,
+    SaslClient,
     SenderLink,
     Source,
+    Symbol,
     Target,
+    ULong,
     decode_message,
     encode_message,
 )
+from router.clients.anonymous_link import ADDRESSES, WINDOW
 from tests.router.processes import RouterProcess, running_router
-from tests.router.raw_client import RawClient
+from tests.router.raw_client import RawClient, RawSubscriber, until
 
 
 @pytest.fixture
 async def router() -> AsyncIterator[RouterProcess]:
     async with running_router("--standalone") as found:
         yield found
-        log = await found.stop()
-    assert "internal_error" not in log
 
 
 async def anonymous(client: RawClient, name: str = "relay", **options: object) -> SenderLink:
@@ -52,6 +59,14 @@ def to(address: str | None, body: bytes = b"x", **fields: object) -> bytes:
     return encode_message(Message(body, properties=Properties(to=address, **fields)))  # type: ignore[arg-type]
 
 
+async def publishers(router: RouterProcess) -> list[str]:
+    return [row["name"] for row in (await router.state())["publishers"]]
+
+
+async def subscriptions(router: RouterProcess) -> list[str]:
+    return [row["name"] for row in (await router.state())["subscriptions"]]
+
+
 async def outcome(client: RawClient, link: SenderLink, tag: bytes) -> DispositionReceived:
     return await client.wait_for(
         DispositionReceived, lambda event: event.link is link and any(found == tag for _, found in event.deliveries)
@@ -66,9 +81,9 @@ async def send(client: RawClient, link: SenderLink, tag: bytes, message: bytes, 
 
 async def test_messages_go_to_the_topics_they_name_and_their_outcomes_come_back(router: RouterProcess) -> None:
     reader = await RawClient.connect(router.port, "reader")
-    eu, us = await reader.subscriber("orders.eu"), await reader.subscriber("orders.us")
+    eu, us = await reader.subscriber("orders.eu"), await reader.subscriber("orders.us", name="us")
     client = await RawClient.connect(router.port, "sender")
-    opened = await client.wait_for(ConnectionOpened) if False else client.engine.remote_open
+    opened = client.engine.remote_open
     assert opened is not None
     assert "ANONYMOUS-RELAY" in opened.offered_capabilities
     link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.SECOND)
@@ -96,10 +111,10 @@ REFUSED = {
     "wildcard": (to("orders.#"), "amqp:invalid-field"),
     "too long": (to("a" * 300), "amqp:invalid-field"),
     "another virtual host": (to("acme\x1forders"), "amqp:invalid-field"),
-    "an inner name": (to("$reply\x1f_reply/1"), "amqp:invalid-field"),
+    "an inner name": (to("$reply\x1f_reply/1"), "amqp:not-found"),
     "management": (to("$management"), "amqp:not-found"),
     "no such reply address": (to("_reply/" + "0" * 32), "amqp:not-found"),
-    "pattern of reply addresses": (to("_reply/#"), "amqp:not-found"),
+    "pattern of reply addresses": (to("_reply/#"), "amqp:invalid-field"),
     "malformed": (b"\x00\x53\x73\xc0\xff\xff\xff", "amqp:decode-error"),
     "to is no string": (b"\x00\x53\x73\xc0\x05\x03\x40\x40\x52\x01\x00\x53\x75\xa0\x01x", "amqp:decode-error"),
     "no section": (b"nonsense", "amqp:decode-error"),
@@ -112,7 +127,7 @@ async def test_a_refused_message_is_rejected_and_the_link_stays(router: RouterPr
     reader = await RawClient.connect(router.port, "reader")
     orders = await reader.subscriber("orders")
     client = await RawClient.connect(router.port, "sender")
-    link = await anonymous(client)
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, link, b"bad", message)
     told = await outcome(client, link, b"bad")
     assert isinstance(told.state, Rejected)
@@ -122,3 +137,236 @@ async def test_a_refused_message_is_rejected_and_the_link_stays(router: RouterPr
     await send(client, link, b"good", to("orders"))
     orders.accept(await orders.delivery())
     assert (await outcome(client, link, b"good")).state == ACCEPTED
+
+
+async def test_presettled_messages_are_sent_once_and_refused_ones_are_logged(router: RouterProcess) -> None:
+    reader = await RawClient.connect(router.port, "reader")
+    orders = await reader.subscriber("orders")
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client)
+    await send(client, link, b"1", to("orders", b"1"))
+    orders.accept(await orders.delivery())
+    await outcome(client, link, b"1")
+    await send(client, link, b"2", to("orders", b"2"), settled=True)
+    await send(client, link, b"3", to("$cbs", b"3"), settled=True)
+    delivery = await orders.delivery()
+    assert (decode_message(delivery.payload).body, delivery.settled) == (b"2", True)
+    log = await router.stop()
+    refused = [event for event in map(json.loads, log.splitlines()) if event["event"] == "message_refused"]
+    assert [event["condition"] for event in refused] == ["amqp:not-found"]
+
+
+async def test_messages_of_one_address_keep_their_order_and_credit_is_given_again(router: RouterProcess) -> None:
+    reader = await RawClient.connect(router.port, "reader")
+    orders = await reader.subscriber("orders", credit=10_000)
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    sent = 3 * WINDOW
+
+    async def publish() -> None:
+        for number in range(sent):
+            await send(client, link, b"%d" % number, to("orders", b"%d" % number))
+
+    publishing = asyncio.create_task(publish())
+    for number in range(sent):
+        delivery = await orders.delivery()
+        assert decode_message(delivery.payload).body == b"%d" % number
+        orders.accept(delivery)
+    await publishing
+    await outcome(client, link, b"%d" % (sent - 1))
+
+
+async def test_more_addresses_than_places_are_served_one_after_the_other(router: RouterProcess) -> None:
+    reader = await RawClient.connect(router.port, "reader")
+    everything = await reader.subscriber("many.*", credit=10_000)
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    count = 2 * ADDRESSES
+    for number in range(count):
+        await send(client, link, b"%d" % number, to(f"many.{number}", b"%d" % number))
+    held: list[DeliveryReceived] = [await everything.delivery() for _ in range(ADDRESSES)]
+    assert not everything.take_deliveries()  # all places are busy
+    heard = {decode_message(each.payload).body for each in held}
+    for each in held:
+        everything.accept(each)
+    for _ in range(count - ADDRESSES):
+        delivery = await everything.delivery()
+        heard.add(decode_message(delivery.payload).body)
+        everything.accept(delivery)
+    assert heard == {b"%d" % number for number in range(count)}
+    await outcome(client, link, b"%d" % (count - 1))
+
+
+async def test_the_end_of_the_link_ends_its_inner_publishers(router: RouterProcess) -> None:
+    reader = await RawClient.connect(router.port, "reader")
+    orders = await reader.subscriber("orders")
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client)
+    await send(client, link, b"1", to("orders"))
+    orders.accept(await orders.delivery())
+    await outcome(client, link, b"1")
+    assert await publishers(router) == ["sender/relay\x1forders"]
+    link.detach(True)
+    client.flush()
+    await client.detached(link)
+    await until(partial(publishers, router), lambda found: not found)
+    again = await anonymous(client)
+    await send(client, again, b"1", to("orders"))
+    orders.accept(await orders.delivery())
+    assert (await outcome(client, again, b"1")).state == ACCEPTED
+    client.cut()
+    await until(partial(publishers, router), lambda found: not found)
+
+
+async def test_no_client_has_the_name_of_an_inner_publisher(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "sender")
+    link = client.session.attach_sender("relay\x1forders", source=Source(), target=Target(address="orders"))
+    client.flush()
+    told = await client.detached(link)
+    assert told.error is not None
+    assert told.error.condition == "amqp:invalid-field"
+
+
+async def test_a_user_reaches_the_addresses_that_the_rules_allow() -> None:
+    rules = json.dumps(
+        [{"users": ["ann"], "publish": ["orders.#"]}, {"users": ["bob"], "subscribe": ["orders.#"]}]
+    )
+    flags = ("--users=ann:a,bob:b", f"--access-rules={rules}", "--listen-allow-anonymous=never")
+    async with running_router("--standalone", *flags) as router:
+        reader = await RawClient.connect(router.port, "reader", sasl=SaslClient("PLAIN", "bob", "b"))
+        orders = await reader.subscriber("orders.eu")
+        replies = await made(reader)
+        client = await RawClient.connect(router.port, "sender", sasl=SaslClient("PLAIN", "ann", "a"))
+        link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        await send(client, link, b"1", to("secret"))
+        await send(client, link, b"2", to("orders.eu"))
+        told = (await outcome(client, link, b"1")).state
+        assert isinstance(told, Rejected)
+        assert told.error is not None
+        assert told.error.condition == "amqp:unauthorized-access"
+        orders.accept(await orders.delivery())
+        assert (await outcome(client, link, b"2")).state == ACCEPTED
+        await send(client, link, b"3", to(replies.address))  # no rule is needed for an address that was handed out
+        replies.accept(await replies.delivery())
+        assert (await outcome(client, link, b"3")).state == ACCEPTED
+
+
+# --- addresses that routers make (X-2) --------------------------------------------------------------------------------
+
+
+class Made(RawSubscriber):
+    """A receiver with a dynamic source."""
+
+    @property
+    def address(self) -> str:
+        assert self.reply.source is not None
+        assert self.reply.source.address is not None
+        return self.reply.source.address
+
+
+async def made(client: RawClient, name: str = "replies", credit: int = 100) -> Made:
+    link = client.session.attach_receiver(
+        name, source=Source(dynamic=True, durable=2, expiry_policy=Symbol("never")), target=Target()
+    )
+    client.flush()
+    found = Made(client, link, await client.attached(link))
+    link.grant(credit)
+    client.flush()
+    return found
+
+
+async def refused(client: RawClient, link: SenderLink | ReceiverLink) -> str:
+    client.flush()
+    told = await client.detached(link)
+    assert told.error is not None
+    return str(told.error.condition)
+
+
+async def test_a_dynamic_source_gets_an_address_that_ends_with_its_link(router: RouterProcess) -> None:
+    requester = await RawClient.connect(router.port, "requester")
+    replies = await made(requester)
+    source = replies.reply.source
+    assert source is not None
+    assert (source.dynamic, source.durable, source.expiry_policy, source.timeout) == (True, 0, "link-detach", 0)
+    assert source.dynamic_node_properties == {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
+    second = await made(requester, "others")
+    assert second.address != replies.address
+    client = await RawClient.connect(router.port, "responder")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    named = await client.publisher(replies.address, "named", exactly_once=False)
+    await send(client, link, b"1", to(replies.address, b"by to"))
+    replies.accept(await replies.delivery())
+    assert (await outcome(client, link, b"1")).state == ACCEPTED
+    named.send(b"2", b"by name")
+    replies.accept(await replies.delivery())
+    assert (await named.outcome(b"2")).state == ACCEPTED
+    replies.link.detach(True)
+    requester.flush()
+    await requester.detached(replies.link)
+    await until(partial(subscriptions, router), lambda found: found == ["requester/others"])
+    await send(client, link, b"3", to(replies.address))
+    assert (await outcome(client, link, b"3")).state == RELEASED  # as of any topic without subscriptions
+    other = await anonymous(client, "other", rcv_settle_mode=ReceiverSettleMode.FIRST)
+    await send(client, other, b"4", to(replies.address))
+    told = (await outcome(client, other, b"4")).state
+    assert isinstance(told, Rejected)
+    assert told.error is not None
+    assert told.error.condition == "amqp:not-found"
+
+
+async def test_nobody_else_receives_from_an_address_that_was_made(router: RouterProcess) -> None:
+    spy = await RawClient.connect(router.port, "spy")
+    everything = await spy.subscriber("#")
+    requester = await RawClient.connect(router.port, "requester")
+    replies = await made(requester)
+    wanted = [replies.address, "_reply/*", "_reply/#", f"topic://{replies.address}"]
+    for number, address in enumerate(wanted):
+        link = spy.session.attach_receiver(f"spy-{number}", source=Source(address=address), target=Target())
+        assert await refused(spy, link) == "amqp:not-found"
+    client = await RawClient.connect(router.port, "responder")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    await send(client, link, b"1", to(replies.address, b"private"))
+    await send(client, link, b"2", to("public", b"public"))
+    replies.accept(await replies.delivery())
+    assert (await outcome(client, link, b"1")).state == ACCEPTED
+    delivery = await everything.delivery()
+    assert decode_message(delivery.payload).body == b"public"
+    everything.accept(delivery)
+
+
+async def test_a_dynamic_target_is_a_temporary_destination_of_its_connection(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "jms")
+    node = Target(dynamic=True, capabilities=(Symbol("temporary-queue"),))
+    link = client.session.attach_sender("temporary", source=Source(), target=node)
+    client.flush()
+    target = (await client.attached(link)).target
+    assert isinstance(target, Target)
+    assert target.dynamic
+    address = target.address
+    assert address is not None
+    inbox = await client.subscriber(address, exactly_once=False)
+    other = await RawClient.connect(router.port, "other")
+    stranger = other.session.attach_receiver("spy", source=Source(address=address), target=Target())
+    assert await refused(other, stranger) == "amqp:not-found"
+    named = await other.publisher(address, exactly_once=False)
+    named.send(b"1", b"hello")
+    inbox.accept(await inbox.delivery())
+    assert (await named.outcome(b"1")).state == ACCEPTED
+    link.detach(True)
+    assert await refused(client, inbox.link) == "amqp:resource-deleted"
+
+
+async def test_virtual_hosts_have_addresses_of_their_own() -> None:
+    vhosts = json.dumps([{"name": "acme"}])
+    async with running_router("--standalone", f"--vhosts={vhosts}", "--users=x@acme:x") as router:
+        requester = await RawClient.connect(router.port, "requester", sasl=SaslClient("PLAIN", "x@acme", "x"))
+        replies = await made(requester)
+        inside = await RawClient.connect(router.port, "inside", sasl=SaslClient("PLAIN", "x@acme", "x"))
+        outside = await RawClient.connect(router.port, "outside")
+        link = await anonymous(outside, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        await send(outside, link, b"1", to(replies.address))
+        assert isinstance((await outcome(outside, link, b"1")).state, Rejected)
+        link = await anonymous(inside, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        await send(inside, link, b"1", to(replies.address))
+        replies.accept(await replies.delivery())
+        assert (await outcome(inside, link, b"1")).state == ACCEPTED
