@@ -58,6 +58,7 @@ HELD_BYTES = 256 * 1024
 """Bodies that may wait here before the session is offered no more frames, as for routed links (R-8)."""
 NAME_SEPARATOR = "\x1f"
 """Between the name of the link and the address, in the name of an inner publisher; no client's link has it."""
+REJECTED_OUTCOME = Symbol("amqp:rejected:list")
 _FINAL = frozenset(
     {
         INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED,
@@ -76,6 +77,10 @@ class AnonymousOwner(Protocol):
         Raises:
             LinkRefusal: a limit or a quota does not allow it.
         """
+        ...
+
+    def is_of_service(self, address: str) -> bool:
+        """Whether it is never a topic (R-1)."""
         ...
 
     def forget_inner(self, inner: InnerPublisher) -> None:
@@ -133,8 +138,8 @@ class AnonymousLink:
     """The receiving end of a link to the anonymous terminus."""
 
     __slots__ = (
-        "_budget", "_held_bytes", "_inner", "_inner_of", "_owner", "_refused", "_settles_first", "_waiting",
-        "connection", "is_over", "link",
+        "_budget", "_held_bytes", "_inner", "_inner_of", "_owner", "_refused", "_settles_first",
+        "_takes_rejected", "_waiting", "connection", "is_over", "link",
     )  # fmt: skip
 
     def __init__(self, owner: AnonymousOwner, connection: LinkOwner, link: ReceiverLink) -> None:
@@ -154,6 +159,8 @@ class AnonymousLink:
         """Deliveries that came when all inner publishers were busy, and all behind them."""
         self._held_bytes = 0
         self._settles_first = False
+        self._takes_rejected = True
+        """Whether the client's source knows the outcome rejected; else its link is detached in its place."""
 
     @property
     def is_full(self) -> bool:
@@ -175,6 +182,8 @@ class AnonymousLink:
         refuse_unless_topic(None, target.capabilities)
         refuse_unless_policy(target.expiry_policy)
         self._settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
+        outcomes = () if remote.source is None else remote.source.outcomes
+        self._takes_rejected = not outcomes or REJECTED_OUTCOME in outcomes
         properties: Fields = {vocabulary.RESUME: "new"}
         link.reply(
             source=remote.source,
@@ -190,7 +199,7 @@ class AnonymousLink:
 
     def on_delivery(self, event: DeliveryReceived, inputs: list[Input]) -> None:
         """A message has come: to its inner publisher, behind those that wait."""
-        if event.aborted:
+        if self.is_over or event.aborted:
             self._top_up()
             return
         if not event.settled:
@@ -208,7 +217,7 @@ class AnonymousLink:
             if inner is None:
                 inner = self._attach(address, inputs)
         except LinkRefusal as refusal:
-            self._reject(event, refusal)
+            self._reject(event, refusal, inputs)
             return True
         if inner is None:
             self._wait(event)
@@ -252,6 +261,8 @@ class AnonymousLink:
         """
         connection = self.connection
         refuse_unless_topic(address, ())
+        if self._owner.is_of_service(address):
+            raise LinkRefusal(NOT_IMPLEMENTED, "a service gets no single messages: attach a link to its address")
         topic = connection.policy.inside(address)
         try:
             check_topic(topic)
@@ -291,16 +302,19 @@ class AnonymousLink:
                 return True
         return False
 
-    def _reject(self, event: DeliveryReceived, refusal: LinkRefusal) -> None:
-        """X-1: the message is refused, and the link stays."""
+    def _reject(self, event: DeliveryReceived, refusal: LinkRefusal, inputs: list[Input]) -> None:
+        """X-1: the message is refused, and the link stays where the client can be told so by the outcome alone."""
         self._owner.log_refused(self.link, refusal)
-        if not event.settled:
-            self._inner_of.pop(event.delivery_id, None)
-            settled = self._settles_first or event.receiver_settles
-            if not settled:
-                self._refused.add(event.delivery_id)
-            with contextlib.suppress(StateError):  # detached in the same read
-                self._state_rejected(event.delivery_id, refusal, settled)
+        if event.settled or not self._takes_rejected:
+            info = {"delivery-tag": event.tag}
+            self._end_link(effects.DetachLink(0, True, refusal.condition, refusal.description, info), inputs)
+            return
+        self._inner_of.pop(event.delivery_id, None)
+        settled = self._settles_first or event.receiver_settles
+        if not settled:
+            self._refused.add(event.delivery_id)
+        with contextlib.suppress(StateError):  # detached in the same read
+            self._state_rejected(event.delivery_id, refusal, settled)
         self._top_up()
 
     def _state_rejected(self, delivery_id: int, refusal: LinkRefusal, settled: bool) -> None:
@@ -312,7 +326,7 @@ class AnonymousLink:
 
     def on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
         """The client settled deliveries: so do their inner publishers (I-4)."""
-        if not event.settled:
+        if self.is_over or not event.settled:
             return
         settled: dict[InnerPublisher, list[bytes]] = {}
         for delivery_id, tag in event.deliveries:
@@ -386,10 +400,12 @@ class AnonymousLink:
             return
         self._forget(inner)
         held, inner.held = inner.held, deque()
+        inputs: list[Input] = []
         for event in held:
             self._hold(-len(event.payload))
-            self._reject(event, LinkRefusal(effect.condition, effect.description))
-        inputs: list[Input] = []
+        for event in held:
+            if not self.is_over:
+                self._reject(event, LinkRefusal(effect.condition, effect.description), inputs)
         self._next(inputs)
         self._submit(inputs)
 
@@ -397,10 +413,14 @@ class AnonymousLink:
         """Detach the client's link; it attaches again, and sends again what has no outcome."""
         self._forget(ended)
         inputs: list[Input] = []
+        self._end_link(effect, inputs)
+        self._submit(inputs)
+
+    def _end_link(self, effect: effects.DetachLink, inputs: list[Input]) -> None:
         self.end(LossCause.DETACH, inputs)
         self._owner.forget(self)
-        self.connection.detach(ended.number, self.link, effect)
-        self._submit(inputs)
+        self.connection.detach(0, self.link, effect)  # no link has this number
+        self.connection.mark_dirty()
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -444,6 +464,8 @@ class AnonymousLink:
             self._hold(-len(event.payload))
             waiting, self._waiting = self._waiting, deque()
             has_place = self._route(event, inputs)
+            if self.is_over:
+                return  # the message could only be refused by a detach
             self._waiting = deque([*self._waiting, *waiting])
             if not has_place:
                 break

@@ -11,7 +11,9 @@ from router.clients.attach_pace import AttachPace
 from router.clients.client_quota import ClientQuota
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, lighten
+from router.config import RouterConfig
 from router.logs import RouterEvent
+from router.routed.choice_core import prefix_of
 
 
 class AnonymousClient(LinkOwner, Protocol):
@@ -26,8 +28,8 @@ class AnonymousClient(LinkOwner, Protocol):
         ...
 
     @property
-    def max_links(self) -> int:
-        """How many links it may have."""
+    def config(self) -> RouterConfig:
+        """The settings of now."""
         ...
 
     def add_inner(self, inner: InnerPublisher) -> None:
@@ -86,12 +88,16 @@ class AnonymousLinks(AnonymousOwner):
         """See `AnonymousOwner`."""
         client = self.client
         client.attaches.take()
-        if client.link_count >= client.max_links:
-            raise LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {client.max_links} links")
+        if client.link_count >= client.config.max_links:
+            raise LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {client.config.max_links} links")
         admitted = client.quota.admit(attach, client.driver)
         assert isinstance(admitted, PublisherAttach)
         client.add_inner(inner)
         return admitted
+
+    def is_of_service(self, address: str) -> bool:
+        """See `AnonymousOwner`."""
+        return prefix_of(address, self.client.config.services_prefixes) is not None
 
     def forget_inner(self, inner: InnerPublisher) -> None:
         """See `AnonymousOwner`."""

@@ -62,6 +62,7 @@ from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
 from router.clients.session_window import PASSED, SessionWindows
 from router.clients.subscriber_link import SubscriberLink
+from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
@@ -162,9 +163,9 @@ class ClientConnection(PacedProtocol):
         return len(self._links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
 
     @property
-    def max_links(self) -> int:
-        """How many links it may have."""
-        return self._listener.config.max_links
+    def config(self) -> RouterConfig:
+        """The settings of now."""
+        return self._listener.config
 
     @property
     def user(self) -> str | None:
@@ -307,8 +308,8 @@ class ClientConnection(PacedProtocol):
             link.context.on_attached()
             return
         self.attaches.take()
-        if self.link_count >= self.max_links:
-            self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {self.max_links} links"))
+        if self.link_count >= (most := self.config.max_links):
+            self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
         if self._node_links.serves(link):

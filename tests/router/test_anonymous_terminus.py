@@ -73,9 +73,9 @@ async def outcome(client: RawClient, link: SenderLink, tag: bytes) -> Dispositio
     )
 
 
-async def send(client: RawClient, link: SenderLink, tag: bytes, message: bytes, **options: bool) -> None:
+async def send(client: RawClient, link: SenderLink, tag: bytes, message: bytes, settled: bool = False) -> None:
     await credited(client, link)
-    link.send(tag, message, **options)
+    link.send(tag, message, settled=settled)
     client.flush()
 
 
@@ -115,6 +115,7 @@ REFUSED = {
     "management": (to("$management"), "amqp:not-found"),
     "no such reply address": (to("_reply/" + "0" * 32), "amqp:not-found"),
     "pattern of reply addresses": (to("_reply/#"), "amqp:invalid-field"),
+    "a service": (to("queue://mails"), "amqp:not-implemented"),
     "malformed": (b"\x00\x53\x73\xc0\xff\xff\xff", "amqp:decode-error"),
     "to is no string": (b"\x00\x53\x73\xc0\x05\x03\x40\x40\x52\x01\x00\x53\x75\xa0\x01x", "amqp:decode-error"),
     "no section": (b"nonsense", "amqp:decode-error"),
@@ -139,7 +140,7 @@ async def test_a_refused_message_is_rejected_and_the_link_stays(router: RouterPr
     assert (await outcome(client, link, b"good")).state == ACCEPTED
 
 
-async def test_presettled_messages_are_sent_once_and_refused_ones_are_logged(router: RouterProcess) -> None:
+async def test_presettled_messages_are_sent_once_and_a_refused_one_ends_the_link(router: RouterProcess) -> None:
     reader = await RawClient.connect(router.port, "reader")
     orders = await reader.subscriber("orders")
     client = await RawClient.connect(router.port, "sender")
@@ -151,6 +152,10 @@ async def test_presettled_messages_are_sent_once_and_refused_ones_are_logged(rou
     await send(client, link, b"3", to("$cbs", b"3"), settled=True)
     delivery = await orders.delivery()
     assert (decode_message(delivery.payload).body, delivery.settled) == (b"2", True)
+    told = await client.detached(link)
+    assert told.error is not None
+    assert (told.closed, told.error.condition) == (True, "amqp:not-found")
+    assert told.error.info == {"delivery-tag": b"3"}
     log = await router.stop()
     refused = [event for event in map(json.loads, log.splitlines()) if event["event"] == "message_refused"]
     assert [event["condition"] for event in refused] == ["amqp:not-found"]
@@ -306,7 +311,7 @@ async def test_a_dynamic_source_gets_an_address_that_ends_with_its_link(router: 
     await until(partial(subscriptions, router), lambda found: found == ["requester/others"])
     await send(client, link, b"3", to(replies.address))
     assert (await outcome(client, link, b"3")).state == RELEASED  # as of any topic without subscriptions
-    other = await anonymous(client, "other", rcv_settle_mode=ReceiverSettleMode.FIRST)
+    other = await anonymous(client, "later", rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, other, b"4", to(replies.address))
     told = (await outcome(client, other, b"4")).state
     assert isinstance(told, Rejected)
@@ -321,8 +326,8 @@ async def test_nobody_else_receives_from_an_address_that_was_made(router: Router
     replies = await made(requester)
     wanted = [replies.address, "_reply/*", "_reply/#", f"topic://{replies.address}"]
     for number, address in enumerate(wanted):
-        link = spy.session.attach_receiver(f"spy-{number}", source=Source(address=address), target=Target())
-        assert await refused(spy, link) == "amqp:not-found"
+        spying = spy.session.attach_receiver(f"spy-{number}", source=Source(address=address), target=Target())
+        assert await refused(spy, spying) == "amqp:not-found"
     client = await RawClient.connect(router.port, "responder")
     link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, link, b"1", to(replies.address, b"private"))
@@ -363,9 +368,9 @@ async def test_virtual_hosts_have_addresses_of_their_own() -> None:
         replies = await made(requester)
         inside = await RawClient.connect(router.port, "inside", sasl=SaslClient("PLAIN", "x@acme", "x"))
         outside = await RawClient.connect(router.port, "outside")
-        link = await anonymous(outside, rcv_settle_mode=ReceiverSettleMode.FIRST)
-        await send(outside, link, b"1", to(replies.address))
-        assert isinstance((await outcome(outside, link, b"1")).state, Rejected)
+        stranger = await anonymous(outside, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        await send(outside, stranger, b"1", to(replies.address))
+        assert isinstance((await outcome(outside, stranger, b"1")).state, Rejected)
         link = await anonymous(inside, rcv_settle_mode=ReceiverSettleMode.FIRST)
         await send(inside, link, b"1", to(replies.address))
         replies.accept(await replies.delivery())
