@@ -443,6 +443,7 @@ class ClientConnection(PacedProtocol):
         if self._listener.routed is not None:
             self._listener.routed.remove_service(self)
         inputs += self._places.end_connection()
+        self._listener.sole.leave(self)
 
     def _forget(self, shell: ClientLink) -> None:
         self.forget_inner(shell)
@@ -484,12 +485,11 @@ class ClientConnection(PacedProtocol):
             except LimitError:  # its frames are too small for the explanation
                 link.detach(closed, None if error is None else AmqpError(error.condition))
 
-    def close(self, condition: str, description: str) -> None:
+    def close(self, condition: str, description: str, info: dict[str, object] | None = None) -> None:
         """Close the connection with an error; its links count as lost.
 
         A redirect names the router to go to, if there is one (K-8a).
         """
-        info: dict[str, object] | None = None
         if condition == CONNECTION_REDIRECT:
             info = self._elsewhere()
             condition = CONNECTION_FORCED if info is None else condition

@@ -41,6 +41,7 @@ from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
+from router.clients.sole_connection import SoleConnections
 from router.config import RouterConfig, anonymous_is_allowed
 from router.listening import Listener, listen, port_of
 from router.logs import EventLog, RouterEvent
@@ -98,6 +99,7 @@ class ClientListener:
         self.refused_links = 0
         self.attach_rates = AttachRates()
         self.uses = Uses()
+        self.sole = SoleConnections()
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.routed: RoutedLinks | None = None
@@ -249,6 +251,7 @@ class ClientListener:
             now=time.monotonic(),
         )
         connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
+        engine.before_open = partial(self.sole.before_open, connection)
         if entrance.on_open is not None:
             self._on_open[connection] = entrance.on_open
         return connection
@@ -310,6 +313,8 @@ class ClientListener:
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
         connection.quota.leave()
+        self.sole.leave(connection)
+        connection.engine.before_open = None
         self._open.discard(connection)
         self._on_open.pop(connection, None)
         if connection in self._connections:
@@ -319,8 +324,10 @@ class ClientListener:
         if not self._connections:
             self._is_empty.set()
 
-    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
-        """Condition and text where this client may not stay; None = it may, and is registered if it serves (R-1)."""
+    def refusal(
+        self, connection: ClientConnection, hostname: str
+    ) -> tuple[str, str] | tuple[str, str, dict[str, object]] | None:
+        """Condition, text and info where this client may not stay; None = it may, and is registered if it serves."""
         if self.driver is None or not connection.is_served:
             return CONNECTION_FORCED, "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
@@ -337,9 +344,9 @@ class ClientListener:
         except LinkRefusal as refusal:
             self.count_refusal(connection, "", refusal)
             return refusal.condition, refusal.description
-        not_served = self._refusal_to_serve(connection)
-        if not_served is not None:
-            return not_served
+        refusal_to_stay = self.sole.enter(connection) or self._refusal_to_serve(connection)
+        if refusal_to_stay is not None:
+            return refusal_to_stay
         self._open.add(connection)
         self._gate.know(connection)
         on_open = self._on_open.pop(connection, None)
