@@ -52,6 +52,9 @@ from router.users import Users, load_users
 from router.virtual_hosts import VhostRefused
 
 PRODUCT = "oncewire"
+QUEUE_SCHEME = "queue://"
+QUEUE_PREFIX = Symbol("queue-prefix")
+"""Property of an open: what Qpid JMS writes before the names of queues. Those of topics need nothing before them."""
 _REMOVED = "this user has been removed"
 _VHOST_REFUSED = "this user may not open this virtual host"
 _VHOST_CHANGED = "the virtual hosts have changed; connect again"
@@ -127,6 +130,8 @@ class ClientListener:
             Symbol("version"): version,
             Symbol("router"): config.node_id,
         }
+        if QUEUE_SCHEME in config.services_prefixes:
+            self._properties[QUEUE_PREFIX] = QUEUE_SCHEME
         self.users = load_users(config)
         self.has_logins = self.users.is_set or config.has_strangers
         """Whether anybody can log in as a user."""

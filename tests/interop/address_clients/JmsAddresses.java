@@ -29,6 +29,7 @@ public class JmsAddresses {
             case "request-reply" -> { replies(near, far, false); replies(near, far, true); }
             case "unsubscribe" -> unsubscribe(near, far);
             case "client-id" -> clientId(near);
+            case "queue" -> queue(near);
             case "failover" -> failover(near);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -120,6 +121,20 @@ public class JmsAddresses {
             first.createSession(false, Session.AUTO_ACKNOWLEDGE).close();
         }
         connected(near, "jms-one-of-a-kind").close();
+    }
+
+    // A queue of JMS is the address queue://NAME, which a service serves: nobody does here.
+    static void queue(String near) throws Exception {
+        try (Connection connection = connected(near, null)) {
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            try {
+                session.createConsumer(session.createQueue("mails"));
+                throw new IllegalStateException("a queue without a service");
+            } catch (InvalidDestinationException expected) {
+                check(expected.getMessage().contains("no service for queue://"), expected.getMessage());
+            }
+            check(session.createConsumer(session.createTopic("topic://orders")) != null, "no consumer of a topic");
+        }
     }
 
     // The test kills a router after `half`: both ends go on at the other one. What is sent again is a new message.
