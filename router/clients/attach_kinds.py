@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
-from oncewire.wire import LimitError, Link, LinkState, ReceiverLink, SenderLink
+from oncewire.wire import LimitError, Link, LinkFlow, LinkState, ReceiverLink, SenderLink
 from router.clients.anonymous_link import InnerPublisher
 from router.clients.anonymous_links import AnonymousClient, AnonymousLinks
 from router.clients.link_refusal import LinkRefusal, address_of
@@ -86,6 +86,12 @@ def open_anonymous(client: AttachClient, link: ReceiverLink | SenderLink) -> Non
         client.refuse(link, refusal)
     except LimitError as error:  # its frames are too small even for the answer
         client.close("amqp:frame-size-too-small", str(error))
+
+
+def take_early_flow(link: ReceiverLink | SenderLink) -> None:
+    """A subscriber whose attach was postponed has granted credit in the same read: nobody was there to take the flow."""
+    if isinstance(link.context, SubscriberLink) and isinstance(link, SenderLink) and link.credit:
+        link.context.flow_input(LinkFlow(link, link.credit_limit, 0, None, link.is_draining, False, None))
 
 
 def end_receivers(client: AttachClient, receivers: list[SubscriberLink], address: str, inputs: list[Input]) -> None:

@@ -45,9 +45,9 @@ from oncewire.wire import (
     Symbol,
 )  # fmt: skip
 from router.amqp_errors import amqp_error
+from router.clients import attach_kinds
 from router.clients.anonymous_link import NAME_SEPARATOR, AnonymousLink, InnerPublisher
 from router.clients.anonymous_links import AnonymousLinks, is_anonymous
-from router.clients.attach_kinds import end_not_allowed, end_receivers, open_anonymous, open_node, open_routed
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
@@ -178,7 +178,7 @@ class ClientConnection(PacedProtocol):
 
     def end_what_is_not_allowed(self) -> None:
         """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
-        end_not_allowed(self, list(self._links.values()))
+        attach_kinds.end_not_allowed(self, list(self._links.values()))
         self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
@@ -257,9 +257,10 @@ class ClientConnection(PacedProtocol):
                         handler(self, event, inputs)
             for link in self._node_links.take_postponed():
                 if self._node_links.takes(link):
-                    open_node(self, self._node_links, link)
+                    attach_kinds.open_node(self, self._node_links, link)
                 else:
                     self._attach(link, inputs)
+                    attach_kinds.take_early_flow(link)
             if self.routed.halves:
                 self.routed.release()
         finally:  # K-3b: what came before a fault counts
@@ -314,14 +315,14 @@ class ClientConnection(PacedProtocol):
         assert isinstance(link, ReceiverLink | SenderLink)
         if self._node_links.serves(link):
             if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
-                open_node(self, self._node_links, link)  # else it was detached in the same read
+                attach_kinds.open_node(self, self._node_links, link)  # else it was detached in the same read
             return
-        if open_routed(self, self._listener.routed, link):
+        if attach_kinds.open_routed(self, self._listener.routed, link):
             return
         if NAME_SEPARATOR in link.name:  # X-1: it would be an inner publisher of another link
             self.refuse(link, LinkRefusal("amqp:invalid-field", "the name of a link has no U+001F"))
         elif is_anonymous(link):
-            open_anonymous(self, link)
+            attach_kinds.open_anonymous(self, link)
         else:
             self._attach(link, inputs)
 
@@ -375,7 +376,7 @@ class ClientConnection(PacedProtocol):
         if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
             return
         if shell.made is not None and isinstance(shell, PublisherLink):
-            end_receivers(self, self._subscribers(), shell.made, inputs)
+            attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
         if not event.needs_answer:
             self._forget(shell)
         # A-9: a detach with an error suspends, whatever it says of closing.

@@ -319,6 +319,18 @@ async def test_a_dynamic_source_gets_an_address_that_ends_with_its_link(router: 
     assert told.error.condition == "amqp:not-found"
 
 
+async def test_credit_that_comes_with_the_attach_of_a_dynamic_source_counts(router: RouterProcess) -> None:
+    requester = await RawClient.connect(router.port, "requester")
+    link = requester.session.attach_receiver("replies", source=Source(dynamic=True), target=Target())
+    link.grant(10)
+    requester.flush()
+    replies = Made(requester, link, await requester.attached(link))
+    client = await RawClient.connect(router.port, "responder")
+    relay = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    await send(client, relay, b"1", to(replies.address, b"hello"))
+    assert decode_message((await replies.delivery()).payload).body == b"hello"
+
+
 async def test_nobody_else_receives_from_an_address_that_was_made(router: RouterProcess) -> None:
     spy = await RawClient.connect(router.port, "spy")
     everything = await spy.subscriber("#")
