@@ -89,7 +89,7 @@ def open_anonymous(client: AttachClient, link: ReceiverLink | SenderLink) -> Non
 
 
 def take_early_flow(link: ReceiverLink | SenderLink) -> None:
-    """A subscriber whose attach was postponed has granted credit in the same read: nobody was there to take the flow."""
+    """A subscriber whose attach was postponed has granted credit in the same read, when nobody took the flow."""
     if isinstance(link.context, SubscriberLink) and isinstance(link, SenderLink) and link.credit:
         link.context.flow_input(LinkFlow(link, link.credit_limit, 0, None, link.is_draining, False, None))
 

@@ -14,6 +14,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from router.commands.local_network import LocalNetwork
+from tests.docs.code_blocks import blocks_of
 from tests.support.requirements import PROJECT, TOOLS
 
 EXAMPLES = PROJECT / "examples" / "request_reply"
@@ -119,3 +120,14 @@ async def test_qpid_jms_finds_the_addresses_that_it_knows(scenario: str, tmp_pat
         async with running(*command) as client:
             told = await lines_of(client, kill)
     assert told[-1] == "ok", told
+
+
+def stripped(text: str) -> str:
+    return "".join(f"{line.strip()}\n" for line in text.splitlines())
+
+
+def test_the_page_shows_the_programs_that_run_here() -> None:
+    programs = [stripped(path.read_text(encoding="utf-8")) for path in (*EXAMPLES.iterdir(), JMS) if path.is_file()]
+    blocks = list(blocks_of(PROJECT / "docs" / "clients.md"))
+    assert len(blocks) == 6
+    assert [block for block in blocks if not any(stripped(block.text) in program for program in programs)] == []
