@@ -1,20 +1,20 @@
 """A link to the anonymous terminus: each message goes to the address in its `to` (rule X-1).
 
-For each address there is an inner publisher, which the record core takes for a stock publisher of that topic. It is
-attached when the first message for the address comes. Messages wait here until it has credit; its outcomes are the
-client's, and the client's settlements are its own.
+For each address there is an inner link: a publisher, which the record core takes for a stock publisher of that topic,
+or a routed link to a service. It is attached when the first message for the address comes. Messages wait here until it
+has credit; its outcomes are the client's, and the client's settlements are its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
 from delivery_records.inputs import PublisherTransfer as Transfer
+from delivery_records.limits import ENTRY_BYTES
 from delivery_records.topics import TopicError, check_topic
 from oncewire.wire import (
     INVALID_FIELD,
@@ -25,8 +25,10 @@ from oncewire.wire import (
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
+    Attach,
     DecodeError,
     DeliveryReceived,
+    DeliveryState,
     DispositionReceived,
     Fields,
     LimitError,
@@ -34,6 +36,7 @@ from oncewire.wire import (
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
+    Source,
     StateError,
     Symbol,
     Target,
@@ -41,6 +44,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from router.clients.addresses import plain, to_of
+from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, InnerRoute
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
@@ -56,8 +60,6 @@ ADDRESSES = 64
 """Inner publishers of one link: each is a key in etcd. One at rest is closed when another address needs its place."""
 HELD_BYTES = 256 * 1024
 """Bodies that may wait here before the session is offered no more frames, as for routed links (R-8)."""
-NAME_SEPARATOR = "\x1f"
-"""Between the name of the link and the address, in the name of an inner publisher; no client's link has it."""
 REJECTED_OUTCOME = Symbol("amqp:rejected:list")
 _FINAL = frozenset(
     {
@@ -83,6 +85,13 @@ class AnonymousOwner(Protocol):
         """Whether it is never a topic (R-1)."""
         ...
 
+    def open_route(self, route: InnerRoute) -> None:
+        """Forward an attach to a service.
+
+        Raises:
+            LinkRefusal: there is none, or a quota does not allow it.
+        """
+
     def forget_inner(self, inner: InnerPublisher) -> None:
         """It has ended."""
 
@@ -91,47 +100,6 @@ class AnonymousOwner(Protocol):
 
     def log_refused(self, link: ReceiverLink, refusal: LinkRefusal) -> None:
         """A message was refused; one that came settled has no other trace."""
-
-
-class InnerPublisher:
-    """The publisher of one address on one anonymous link (see `records_driver.ClientLink`)."""
-
-    __slots__ = ("address", "held", "limit", "link", "number", "open", "outer", "sent")
-
-    def __init__(self, outer: AnonymousLink, address: str, number: Callable[[InnerPublisher], int]) -> None:
-        """Nothing is granted yet; `number` gives the link its number."""
-        self.outer = outer
-        self.link = outer.link
-        """The client's, which it shares with the others."""
-        self.address = address
-        self.held: deque[DeliveryReceived] = deque()
-        """What waits for credit."""
-        self.limit = 0
-        """Deliveries that the record core allows in all."""
-        self.sent = 0
-        self.open = 0
-        """Deliveries that are not settled, those held included."""
-        self.number = number(self)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing is lost when it is closed."""
-        return not self.open and not self.held
-
-    def fail(self) -> None:
-        """See records_driver.ClientLink."""
-        self.outer.connection.fail()
-
-    def carry_out(self, effect: Any) -> None:
-        """Carry out an effect (see records_driver.ClientLink)."""
-        outer = self.outer
-        try:
-            outer.carry_out(self, effect)
-        except StateError:
-            return  # detached in the same read
-        except LimitError as error:
-            outer.connection.close("amqp:frame-size-too-small", str(error))
-        outer.connection.mark_dirty()
 
 
 class AnonymousLink:
@@ -149,9 +117,9 @@ class AnonymousLink:
         self.link = link
         self.is_over = False
         self._budget = connection.driver.records.budget
-        self._inner: dict[str, InnerPublisher] = {}
+        self._inner: dict[str, Inner] = {}
         """By address; the one that was used last is the last."""
-        self._inner_of: dict[int, InnerPublisher | None] = {}
+        self._inner_of: dict[int, Inner | None] = {}
         """Whose each unsettled delivery is, by delivery-id; None: it waits for a place."""
         self._refused: set[int] = set()
         """Deliveries that were rejected here and that the client has not settled."""
@@ -216,6 +184,8 @@ class AnonymousLink:
             inner = self._inner.get(address)
             if inner is None:
                 inner = self._attach(address, inputs)
+            if event.receiver_settles and isinstance(inner, InnerRoute):
+                raise LinkRefusal(NOT_IMPLEMENTED, "the rcv-settle-mode of a message to a service is that of its link")
         except LinkRefusal as refusal:
             self._reject(event, refusal, inputs)
             return True
@@ -228,9 +198,9 @@ class AnonymousLink:
             inner.open += 1
         if inner.held or inner.sent >= inner.limit:
             inner.held.append(event)
-            self._hold(len(event.payload))
+            self._hold(_size(event))
         else:
-            inputs.append(_transfer(inner, event))
+            _pass(inner, event, inputs)
         return True
 
     def _address_of(self, event: DeliveryReceived) -> str:
@@ -253,30 +223,34 @@ class AnonymousLink:
             raise LinkRefusal(PRECONDITION_FAILED, text)
         return plain(to)
 
-    def _attach(self, address: str, inputs: list[Input]) -> InnerPublisher | None:
-        """A new inner publisher; None: all places are taken.
+    def _attach(self, address: str, inputs: list[Input]) -> Inner | None:
+        """A new inner link; None: all places are taken.
 
         Raises:
             LinkRefusal: there may be none for this address.
         """
-        connection = self.connection
-        refuse_unless_topic(address, ())
-        if self._owner.is_of_service(address):
-            raise LinkRefusal(NOT_IMPLEMENTED, "a service gets no single messages: attach a link to its address")
-        topic = connection.policy.inside(address)
-        try:
-            check_topic(topic)
-        except TopicError as error:
-            raise LinkRefusal(INVALID_FIELD, f"{error}: it stands in the field to of the message") from None
+        connection, is_of_service = self.connection, self._owner.is_of_service(address)
+        if not is_of_service:
+            refuse_unless_topic(address, ())
+            try:
+                check_topic(connection.policy.inside(address))
+            except TopicError as error:
+                raise LinkRefusal(INVALID_FIELD, f"{error}: it stands in the field to of the message") from None
         connection.refuse_unless_allowed(self.link, address)
         if len(self._inner) >= ADDRESSES and not self._make_place(inputs):
             return None
+        inner = self._open_route(address) if is_of_service else self._open_publisher(address, inputs)
+        self._inner[address] = inner
+        return inner
+
+    def _open_publisher(self, address: str, inputs: list[Input]) -> InnerPublisher:
+        connection = self.connection
         inner = InnerPublisher(self, address, connection.driver.add_link)
         attach = PublisherAttach(
             link=inner.number,
             container_id=connection.container_id,
-            link_name=self.link.name + NAME_SEPARATOR + address,
-            topic=topic,
+            link_name=inner.name,
+            topic=connection.policy.inside(address),
             unsettled=None,
             settles_first=self._settles_first,
             timeout_s=0.0,
@@ -290,15 +264,22 @@ class AnonymousLink:
         except LinkRefusal:
             self._owner.forget_inner(inner)
             raise
-        self._inner[address] = inner
         return inner
+
+    def _open_route(self, address: str) -> InnerRoute:
+        mode = ReceiverSettleMode.FIRST if self._settles_first else ReceiverSettleMode.SECOND
+        name = self.link.name + NAME_SEPARATOR + address
+        attach = Attach(name, 0, False, rcv_settle_mode=mode, source=Source(), target=Target(address=address))
+        route = InnerRoute(self, address, attach)
+        self._owner.open_route(route)
+        return route
 
     def _make_place(self, inputs: list[Input]) -> bool:
         """Close the inner publisher that was not used for longest and is at rest."""
         for inner in self._inner.values():
             if inner.is_at_rest:
                 self._forget(inner)
-                inputs.append(LinkDetach(inner.number, True))
+                _close(inner, inputs)
                 return True
         return False
 
@@ -328,7 +309,7 @@ class AnonymousLink:
         """The client settled deliveries: so do their inner publishers (I-4)."""
         if self.is_over or not event.settled:
             return
-        settled: dict[InnerPublisher, list[bytes]] = {}
+        settled: dict[Inner, list[tuple[int, bytes]]] = {}
         for delivery_id, tag in event.deliveries:
             self._refused.discard(delivery_id)
             inner = self._inner_of.pop(delivery_id, None)
@@ -339,8 +320,13 @@ class AnonymousLink:
             if held is not None:
                 held.settled = True  # I-4a: it is sent once, and nobody waits for an outcome
             elif inner is not None:
-                settled.setdefault(inner, []).append(tag)
-        inputs += [PublisherSettle(inner.number, tags) for inner, tags in settled.items()]
+                settled.setdefault(inner, []).append((delivery_id, tag))
+        for inner, found in settled.items():
+            tags = [tag for _, tag in found]
+            if isinstance(inner, InnerPublisher):
+                inputs.append(PublisherSettle(inner.number, tags))
+            elif isinstance(inner, InnerRoute):
+                inner.settle([delivery_id for delivery_id, _ in found], tags)
         self._next(inputs)
 
     def on_flow(self, event: LinkFlow) -> None:
@@ -352,45 +338,44 @@ class AnonymousLink:
     # --- from the record core -----------------------------------------------------------------------------------------
 
     def carry_out(self, inner: InnerPublisher, effect: Any) -> None:
-        """Carry out an effect for an inner publisher.
-
-        Raises:
-            StateError: the link is detached.
-            LimitError: the client's frames are too small.
-        """
+        """See `Outer`."""
         if isinstance(effect, effects.Dispose):
-            self._dispose(inner, effect)
+            self.on_outcome(inner, list(effect.delivery_ids), told_state(effect), effect.settled)
         elif isinstance(effect, effects.GrantPublisherCredit):
             inner.limit = effect.limit
-            self._release(inner)
+            self.on_credit(inner)
         elif isinstance(effect, effects.DetachLink):
-            self._on_refused(inner, effect)
+            self.on_ended(inner, effect)
         elif isinstance(effect, effects.CloseConnection):
             self.connection.close(effect.condition, effect.description)
 
-    def _dispose(self, inner: InnerPublisher, effect: effects.Dispose) -> None:
-        """X-1: the outcome of an inner publisher's delivery is the outcome of the client's."""
-        if effect.settled:
-            for delivery_id in effect.delivery_ids:
+    # --- of inner links -----------------------------------------------------------------------------------------------
+
+    def on_outcome(self, inner: Inner, delivery_ids: list[int], state: DeliveryState | None, settled: bool) -> None:
+        """X-1: the outcome of an inner link's delivery is the outcome of the client's."""
+        if settled:
+            for delivery_id in delivery_ids:
                 if self._inner_of.pop(delivery_id, None) is not None:
                     inner.open -= 1
-        self.link.dispose(effect.delivery_ids, told_state(effect), effect.settled)
+        self.link.dispose(delivery_ids, state, settled)
         inputs: list[Input] = []
         self._next(inputs)
         self._submit(inputs)
 
-    def _release(self, inner: InnerPublisher) -> None:
+    def on_credit(self, inner: Inner) -> None:
         """There is credit: what waits goes on, in order."""
         inputs: list[Input] = []
         while inner.held and inner.sent < inner.limit:
             event = inner.held.popleft()
-            self._hold(-len(event.payload))
-            inputs.append(_transfer(inner, event))
+            self._hold(-_size(event))
+            _pass(inner, event, inputs)
         self._next(inputs)
         self._submit(inputs)
 
-    def _on_refused(self, inner: InnerPublisher, effect: effects.DetachLink) -> None:
-        """The record core has ended an inner publisher: what waits for it is rejected, or the link is detached."""
+    def on_ended(self, inner: Inner, effect: effects.DetachLink) -> None:
+        """An inner link was refused or has ended: what waits for it is rejected, or the link is detached."""
+        if self._inner.get(inner.address) is not inner:
+            return  # the answer to our close
         if inner.is_at_rest:
             self._forget(inner)
             return
@@ -402,14 +387,14 @@ class AnonymousLink:
         held, inner.held = inner.held, deque()
         inputs: list[Input] = []
         for event in held:
-            self._hold(-len(event.payload))
+            self._hold(-_size(event))
         for event in held:
             if not self.is_over:
                 self._reject(event, LinkRefusal(effect.condition, effect.description), inputs)
         self._next(inputs)
         self._submit(inputs)
 
-    def _detach(self, ended: InnerPublisher, effect: effects.DetachLink) -> None:
+    def _detach(self, ended: Inner, effect: effects.DetachLink) -> None:
         """Detach the client's link; it attaches again, and sends again what has no outcome."""
         self._forget(ended)
         inputs: list[Input] = []
@@ -429,7 +414,12 @@ class AnonymousLink:
         self.is_over = True
         for inner in list(self._inner.values()):
             self._forget(inner)
-            inputs.append(LinkDetach(inner.number, True) if is_closed else LinkLost(inner.number, cause))
+            if is_closed:
+                _close(inner, inputs)
+            elif isinstance(inner, InnerPublisher):
+                inputs.append(LinkLost(inner.number, cause))
+            elif isinstance(inner, InnerRoute):
+                inner.lose()
         self.drop()
 
     def drop(self) -> None:
@@ -455,13 +445,13 @@ class AnonymousLink:
 
     def _wait(self, event: DeliveryReceived) -> None:
         self._waiting.append(event)
-        self._hold(len(event.payload))
+        self._hold(_size(event))
 
     def _next(self, inputs: list[Input]) -> None:
         """Something was settled or sent: whoever waits for a place may have one, and the client credit."""
         while self._waiting:
             event = self._waiting.popleft()
-            self._hold(-len(event.payload))
+            self._hold(-_size(event))
             waiting, self._waiting = self._waiting, deque()
             has_place = self._route(event, inputs)
             if self.is_over:
@@ -474,7 +464,7 @@ class AnonymousLink:
     def _top_up(self) -> None:
         """Grant credit for what was settled; none while deliveries wait for a place."""
         room = WINDOW - len(self._inner_of) - len(self._refused)
-        if not self.is_over and not self._waiting and room - self.link.credit >= WINDOW // 4:
+        if not self.is_over and not self._waiting and not self.is_full and room - self.link.credit >= WINDOW // 4:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.grant(room)
         self.connection.mark_dirty()
@@ -484,18 +474,35 @@ class AnonymousLink:
         self._held_bytes += size
         self._budget.add_partial(size)
 
-    def _forget(self, inner: InnerPublisher) -> None:
+    def _forget(self, inner: Inner) -> None:
         self._inner.pop(inner.address, None)
-        self._owner.forget_inner(inner)
+        if isinstance(inner, InnerPublisher):
+            self._owner.forget_inner(inner)
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs:
             self.connection.driver.submit(inputs)
 
 
-def _transfer(inner: InnerPublisher, event: DeliveryReceived) -> Transfer:
+def _size(event: DeliveryReceived) -> int:
+    return len(event.payload) + ENTRY_BYTES
+
+
+def _pass(inner: Inner, event: DeliveryReceived, inputs: list[Input]) -> None:
+    """A message goes on to the record core, or to a service."""
+    if isinstance(inner, InnerRoute):
+        inner.send(event)
+        return
+    assert isinstance(inner, InnerPublisher)
     inner.sent += 1
     settles = event.receiver_settles
-    return Transfer(
-        inner.number, event.delivery_id, event.tag, event.payload, event.settled, receiver_settles=settles
+    inputs.append(
+        Transfer(inner.number, event.delivery_id, event.tag, event.payload, event.settled, receiver_settles=settles)
     )
+
+
+def _close(inner: Inner, inputs: list[Input]) -> None:
+    if isinstance(inner, InnerRoute):
+        inner.close()
+    elif isinstance(inner, InnerPublisher):
+        inputs.append(LinkDetach(inner.number, True))

@@ -5,19 +5,47 @@ from __future__ import annotations
 from typing import Protocol
 
 from delivery_records.inputs import Input, LossCause, PublisherAttach
-from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Link, ReceiverLink, SenderLink, SessionEndpoint, Target
-from router.clients.anonymous_link import AnonymousLink, AnonymousOwner, InnerPublisher
+from oncewire.wire import (
+    NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
+    Link,
+    ReceiverLink,
+    SenderLink,
+    SessionEndpoint,
+    Target,
+)
+from router.clients.anonymous_link import AnonymousLink, AnonymousOwner
 from router.clients.attach_pace import AttachPace
 from router.clients.client_quota import ClientQuota
+from router.clients.inner_links import InnerPublisher, InnerRoute
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, lighten
 from router.config import RouterConfig
 from router.logs import RouterEvent
 from router.routed.choice_core import prefix_of
+from router.routed.half import Carrier
+from router.routed.links import RoutedLinks, RoutedRefusal
+from router.routed.terms import Origin
 
 
-class AnonymousClient(LinkOwner, Protocol):
+class Served(Protocol):
+    """Those who have all connections."""
+
+    @property
+    def config(self) -> RouterConfig:
+        """The settings of now."""
+        ...
+
+    @property
+    def routed(self) -> RoutedLinks | None:
+        """Links to services; None = no incarnation serves."""
+        ...
+
+
+class AnonymousClient(LinkOwner, Carrier, Protocol):
     """The connection."""
+
+    is_dirty: bool
 
     quota: ClientQuota
     attaches: AttachPace
@@ -28,8 +56,16 @@ class AnonymousClient(LinkOwner, Protocol):
         ...
 
     @property
-    def config(self) -> RouterConfig:
-        """The settings of now."""
+    def user(self) -> str | None:
+        """Who has logged in; None without a login."""
+        ...
+
+    def mark_dirty(self) -> None:
+        """Write at the end of this turn."""
+
+    @property
+    def listener(self) -> Served:
+        """Those who have all connections."""
         ...
 
     def add_inner(self, inner: InnerPublisher) -> None:
@@ -88,8 +124,8 @@ class AnonymousLinks(AnonymousOwner):
         """See `AnonymousOwner`."""
         client = self.client
         client.attaches.take()
-        if client.link_count >= client.config.max_links:
-            raise LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {client.config.max_links} links")
+        if client.link_count >= (most := client.listener.config.max_links):
+            raise LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links")
         admitted = client.quota.admit(attach, client.driver)
         assert isinstance(admitted, PublisherAttach)
         client.add_inner(inner)
@@ -97,7 +133,21 @@ class AnonymousLinks(AnonymousOwner):
 
     def is_of_service(self, address: str) -> bool:
         """See `AnonymousOwner`."""
-        return prefix_of(address, self.client.config.services_prefixes) is not None
+        return prefix_of(address, self.client.listener.config.services_prefixes) is not None
+
+    def open_route(self, route: InnerRoute) -> None:
+        """See `AnonymousOwner`."""
+        client = self.client
+        routed = client.listener.routed
+        if routed is None:
+            raise LinkRefusal(NOT_FOUND, "this router has no valid lease in etcd just now; connect to another router")
+        client.attaches.take()
+        client.quota.take_link()
+        origin = Origin(client.container_id, client.user, route.name, client.policy.vhost)
+        try:
+            routed.open_from_client(client, route, origin)
+        except RoutedRefusal as refusal:
+            raise LinkRefusal(refusal.condition, str(refusal)) from None
 
     def forget_inner(self, inner: InnerPublisher) -> None:
         """See `AnonymousOwner`."""

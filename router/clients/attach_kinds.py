@@ -8,27 +8,20 @@ from typing import Protocol
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
 from oncewire.wire import LimitError, Link, LinkFlow, LinkState, ReceiverLink, SenderLink
-from router.clients.anonymous_link import InnerPublisher
 from router.clients.anonymous_links import AnonymousClient, AnonymousLinks
+from router.clients.inner_links import InnerPublisher
 from router.clients.link_refusal import LinkRefusal, address_of
 from router.clients.local_node import NodeLinks
 from router.clients.publisher_link import PublisherLink
 from router.clients.subscriber_link import SubscriberLink
-from router.routed.half import Carrier
-from router.routed.links import RoutedLinks, RoutedRefusal
+from router.routed.links import RoutedRefusal
 from router.routed.terms import Origin
 
 
-class AttachClient(AnonymousClient, Carrier, Protocol):
+class AttachClient(AnonymousClient, Protocol):
     """The connection of the client that attaches."""
 
-    is_dirty: bool
     anonymous: AnonymousLinks | None
-
-    @property
-    def user(self) -> str | None:
-        """Who has logged in; None without a login."""
-        ...
 
     def count_refusal(self, link: Link, refusal: LinkRefusal) -> None:
         """A link is refused, or ended for what the rules say."""
@@ -41,9 +34,6 @@ class AttachClient(AnonymousClient, Carrier, Protocol):
         """The links it has now, by number."""
         ...
 
-    def mark_dirty(self) -> None:
-        """Write at the end of this turn."""
-
 
 def open_node(client: AttachClient, nodes: NodeLinks, link: ReceiverLink | SenderLink) -> None:
     """Answer an attach to the local node, or refuse it."""
@@ -55,9 +45,9 @@ def open_node(client: AttachClient, nodes: NodeLinks, link: ReceiverLink | Sende
         client.close("amqp:frame-size-too-small", str(error))
 
 
-def open_routed(client: AttachClient, routed: RoutedLinks | None, link: ReceiverLink | SenderLink) -> bool:
+def open_routed(client: AttachClient, link: ReceiverLink | SenderLink) -> bool:
     """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
-    attach = link.remote_attach
+    attach, routed = link.remote_attach, client.listener.routed
     if routed is None or attach is None or not routed.serves(attach):
         return False
     if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read

@@ -46,7 +46,7 @@ from oncewire.wire import (
 )  # fmt: skip
 from router.amqp_errors import amqp_error
 from router.clients import attach_kinds
-from router.clients.anonymous_link import NAME_SEPARATOR, AnonymousLink, InnerPublisher
+from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_links import AnonymousLinks, is_anonymous
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
@@ -55,6 +55,7 @@ from router.clients.connection_limits import (
     OUTPUT_LIMIT_BYTES,
 )
 from router.clients.connection_owner import ConnectionOwner
+from router.clients.inner_links import NAME_SEPARATOR, InnerPublisher
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal, lighten
 from router.clients.local_node import NodeLink, NodeLinks
@@ -62,7 +63,6 @@ from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
 from router.clients.session_window import PASSED, SessionWindows
 from router.clients.subscriber_link import SubscriberLink
-from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
@@ -80,8 +80,8 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_listener", "_node_links",
-        "_places", "_windows", "anonymous", "attaches", "container_id", "log", "max_message_size", "peer", "peer_host",
+        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_node_links", "_places",
+        "_windows", "anonymous", "attaches", "container_id", "listener", "log", "max_message_size", "peer", "peer_host",
         "policy", "quota", "routed", "sasl",
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ class ClientConnection(PacedProtocol):
             is_redirected: whether it learns of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
-        self._listener = listener
+        self.listener = listener
         self._driver = driver
         self.log: EventLog = listener.log
         self.max_message_size = listener.config.max_message_size
@@ -140,7 +140,7 @@ class ClientConnection(PacedProtocol):
     @property
     def attach_rate(self) -> float:
         """Attaches a second that its user may make."""
-        return self.policy.quota.attach_rate or self._listener.config.attach_rate
+        return self.policy.quota.attach_rate or self.listener.config.attach_rate
 
     @property
     def waiting_for_store(self) -> int:
@@ -163,11 +163,6 @@ class ClientConnection(PacedProtocol):
         return len(self._links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
 
     @property
-    def config(self) -> RouterConfig:
-        """The settings of now."""
-        return self._listener.config
-
-    @property
     def user(self) -> str | None:
         """Who has logged in; None without a login."""
         return self.policy.user
@@ -188,7 +183,7 @@ class ClientConnection(PacedProtocol):
     @property
     def frame_size(self) -> int:
         """The smaller of both max-frame-sizes (C-4)."""
-        return min(self.engine.send_frame_size, self._listener.config.max_frame_size)
+        return min(self.engine.send_frame_size, self.listener.config.max_frame_size)
 
     # --- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -198,8 +193,8 @@ class ClientConnection(PacedProtocol):
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
-        self._listener.add(self)
-        self.start_timer(self._listener.config.open_timeout_s, self._on_open_timeout)
+        self.listener.add(self)
+        self.start_timer(self.listener.config.open_timeout_s, self._on_open_timeout)
 
     def may_carry_out(self, now: float) -> bool:
         """K-3a: only while the lease was surely valid; without an incarnation nothing is at stake."""
@@ -212,7 +207,7 @@ class ClientConnection(PacedProtocol):
             driver.submit([])
         if self._expiry is not None:
             self._expiry.cancel()
-        self._listener.remove(self)
+        self.listener.remove(self)
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.ExpiringCaller`."""
@@ -270,7 +265,7 @@ class ClientConnection(PacedProtocol):
             self.mark_dirty()
         if self.attaches.is_new and (delay_s := self.attaches.delay()):
             self.pause_for(delay_s)
-        if self._listener.is_draining:
+        if self.listener.is_draining:
             self.leave_if_unused()
 
     def pause_again(self) -> float:
@@ -309,7 +304,7 @@ class ClientConnection(PacedProtocol):
             link.context.on_attached()
             return
         self.attaches.take()
-        if self.link_count >= (most := self.config.max_links):
+        if self.link_count >= (most := self.listener.config.max_links):
             self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
@@ -317,7 +312,7 @@ class ClientConnection(PacedProtocol):
             if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
                 attach_kinds.open_node(self, self._node_links, link)  # else it was detached in the same read
             return
-        if attach_kinds.open_routed(self, self._listener.routed, link):
+        if attach_kinds.open_routed(self, link):
             return
         if NAME_SEPARATOR in link.name:  # X-1: it would be an inner publisher of another link
             self.refuse(link, LinkRefusal("amqp:invalid-field", "the name of a link has no U+001F"))
@@ -344,7 +339,7 @@ class ClientConnection(PacedProtocol):
 
     def count_refusal(self, link: Link, refusal: LinkRefusal) -> None:
         """See `AttachClient`."""
-        self._listener.count_refusal(self, link.name, refusal)
+        self.listener.count_refusal(self, link.name, refusal)
 
     def refuse(self, link: Link, refusal: LinkRefusal) -> None:
         """See `AttachClient`."""
@@ -361,7 +356,7 @@ class ClientConnection(PacedProtocol):
             self._detach_link(link, event.closed, None)
         elif shell is None and event.error is not None and link.remote_attach is not None:
             refusal = LinkRefusal(event.error.condition, event.error.description or "")
-            self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
+            self.listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
         if isinstance(shell, NodeLink):
             self._node_links.forget(shell)
             if event.needs_answer:
@@ -385,7 +380,7 @@ class ClientConnection(PacedProtocol):
     def _on_session_begun(self, event: SessionBegun, _inputs: list[Input]) -> None:
         refusal = self.quota.refusal_of_session()
         if refusal is not None:
-            self._listener.count_refusal(self, "", refusal)
+            self.listener.count_refusal(self, "", refusal)
             event.session.end(AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
@@ -412,7 +407,7 @@ class ClientConnection(PacedProtocol):
         if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
             self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
             return
-        problem = self._listener.refusal(self, event.open.hostname or "")
+        problem = self.listener.refusal(self, event.open.hostname or "")
         if problem is not None:
             self.close(*problem)
             return
@@ -441,10 +436,10 @@ class ClientConnection(PacedProtocol):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
         self.routed.lose("the connection of the other end has ended; attach again")
-        if self._listener.routed is not None:
-            self._listener.routed.remove_service(self)
+        if self.listener.routed is not None:
+            self.listener.routed.remove_service(self)
         inputs += self._places.end_connection()
-        self._listener.sole.leave(self)
+        self.listener.sole.leave(self)
 
     def _forget(self, shell: ClientLink) -> None:
         self.forget_inner(shell)
@@ -477,7 +472,7 @@ class ClientConnection(PacedProtocol):
         self._detach_link(link, effect.closed, error)
 
     def _elsewhere(self) -> dict[str, object] | None:
-        return self._listener.redirect(self.container_id) if self._is_redirected else None
+        return self.listener.redirect(self.container_id) if self._is_redirected else None
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
         with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
+    AmqpError,
     DeliveryReceived,
     Described,
     DispositionReceived,
@@ -30,8 +32,10 @@ from oncewire.wire import (
     encode_message,
 )
 from router.clients.anonymous_link import ADDRESSES, WINDOW
+from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawSubscriber, until
+from tests.router.test_routed_links import incoming, serve
 
 
 @pytest.fixture
@@ -115,7 +119,7 @@ REFUSED = {
     "management": (to("$management"), "amqp:not-found"),
     "no such reply address": (to("_reply/" + "0" * 32), "amqp:not-found"),
     "pattern of reply addresses": (to("_reply/#"), "amqp:invalid-field"),
-    "a service": (to("queue://mails"), "amqp:not-implemented"),
+    "no such service": (to("queue://mails"), "amqp:not-found"),
     "malformed": (b"\x00\x53\x73\xc0\xff\xff\xff", "amqp:decode-error"),
     "to is no string": (b"\x00\x53\x73\xc0\x05\x03\x40\x40\x52\x01\x00\x53\x75\xa0\x01x", "amqp:decode-error"),
     "no section": (b"nonsense", "amqp:decode-error"),
@@ -254,6 +258,109 @@ async def test_a_user_reaches_the_addresses_that_the_rules_allow() -> None:
         await send(client, link, b"3", to(replies.address))  # no rule is needed for an address that was handed out
         replies.accept(await replies.delivery())
         assert (await outcome(client, link, b"3")).state == ACCEPTED
+
+
+async def test_messages_to_a_service_go_to_it_and_its_outcomes_come_back(router: RouterProcess) -> None:
+    service = await serve(router.port)
+    reader = await RawClient.connect(router.port, "reader")
+    orders = await reader.subscriber("orders")
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.SECOND)
+    await send(client, link, b"1", to("queue://mails", b"first"))
+    await send(client, link, b"2", to("orders", b"a topic"))
+    await send(client, link, b"3", to("queue://mails", b"second"))
+    queue = await incoming(service)
+    assert isinstance(queue, ReceiverLink)
+    attach = queue.remote_attach
+    assert attach is not None
+    assert isinstance(attach.target, Target)
+    assert (attach.target.address, attach.rcv_settle_mode) == ("queue://mails", ReceiverSettleMode.SECOND)
+    queue.reply(source=attach.source, target=attach.target)
+    queue.grant(1)
+    service.flush()
+    orders.accept(await orders.delivery())
+    assert (await outcome(client, link, b"2")).state == ACCEPTED
+    first = await service.wait_for(DeliveryReceived)
+    assert (decode_message(first.payload).body, first.tag) == (b"first", b"1")
+    queue.dispose([first.delivery_id], Rejected(AmqpError(Symbol("test:full"), "no room")), False)
+    queue.grant(1)
+    service.flush()
+    told = await outcome(client, link, b"1")
+    assert isinstance(told.state, Rejected)
+    assert (told.state.error and told.state.error.condition, told.settled) == ("test:full", False)
+    link.settle([number for number, _ in told.deliveries])
+    client.flush()
+    settled = await service.wait_for(DispositionReceived)
+    assert (settled.tags, settled.settled) == ([b"1"], True)
+    second = await service.wait_for(DeliveryReceived)
+    queue.dispose([second.delivery_id], ACCEPTED, True)
+    service.flush()
+    assert (await outcome(client, link, b"3")).settled
+    await send(client, link, b"4", to("queue://mails", b"lost"))
+    service.cut()  # whether it has the message nobody knows: the client learns by a detach, and sends it again
+    assert (await client.detached(link)).error is not None
+
+
+async def test_a_service_that_refuses_an_address_rejects_its_messages(router: RouterProcess) -> None:
+    service = await serve(router.port)
+    client = await RawClient.connect(router.port, "sender")
+    link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    await send(client, link, b"1", to("queue://unknown"))
+    queue = await incoming(service)
+    queue.detach(True, AmqpError(Symbol("amqp:not-found"), "no such queue"))
+    service.flush()
+    told = (await outcome(client, link, b"1")).state
+    assert isinstance(told, Rejected)
+    assert told.error is not None
+    assert told.error.condition == "amqp:not-found"
+
+
+async def test_nothing_accepted_is_lost_when_the_router_of_an_anonymous_link_is_killed(tmp_path: Path) -> None:
+    async with LocalNetwork(2, settings={"etcd.lease_ttl_s": "3"}, log_folder=tmp_path) as network:
+        reader = await RawClient.connect(network.routers["r2"].amqp_port, "reader")
+        topics = [await reader.subscriber(f"t.{number}", f"s{number}", credit=1000) for number in range(5)]
+        heard: set[bytes] = set()
+
+        async def read() -> None:
+            while True:
+                for each in topics:
+                    for delivery in each.take_deliveries():
+                        body = decode_message(delivery.payload).body
+                        assert isinstance(body, bytes)
+                        heard.add(body)
+                        each.accept(delivery)
+                await asyncio.sleep(0.01)
+
+        reading = asyncio.create_task(read())
+        accepted: set[bytes] = set()
+        for router in ("r1", "r2"):
+            client = await RawClient.connect(network.routers[router].amqp_port, "sender")
+            link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+            for number in range(100):
+                body = b"%d" % number
+                if body in accepted:
+                    continue
+                await send(client, link, body, to(f"t.{number % 5}", body))
+                if number == 60 and router == "r1":
+                    await network.kill("r1")
+                    break
+            if router == "r1":
+                while not client.is_gone:
+                    await client.news()
+            else:
+                while len(accepted) < 100:
+                    accepted |= taken(client)
+                    await asyncio.sleep(0.01)
+            accepted |= taken(client)
+            assert accepted <= heard
+        reading.cancel()
+        assert heard == {b"%d" % number for number in range(100)}
+
+
+def taken(client: RawClient) -> set[bytes]:
+    """What was accepted of this client's by now."""
+    events = [event for event in client.heard if isinstance(event, DispositionReceived) and event.state == ACCEPTED]
+    return {tag for event in events for tag in event.tags}
 
 
 # --- addresses that routers make (X-2) --------------------------------------------------------------------------------
