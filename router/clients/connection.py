@@ -395,6 +395,8 @@ class ClientConnection(PacedProtocol):
     def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
         shell = link.context
         if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
+            if shell.made is not None and isinstance(shell, PublisherLink):
+                attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
             self._forget(shell)
             inputs.append(LinkLost(shell.number, cause))
         elif isinstance(shell, AnonymousLink):

@@ -480,6 +480,18 @@ async def test_a_dynamic_target_is_a_temporary_destination_of_its_connection(rou
     assert await refused(client, inbox.link) == "amqp:resource-deleted"
 
 
+async def test_a_dynamic_target_ends_with_its_session(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "jms")
+    second = client.engine.begin()
+    link = second.attach_sender("temporary", source=Source(), target=Target(dynamic=True))
+    client.flush()
+    target = (await client.attached(link)).target
+    assert isinstance(target, Target)
+    inbox = await client.subscriber(target.address, exactly_once=False)
+    second.end()
+    assert await refused(client, inbox.link) == "amqp:resource-deleted"
+
+
 async def test_virtual_hosts_have_addresses_of_their_own() -> None:
     vhosts = json.dumps([{"name": "acme"}])
     async with running_router("--standalone", f"--vhosts={vhosts}", "--users=x@acme:x") as router:
