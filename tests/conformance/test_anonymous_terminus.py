@@ -5,7 +5,7 @@ An unknown destination of the suite is an address that no router has made: a top
 
 from __future__ import annotations
 
-from oncewire.wire import ACCEPTED, Message, Properties, Rejected, Source, Symbol, Target, encode_message
+from oncewire.wire import Message, Properties, Rejected, Source, Symbol, Target, encode_message
 from oncewire.wire.errors import NOT_FOUND
 from oncewire.wire.performatives import Detach, Disposition, Flow
 from oncewire.wire.transactions import UNKNOWN_TRANSACTION
@@ -69,13 +69,6 @@ class TestAnonymousTerminus:
         assert heard(witness) == b"relayed"
         peer.detach(closed=True)
         peer.close()
-
-    def test_transfer_unsettled_to_known_destination(self, dial: Dial, topic: str) -> None:
-        witness = subscribed(dial, topic)
-        peer = _attached(dial)
-        number = peer.transfer(payload=_message(topic), delivery_tag=b"testTag", settled=False)
-        assert heard(witness) == b"relayed"
-        assert peer.outcome(number).state == ACCEPTED
 
     def test_transfer_pre_settled_to_unknown_destination(self, dial: Dial) -> None:
         peer = _attached(dial)
