@@ -72,9 +72,10 @@ SETTLE_S = 0.6
 class Router:
     """A standalone router process whose window is as large as AMQP's sessions allow here."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, *flags: str) -> None:
         command = [sys.executable, "-P", "-m", "router", "--announce", "--standalone", "--listen-port=0"]
         command += ["--http-port=0", "--log-level=error", f"--limits-window={window}", "--listen-idle-timeout-s=3600"]
+        command += flags
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         announced = json.loads(self.process.stdout.readline())

@@ -22,6 +22,8 @@ from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 
 FAILED = 1
+FRAME, ENTRY = 1 << 20, 48
+"""A router's largest frame, and bytes of a map's entry in it."""
 WARM_UP = 100
 """Deliveries of another client before: the first ones pay for what all share."""
 ALL = (0, 0x7FFFFFFF)
@@ -62,7 +64,8 @@ def settle_all(client: Client, window: int) -> None:
 
 def measure(window: int) -> Row:
     """One router: fill, settle, and look at it before, between and after."""
-    router = Router(min(window, PER_LINK))
+    # C-4: what is unsettled at a subscriber fits one frame of the router.
+    router = Router(min(window, PER_LINK), f"--limits-max-frame-size={max(FRAME, window * ENTRY + FRAME)}")
     try:
         warm = filled(router, WARM_UP)
         settle_all(warm, WARM_UP)

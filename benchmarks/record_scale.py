@@ -24,15 +24,16 @@ HERE = Path(__file__).parent
 RECORD = HERE.parent / "docs" / "evidence" / "scale.json"
 PARTS = {
     "connections": "bench_scale.py connections --count 1000 3000 10000",
-    "subscriptions": "bench_scale.py subscriptions --count 1000 10000",
+    "subscriptions": "bench_scale.py subscriptions --count 1000 10000 100000",
     "watch": "bench_scale.py subscriptions --count 3000 --routers 4",
     "storm": "bench_scale.py storm --count 1000 10000",
+    "network": "bench_network.py",
     "topics": "bench_topics.py",
-    "windows": "bench_windows.py",
+    "windows": "bench_windows.py --windows 1000 10000 100000",
     "sizes": "bench_sizes.py",
     "transports": "bench_tls.py",
     "latency": "bench_latency.py --seconds 10",
-    "soak": "bench_soak.py --seconds 120",
+    "soak": "bench_soak.py --seconds 540",
 }
 """By name: the script with its options."""
 FAILED = 1

@@ -47,11 +47,12 @@ class RouterNode:
         self._version = version
         self._log = log = log or EventLog(config.node_id)
         turn = Turn()
-        # The last heartbeat before a stall may be one period old.
-        self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         tls = self.tls = RouterTls(config, log)
         self.gates = gates = Gates(config, log)
         self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log), gates)
+        # The last heartbeat before a stall may be one period old.
+        borne_s = config.inter_router_silence_s - config.inter_router_heartbeat_s
+        self._watch = LoopWatch(log, borne_s, self._listener.count)
         self._router_listener = NeighbourListener(config, tls.neighbours, gates.neighbours)
         self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(

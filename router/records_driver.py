@@ -67,6 +67,7 @@ class RecordsDriver:
         self.records = records
         self.vet = vet
         """Ask after each read from a client, before the engine sees the bytes (K-3a)."""
+        self.links_added = 0
         self.links: dict[int, Any] = {}
         """Shells by link number; a number is never used twice."""
         self.offers = Offers()
@@ -127,6 +128,7 @@ class RecordsDriver:
         """Give a client link its number."""
         number = self.new_number()
         self.links[number] = shell
+        self.links_added += 1
         return number
 
     def publisher_bytes(self, number: int) -> tuple[int, bool]:

@@ -42,8 +42,9 @@ class MemoryRouter:
         self._neighbours = NeighbourListener(config, None, gates.neighbours)
         self.lifecycle = Lifecycle(config, self.listener, self._neighbours, turn, self.log, tls)
         self._operator = OperatorSurface(
-            config, "fuzz", self.lifecycle, self.listener, LoopWatch(self.log, 1.0), self.log, None, tls, gates
-        )
+            config, "fuzz", self.lifecycle, self.listener, LoopWatch(self.log, 1.0, self.listener.count), self.log,
+            None, tls, gates,
+        )  # fmt: skip
         self._etcd = etcd
         self._running: asyncio.Task[None] | None = None
 

@@ -43,6 +43,7 @@ from router.clients.redirect import choose, other_routers, redirect_info, server
 from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
 from router.clients.sole_connection import SoleConnections
 from router.config import RouterConfig, anonymous_is_allowed
+from router.event_loop_lag import Census
 from router.listening import Listener, listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
@@ -293,6 +294,12 @@ class ClientListener:
         if limits != self._window_limits:
             self._window_limits = limits
         return self._window_limits  # one for all connections
+
+    def count(self) -> Census:
+        """Connections and links, for whoever collects what they leave behind."""
+        driver = self.driver
+        links, present = (0, 0) if driver is None else (driver.links_added - len(driver.links), len(driver.links))
+        return Census(self.accepted - len(self._connections) + links, len(self._connections) + present)
 
     def on_room(self) -> None:
         """The router's budget has room again: windows that were closed for it are looked at (C-6)."""

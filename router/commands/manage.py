@@ -221,14 +221,18 @@ async def _carry_out(
     url: str, login: Authorization | None, entity: EntityType, operation: Operation, name: str,
     given: Mapping[str, object], *, yes: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Show what it would be done to, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
+    """Show what harm would be done, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
+    has_epoch = any(each.name == "epoch" for each in operation.arguments)
     async with Api.at(url, login) as api:
-        row = await api.get(_path(entity.name, name))
-        if operation.is_harmful and not yes:
-            _confirm(entity, operation, name, row)
-        if any(each.name == "epoch" for each in operation.arguments):
-            given = {"epoch": row["epoch"], **given}
-        path = _path(entity.name, str(row["key"]))
+        key = name
+        if operation.is_harmful or has_epoch:
+            row = await api.get(_path(entity.name, name))
+            key = str(row["key"])
+            if operation.is_harmful and not yes:
+                _confirm(entity, operation, name, row)
+            if has_epoch:
+                given = {"epoch": row["epoch"], **given}
+        path = _path(entity.name, key)
         if operation is entity.delete:
             return await api.change("DELETE", path, given)
         return await api.change("POST", f"{path}/{operation.name}", given)

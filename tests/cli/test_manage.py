@@ -117,6 +117,13 @@ async def test_operations_take_their_arguments_as_words(alpha: RouterProcess) ->
     assert (code, out) == (0, "key: router\nlevel: debug\nformat: json\n")
 
 
+async def test_a_test_message_can_be_published_to_a_topic_that_nobody_uses(alpha: RouterProcess) -> None:
+    words = ("call", "topic", "nobody/here", "publish", "body=hello", f"--url={alpha.http}", "--json")
+    code, out, err = await run_manage(*words)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["outcome"] == "released"  # nobody gets it
+
+
 async def test_bad_input_is_refused_with_what_is_known(alpha: RouterProcess) -> None:
     url = f"--url={alpha.http}"
     for name, arguments in {

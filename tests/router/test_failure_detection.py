@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import operator
 import os
 import signal
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,7 +19,7 @@ import pytest
 from oncewire.cli.errors import CliError
 from router.commands.local_network import LocalNetwork
 from router.config_loading import load
-from router.event_loop_lag import LoopWatch
+from router.event_loop_lag import MIN_ENDED, Census, LoopWatch
 from router.logs import EventLog, RouterEvent
 from tests.router.processes import running_router
 from tests.router.raw_client import until
@@ -168,7 +170,7 @@ class _Log(EventLog):
 
 async def test_a_stall_longer_than_the_neighbours_timeout_is_logged_and_counted() -> None:
     log = _Log()
-    watch = LoopWatch(log, borne_s=0.6)
+    watch = LoopWatch(log, borne_s=0.6, count=lambda: Census(0, 0))
     watch.start()
     try:
         await stall(0.45)
@@ -179,6 +181,30 @@ async def test_a_stall_longer_than_the_neighbours_timeout_is_logged_and_counted(
         assert watch.take_worst() == 0.0
     finally:
         watch.stop()
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.mark.parametrize(("ended", "is_gone"), [(MIN_ENDED, True), (MIN_ENDED - 1, False)])
+async def test_what_ended_clients_leave_behind_is_collected_when_it_is_much(ended: int, is_gone: bool) -> None:
+    old = _Cycle()
+    gc.collect()  # it is no young object any more
+    watch = LoopWatch(_Log(), borne_s=60.0, count=lambda: Census(ended, 10))
+    was_enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    watch.start()
+    gc.unfreeze()
+    try:
+        left = weakref.ref(old)
+        del old
+        await asyncio.sleep(1.3)  # a young collection, or a full one, comes once a second
+        assert (left() is None) is is_gone
+    finally:
+        watch.stop()
+    assert was_enabled
+    assert not frozen
 
 
 async def stall(seconds: float) -> None:

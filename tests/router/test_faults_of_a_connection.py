@@ -56,7 +56,7 @@ class Served:
 
     def numbers(self) -> Numbers:
         """Of this listener and log."""
-        watch, tls = LoopWatch(self.log, 1.0), RouterTls(RouterConfig(), self.log)
+        watch, tls = LoopWatch(self.log, 1.0, self.listener.count), RouterTls(RouterConfig(), self.log)
         return Accounts("r1", "0", self.listener, watch, self.log, tls).numbers(None)
 
     async def all_gone(self) -> None:

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { now } from "./ages.js";
 import { RECEIVED } from "./store.js";
+import { Wanted } from "./wanted.js";
 
 const REFRESH_MS = 3000;
 const LIMIT = 500;
@@ -11,30 +12,19 @@ const ADDED = {
   topics: ["waiting", "published_rate", "delivered_rate", "accepted_p50_s", "accepted_p99_s"],
 };
 
-export class Everywhere {
-  /** `pace` says how often all routers are asked; `onNews` is called after each answer. */
+export class Everywhere extends Wanted {
+  /** As `Wanted`. */
   constructor(scope, pace, onNews) {
-    this._scope = scope;
-    this._onNews = onNews;
-    this._wanted = [];
-    this._tables = new Map();
+    super(scope, pace, REFRESH_MS, onNews);
     /** Routers that did not reply: [{router, why}]. */
     this.missing = [];
     this.overview = null;
-    pace.every(REFRESH_MS, () => this._load());
   }
 
-  /** What the view shows: {table: query, ...}. */
-  want(tables) {
-    const mark = JSON.stringify([tables, this._scope.isNetwork]);
-    if (mark !== this._mark) {
-      this._mark = mark;
-      this._wanted = Object.entries(tables);
-      this._tables.clear();
-      this.missing = [];
-      this.overview = null;
-      this._load();
-    }
+  _forget() {
+    super._forget();
+    this.missing = [];
+    this.overview = null;
   }
 
   /** Rows of this router with what the others know of them. */
@@ -60,7 +50,7 @@ export class Everywhere {
           this.overview = answer;
         } else {
           answer.items.forEach((item) => { item[RECEIVED] = now(); });
-          this._tables.set(table, new Map(answer.items.map((item) => [item.key, item])));
+          this._keep(mark, table, answer);
         }
       } catch {
         // The feed says when the router does not answer; until then the last rows stand.

@@ -3,32 +3,18 @@
 import { get } from "./api.js";
 import { h, svg } from "./dom.js";
 import { rate } from "./format.js";
+import { Wanted } from "./wanted.js";
 
 const REFRESH_MS = 5000;
 /** As often as routers take a point. */
 const WIDTH = 59;
 const HEIGHT = 20;
 
-export class Rates {
-  /** `pace` says how often all routers are asked; `onNews` is called after each answer. */
+export class Rates extends Wanted {
+  /** As `Wanted`. */
   constructor(scope, pace, onNews) {
-    this._scope = scope;
-    this._onNews = onNews;
-    this._wanted = [];
-    this._tables = new Map();
+    super(scope, pace, REFRESH_MS, onNews);
     this.version = 0;
-    pace.every(REFRESH_MS, () => this._load());
-  }
-
-  /** What the view shows: {table: query, ...}. */
-  want(tables) {
-    const mark = JSON.stringify([tables, this._scope.isNetwork]);
-    if (mark !== this._mark) {
-      this._mark = mark;
-      this._wanted = Object.entries(tables);
-      this._tables.clear();
-      this._load();
-    }
   }
 
   /** The points of a row by attribute, the newest last; null while nothing moved, or it is not known. */
@@ -61,10 +47,7 @@ export class Rates {
     const mark = this._mark;
     await Promise.all(this._wanted.map(async ([table, query]) => {
       try {
-        const answer = await get(["rates", table], { ...query, ...this._scope.query });
-        if (mark === this._mark) {
-          this._tables.set(table, new Map(answer.items.map((item) => [item.key, item])));
-        }
+        this._keep(mark, table, await get(["rates", table], { ...query, ...this._scope.query }));
       } catch {
         // The feed says when the router does not answer; until then the last points stand.
       }
