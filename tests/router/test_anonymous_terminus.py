@@ -296,7 +296,10 @@ async def test_messages_to_a_service_go_to_it_and_its_outcomes_come_back(router:
     queue.dispose([second.delivery_id], ACCEPTED, True)
     service.flush()
     assert (await outcome(client, link, b"3")).settled
+    queue.grant(1)
+    service.flush()
     await send(client, link, b"4", to("queue://mails", b"lost"))
+    await service.wait_for(DeliveryReceived)
     service.cut()  # whether it has the message nobody knows: the client learns by a detach, and sends it again
     assert (await client.detached(link)).error is not None
 
