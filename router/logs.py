@@ -44,6 +44,7 @@ class RouterEvent(Enum):
     CONFIG_RELOADED = "config_reloaded"
     CONFIG_REFUSED = "config_refused"
     DELIVERY_TOO_LARGE = "delivery_too_large"
+    MESSAGE_REFUSED = "message_refused"
     NEIGHBOUR_UP = "neighbour_up"
     NEIGHBOUR_DOWN = "neighbour_down"
     COST_CHANGED = "cost_changed"
@@ -77,6 +78,7 @@ _WARNINGS = frozenset(
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,
+        RouterEvent.MESSAGE_REFUSED,
         RouterEvent.NEIGHBOUR_REFUSED,
         RouterEvent.NEIGHBOUR_SLOW,
         RouterEvent.LOOP_LAG,
@@ -102,6 +104,7 @@ _REFUSALS = frozenset(
         RouterEvent.ACCEPT_FAILED,
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,
+        RouterEvent.MESSAGE_REFUSED,
         Decision.ATTACH_REFUSED,
         Decision.STEAL_REFUSED,
     }

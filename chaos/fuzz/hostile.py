@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from chaos.fuzz.mutations import NUMBERS, STRANGE
+from chaos.fuzz.mutations import NUMBERS, STRANGE, TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
 from chaos.fuzz.wire_client import WireClient
 from oncewire.wire import (
@@ -27,6 +27,7 @@ from oncewire.wire import (
     LinkFlow,
     LocalProtocolError,
     Modified,
+    Properties,
     Received,
     Rejected,
     SenderLink,
@@ -77,6 +78,8 @@ class HostileClient:
         self._rng = rng
         self._seen = seen_tags
         self._is_tame = rng.random() < TAME
+        self._is_anonymous = False
+        """Its publisher of now has no address: the messages have (X-1)."""
         self._client: WireClient
 
     async def run(self, port: int) -> int:
@@ -105,10 +108,12 @@ class HostileClient:
     async def _publish(self) -> None:
         rng, client = self._rng, self._client
         is_sane = self._is_tame or rng.random() < 0.5
+        self._is_anonymous = rng.random() < 0.3
+        sane = Target() if self._is_anonymous else Target(address=TOPIC)
         link = client.session.attach_sender(
             f"p{rng.randrange(3)}",
             source=self._source() if not is_sane and rng.random() < 0.3 else Source(address="p"),
-            target=Target(address=TOPIC) if is_sane else self._target(),
+            target=sane if is_sane else self._target(),
             snd_settle_mode=0 if is_sane else rng.choice((0, 1, 2, 7)),
             rcv_settle_mode=1 if is_sane else rng.choice((0, 1, 9)),
             unsettled=self._map(),
@@ -122,11 +127,11 @@ class HostileClient:
         if not await self._hear(LinkAttached, of=link):
             return
         echo = await self._hear(LinkFlow, of=link)
-        if isinstance(echo, LinkFlow) and rng.random() < 0.9:
+        if isinstance(echo, LinkFlow) and not self._is_anonymous and rng.random() < 0.9:
             link.flow(echo.properties if rng.random() < 0.9 else self._properties())
             client.flush()
             await self._hear(LinkFlow, of=link)
-        self._send_some(link)
+        await self._send_some(link)
         link.flow(self._properties(), echo=rng.random() < 0.5)
         client.flush()
         for _ in range(rng.randrange(4)):
@@ -136,11 +141,13 @@ class HostileClient:
         client.flush()
         await self._hear(LinkDetached, of=link)
 
-    def _send_some(self, link: SenderLink) -> None:
+    async def _send_some(self, link: SenderLink) -> None:
         rng, client = self._rng, self._client
         tags = [tag for tag in (link.local_attach.unsettled or {}) if 0 < len(tag) <= 32] if link.local_attach else []
         for number in range(rng.randrange(8)):
             tag = rng.choice((tags[number % len(tags)] if tags else b"%d" % number, b"%d" % number, rng.randbytes(32)))
+            if self._is_anonymous and rng.random() < 0.2:
+                await asyncio.sleep(0.05)  # its inner publishers are attached meanwhile
             if not link.credit or rng.random() < 0.1:
                 if rng.random() < 0.2:  # a frame our own engine would never write
                     frame = Transfer(link.handle, rng.choice(NUMBERS), rng.choice((tag, b"", b"x" * 33)), 0)
@@ -289,9 +296,21 @@ class HostileClient:
             return self._rng.choice((None, Described(ULong(0x30), []), Described(Symbol("x"), None)))
         return Target(**self._terminus())
 
+    def _addressed(self) -> bytes:
+        """A message to some address, which may be none."""
+        rng = self._rng
+        made = ("_reply/", "_reply/#", f"_reply/{rng.randrange(1 << 128):032x}", "$reply\x1f_reply/1", "queue://x")
+        to = rng.choice((TOPIC, f"{TOPIC}/{rng.randrange(90)}", self._address(), rng.choice(made), rng.choice(TEXTS)))
+        with contextlib.suppress(LocalProtocolError, UnicodeEncodeError):
+            message = encode_data_message(b"body", properties=Properties(to=to))
+            return message if rng.random() < 0.9 else mutate_octets(rng, message)
+        return b""
+
     def _message(self) -> bytes:
         """A message: sound, of odd sections, or with octets changed."""
         rng = self._rng
+        if self._is_anonymous and rng.random() < 0.8:
+            return self._addressed()
         if rng.random() < 0.4:
             return encode_data_message(b"body")
         codes = rng.sample(range(0x70, 0x7A), rng.randrange(1, 5))

@@ -193,6 +193,11 @@ def _accepted_text(accepted: int, by_none: int) -> str:
     help="At-most-once: no publisher waits for this subscription; what a fault hits, or has no room here, is lost.",
 )
 @click.option(
+    "--share",
+    metavar="NAME",
+    help="Share this subscription: each message goes to one of those that share it.",
+)
+@click.option(
     "--selector",
     metavar="CONDITION",
     help="Only messages for which this is true, such as \"color = 'red' AND size > 3\".",
@@ -203,6 +208,7 @@ def sub(
     count: int | None,
     unsubscribe: bool,
     settled: bool,
+    share: str | None,
     selector: str | None,
     urls: tuple[str, ...],
     name: str | None,
@@ -227,7 +233,8 @@ def sub(
         _refuse_journal(journal, "received")
     run_client(
         cli_subscribe.subscribe(
-            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector
+            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector,
+            share=share,
         )
     )
 

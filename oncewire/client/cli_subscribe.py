@@ -35,12 +35,15 @@ class _Reporter(Reporter):
 
 
 async def subscribe(
-    target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool, selector: str | None
+    target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool, selector: str | None,
+    share: str | None,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
         async with target.connect(_Reporter(), store) as client:
-            subscriber = await client.subscriber(target.topic, name=target.name, settled=settled, selector=selector)
+            subscriber = await client.subscriber(
+                target.topic, name=target.name, settled=settled, selector=selector, share=share
+            )
             say(f"subscribed to {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)

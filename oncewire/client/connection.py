@@ -31,7 +31,8 @@ from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.subscriber import Subscriber, member_name
+from oncewire.client.source_terms import SourceTerms, member_name
+from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
 
@@ -414,33 +415,30 @@ class Client:
                 may have to wait for it; None = the longest the network allows.
             selector: a condition of Jakarta Messaging, such as ``color = 'red' AND size > 3``: routers send only
                 messages for which it is true. Another selector is another subscription.
-            share: name of a shared subscription: each message goes to one of its subscribers, whichever client they
-                are of. What a subscriber had goes to others when `timeout` is over and it has not come back.
+            share: name of a shared subscription: each message goes to one of its subscribers, of any client. What one
+                had goes to others when it has not come back within `timeout`.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             JournalError: the journal cannot be used.
-            UsageError: the name is in use in this client, or `share` is empty or contains "|".
+            UsageError: the name is in use in this client, or `share` has a "|" or is empty.
         """
         if settled and journal is not None:
             problem = "a subscriber that receives settled cannot have a journal"
             why = "nothing it receives is kept or comes again (at-most-once)"
             raise UsageError(problem, why, "leave out the journal, or settled=True")
         link_name, kept_in = self._named("sub", name, journal)
-        kept_in = None if settled else kept_in
-        if share is not None:
-            link_name = member_name(share, link_name)
+        link_name, kept_in = member_name(share, link_name), None if settled else kept_in
 
         async def opening() -> Subscriber:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
                 core = SubscriberCore(
-                    prefetch=prefetch,
-                    exactly_once=exactly_once and not settled,
+                    prefetch=prefetch, exactly_once=exactly_once and not settled,
                     recovered=writer.journal.open_subscriber(link_name),
-                )
+                )  # fmt: skip
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None, selector=selector, is_shared=share is not None,
+                    timeout_s=timeout, is_named=name is not None, terms=SourceTerms(selector, share is not None),
                 )  # fmt: skip
                 self._add(subscriber, writer)
             await self._open(subscriber)
@@ -448,9 +446,7 @@ class Client:
 
         return Opening(opening())
 
-    def _named(
-        self, kind: str, name: str | None, journal: JournalSource | None
-    ) -> tuple[str, JournalSource | None]:
+    def _named(self, kind: str, name: str | None, journal: JournalSource | None) -> tuple[str, JournalSource | None]:
         """Name and journal of a link, as they were given or as the client has them."""
         has_journal = journal is not None
         link_name = choose_name(kind, name, self.container_id, is_random=self._is_random, has_journal=has_journal)

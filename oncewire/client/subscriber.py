@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
-from oncewire.client import selectors
 from oncewire.client.core_effects import (
     AnswerEcho,
     DeliverMessage,
@@ -28,6 +27,7 @@ from oncewire.client.events import DeliveryGivenUp, NewIncarnation, Subscription
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.outcomes import ACCEPTED, Outcome
+from oncewire.client.source_terms import SourceTerms
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber_core import SubscriberCore
 from oncewire.wire import (
@@ -76,13 +76,11 @@ class Subscriber(ClientLink):
         settled: bool,
         timeout_s: int | None,
         is_named: bool,
-        selector: str | None = None,
-        is_shared: bool = False,
+        terms: SourceTerms,
     ) -> None:
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
-        self._selector = selector
-        self._is_shared = is_shared
+        self._terms = terms
         self._core = core
         self._exactly_once = exactly_once
         self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
@@ -405,10 +403,8 @@ class Subscriber(ClientLink):
             timeout=self._timeout_s or 0,
             distribution_mode=vocabulary.COPY,
             outcomes=vocabulary.OUTCOMES,
-            capabilities=(vocabulary.TOPIC, vocabulary.SHARED, vocabulary.GLOBAL)
-            if self._is_shared
-            else (vocabulary.TOPIC,),
-            filter=selectors.filter_of(self._selector),
+            capabilities=self._terms.capabilities,
+            filter=self._terms.filter,
         )
 
     def _is_granted(self) -> bool:
@@ -423,8 +419,9 @@ class Subscriber(ClientLink):
             return
         remote = self._wire.remote_attach
         assert remote is not None
-        if not selectors.is_applied(self._selector, remote.source):
-            self._refuse(selectors.NOT_APPLIED, "connect to an Oncewire router of this release, or leave selector out")
+        refused = self._terms.refused(remote.source)
+        if refused is not None:
+            self._refuse(*refused)
             return
         kept = remote.unsettled or {}
         properties = remote.properties or {}
@@ -593,15 +590,3 @@ class Subscriber(ClientLink):
             if not waiter.done():
                 waiter.set_exception(error)
         self._recording = []
-
-
-def member_name(share: str, name: str) -> str:
-    """The name of the link of a member of a shared subscription (SH-1).
-
-    Raises:
-        UsageError: the subscription's name cannot be told from what follows it.
-    """
-    if not share or "|" in share:
-        why = "it is the part of a link's name before '|'"
-        raise UsageError(f"share={share!r} cannot be used", why, "choose another name")
-    return f"{share}|{name}"

@@ -151,11 +151,12 @@ class Client:
         settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
         selector: str | None = None,
+        share: str | None = None,
     ) -> Subscriber:
         """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
         opening = self._client.subscriber(
             topic, name=name, journal=journal, prefetch=prefetch, exactly_once=exactly_once, settled=settled,
-            timeout=timeout, selector=selector,
+            timeout=timeout, selector=selector, share=share,
         )  # fmt: skip
         return Subscriber(self._thread, self._thread.call(lambda: opening))
 

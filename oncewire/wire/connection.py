@@ -124,6 +124,7 @@ class Connection:
     Attributes:
         state: see ``ConnectionState``; ``ENDED`` = write out ``data_to_send()`` and close the transport.
         remote_open: the open of the peer, None before.
+        before_open: at a server, called with the peer's open and ours before ours is sent; it may change ours.
         context: a slot for the owner; the engine never looks at it.
         session_window: incoming window of sessions that are begun from now on, by either end.
     """
@@ -159,6 +160,7 @@ class Connection:
         self.state = ConnectionState.START
         self.handle_max = handle_max
         self.remote_open: Open | None = None
+        self.before_open: Callable[[Open, Open], None] | None = None
         self.receive_frame_size = max_frame_size
         self._open = Open(
             container_id,
@@ -499,6 +501,8 @@ class Connection:
         self._heartbeat_every = idle / 2000
         self.state = following
         if following is ConnectionState.OPEN_RECEIVED:
+            if self.before_open is not None:
+                self.before_open(remote, self._open)
             self.open()
         self._writer.release_early()
         if self.state is ConnectionState.OPENED:

@@ -152,6 +152,11 @@ class SenderLink(Link):
             else:
                 session.write_disposition(False, first, last, True, state)
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the receiver waits for its credit to be used or given back."""
+        return self._draining
+
     def drained(self) -> None:
         """Answer a flow with ``drain``: give back all credit, having sent what there was (2.6.7, C-5).
 

@@ -7,7 +7,7 @@ theirs to pass on (I-1b). `x-opt-router-*` names properties of connections betwe
 from __future__ import annotations
 
 from oncewire.wire.performatives import Fields
-from oncewire.wire.types import Symbol
+from oncewire.wire.types import Described, Symbol, ULong
 
 TOPIC_PREFIX = b"x-opt-topic-"
 
@@ -151,6 +151,10 @@ FAILOVER_LIST = Symbol("failover-server-list")
 
 # --- names of AMQP and of others, that several packages use -----------------------------------------------------------
 
+ANONYMOUS_RELAY = Symbol("ANONYMOUS-RELAY")
+"""Of a connection, offered: a sender without an address sends each message to the address in its `to`."""
+DELETE_ON_CLOSE: Fields = {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
+"""Node properties (3.5.10): what was made for a link ends with it."""
 COPY = Symbol("copy")
 """Distribution mode: every subscription gets every message (3.5.7)."""
 NETWORK_HOST = Symbol("network-host")

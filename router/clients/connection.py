@@ -45,6 +45,9 @@ from oncewire.wire import (
     Symbol,
 )  # fmt: skip
 from router.amqp_errors import amqp_error
+from router.clients import attach_kinds
+from router.clients.anonymous_link import AnonymousLink
+from router.clients.anonymous_links import AnonymousLinks, is_anonymous
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
@@ -52,8 +55,9 @@ from router.clients.connection_limits import (
     OUTPUT_LIMIT_BYTES,
 )
 from router.clients.connection_owner import ConnectionOwner
+from router.clients.inner_links import NAME_SEPARATOR, InnerPublisher
 from router.clients.link_policy import LinkPolicy
-from router.clients.link_refusal import LinkRefusal, address_of, lighten
+from router.clients.link_refusal import LinkRefusal, lighten
 from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
@@ -62,10 +66,8 @@ from router.clients.subscriber_link import SubscriberLink
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
-from router.routed.links import RoutedRefusal
-from router.routed.terms import Origin
 
-ClientLink = PublisherLink | SubscriberLink
+ClientLink = PublisherLink | SubscriberLink | InnerPublisher
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
 
@@ -78,9 +80,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_attaches", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_listener",
-        "_node_links", "_places", "_windows", "container_id", "log", "max_message_size", "peer", "peer_host", "policy",
-        "quota", "routed", "sasl",
+        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_node_links", "_places",
+        "_windows", "anonymous", "attaches", "container_id", "listener", "log", "max_message_size", "peer", "peer_host",
+        "policy", "quota", "routed", "sasl",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +99,7 @@ class ClientConnection(PacedProtocol):
             is_redirected: whether it learns of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
-        self._listener = listener
+        self.listener = listener
         self._driver = driver
         self.log: EventLog = listener.log
         self.max_message_size = listener.config.max_message_size
@@ -113,8 +115,9 @@ class ClientConnection(PacedProtocol):
         self._windows = SessionWindows(listener.window_limits())
         self.quota = listener.quota(self, self._windows)
         self._links: dict[int, ClientLink] = {}
+        self.anonymous: AnonymousLinks | None = None
         self._places = Places()
-        self._attaches = listener.attach_pace(self)
+        self.attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
         self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
@@ -137,7 +140,7 @@ class ClientConnection(PacedProtocol):
     @property
     def attach_rate(self) -> float:
         """Attaches a second that its user may make."""
-        return self.policy.quota.attach_rate or self._listener.config.attach_rate
+        return self.policy.quota.attach_rate or self.listener.config.attach_rate
 
     @property
     def waiting_for_store(self) -> int:
@@ -156,8 +159,8 @@ class ClientConnection(PacedProtocol):
 
     @property
     def link_count(self) -> int:
-        """How many links it has now, those to services included."""
-        return len(self._links) + self.routed.near_count
+        """How many links it has now, those to services and the anonymous terminus included."""
+        return len(self._links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
 
     @property
     def user(self) -> str | None:
@@ -170,13 +173,7 @@ class ClientConnection(PacedProtocol):
 
     def end_what_is_not_allowed(self) -> None:
         """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
-        for number, shell in list(self._links.items()):
-            try:
-                self.refuse_unless_allowed(shell.link, shell.address)
-            except LinkRefusal as refusal:
-                self._listener.count_refusal(self, shell.link.name, refusal)
-                self.detach(number, shell.link, DetachLink(number, False, refusal.condition, refusal.description))
-                self._submit([LinkLost(number, LossCause.DETACH)])
+        attach_kinds.end_not_allowed(self, list(self._links.values()))
         self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
@@ -186,7 +183,7 @@ class ClientConnection(PacedProtocol):
     @property
     def frame_size(self) -> int:
         """The smaller of both max-frame-sizes (C-4)."""
-        return min(self.engine.send_frame_size, self._listener.config.max_frame_size)
+        return min(self.engine.send_frame_size, self.listener.config.max_frame_size)
 
     # --- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -196,8 +193,8 @@ class ClientConnection(PacedProtocol):
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
-        self._listener.add(self)
-        self.start_timer(self._listener.config.open_timeout_s, self._on_open_timeout)
+        self.listener.add(self)
+        self.start_timer(self.listener.config.open_timeout_s, self._on_open_timeout)
 
     def may_carry_out(self, now: float) -> bool:
         """K-3a: only while the lease was surely valid; without an incarnation nothing is at stake."""
@@ -210,7 +207,7 @@ class ClientConnection(PacedProtocol):
             driver.submit([])
         if self._expiry is not None:
             self._expiry.cancel()
-        self._listener.remove(self)
+        self.listener.remove(self)
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.ExpiringCaller`."""
@@ -247,12 +244,18 @@ class ClientConnection(PacedProtocol):
                         inputs.append(shell.transfer_input(event))
                     elif isinstance(shell, NodeLink | Half):
                         shell.on_delivery(event)
+                    elif isinstance(shell, AnonymousLink):
+                        shell.on_delivery(event, inputs)
                 else:
                     handler = _HANDLERS.get(type(event))
                     if handler is not None:
                         handler(self, event, inputs)
             for link in self._node_links.take_postponed():
-                self._open_node_link(link)
+                if self._node_links.takes(link):
+                    attach_kinds.open_node(self, self._node_links, link)
+                else:
+                    self._attach(link, inputs)
+                    attach_kinds.take_early_flow(link)
             if self.routed.halves:
                 self.routed.release()
         finally:  # K-3b: what came before a fault counts
@@ -260,14 +263,14 @@ class ClientConnection(PacedProtocol):
                 self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
-        if self._attaches.is_new and (delay_s := self._attaches.delay()):
+        if self.attaches.is_new and (delay_s := self.attaches.delay()):
             self.pause_for(delay_s)
-        if self._listener.is_draining:
+        if self.listener.is_draining:
             self.leave_if_unused()
 
     def pause_again(self) -> float:
         """See `PacedProtocol`: who has attached too often waits on."""
-        return self._attaches.delay()
+        return self.attaches.delay()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
@@ -281,6 +284,8 @@ class ClientConnection(PacedProtocol):
                 inputs.append(found)
         elif isinstance(shell, Half):
             shell.on_disposition(event)
+        elif isinstance(shell, AnonymousLink):
+            shell.on_disposition(event, inputs)
 
     def _on_flow(self, event: LinkFlow, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -288,7 +293,7 @@ class ClientConnection(PacedProtocol):
             found = shell.flow_input(event)
             if found is not None:
                 inputs.append(found)
-        elif isinstance(shell, NodeLink | Half):
+        elif isinstance(shell, NodeLink | Half | AnonymousLink):
             shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
@@ -298,58 +303,47 @@ class ClientConnection(PacedProtocol):
         if isinstance(link.context, Half):
             link.context.on_attached()
             return
-        self._attaches.take()
-        if self.link_count >= self._listener.config.max_links:
-            limit = self._listener.config.max_links
-            self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
+        self.attaches.take()
+        if self.link_count >= (most := self.listener.config.max_links):
+            self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
         if self._node_links.serves(link):
             if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
-                self._open_node_link(link)  # else it was detached in the same read
+                attach_kinds.open_node(self, self._node_links, link)  # else it was detached in the same read
             return
-        if self._is_routed(link):
+        if attach_kinds.open_routed(self, link):
             return
-        shell: ClientLink = (
+        if NAME_SEPARATOR in link.name:  # X-1: it would be an inner publisher of another link
+            self.refuse(link, LinkRefusal("amqp:invalid-field", "the name of a link has no U+001F"))
+        elif is_anonymous(link):
+            attach_kinds.open_anonymous(self, link)
+        else:
+            self._attach(link, inputs)
+
+    def _attach(self, link: ReceiverLink | SenderLink, inputs: list[Input]) -> None:
+        """A publisher or subscriber of a topic."""
+        shell: PublisherLink | SubscriberLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
         )
         try:
             attach = self.quota.admit(shell.attach_input(), self.driver)
         except LinkRefusal as refusal:
-            self.driver.links.pop(shell.number, None)
-            self._refuse(link, refusal)
+            self._forget(shell)
+            self.refuse(link, refusal)
             return
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
         lighten(link)
 
-    def _is_routed(self, link: ReceiverLink | SenderLink) -> bool:
-        """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
-        routed, attach = self._listener.routed, link.remote_attach
-        if routed is None or attach is None or not routed.serves(attach):
-            return False
-        if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
-            try:
-                self.refuse_unless_allowed(link, address_of(link))
-                self.quota.take_link()
-                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name, self.policy.vhost))
-            except LinkRefusal as refusal:
-                self._refuse(link, refusal)
-            except RoutedRefusal as refusal:
-                self._refuse(link, LinkRefusal(refusal.condition, str(refusal)))
-        return True
+    def count_refusal(self, link: Link, refusal: LinkRefusal) -> None:
+        """See `AttachClient`."""
+        self.listener.count_refusal(self, link.name, refusal)
 
-    def _open_node_link(self, link: ReceiverLink | SenderLink) -> None:
-        try:
-            self._node_links.open(link)
-        except LinkRefusal as refusal:
-            self._refuse(link, refusal)
-        except LimitError as error:  # its frames are too small even for the answer
-            self.close("amqp:frame-size-too-small", str(error))
-
-    def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
-        self._listener.count_refusal(self, link.name, refusal)
+    def refuse(self, link: Link, refusal: LinkRefusal) -> None:
+        """See `AttachClient`."""
+        self.count_refusal(link, refusal)
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
         lighten(link)
 
@@ -362,14 +356,22 @@ class ClientConnection(PacedProtocol):
             self._detach_link(link, event.closed, None)
         elif shell is None and event.error is not None and link.remote_attach is not None:
             refusal = LinkRefusal(event.error.condition, event.error.description or "")
-            self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
+            self.listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
         if isinstance(shell, NodeLink):
             self._node_links.forget(shell)
             if event.needs_answer:
                 self._detach_link(event.link, event.closed, None)
             return
+        if isinstance(shell, AnonymousLink):
+            assert self.anonymous is not None
+            self.anonymous.end(shell, LossCause.DETACH, inputs, is_closed=event.closed)
+            if event.needs_answer:
+                self._detach_link(link, event.closed, None)
+            return
         if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
             return
+        if shell.made is not None and isinstance(shell, PublisherLink):
+            attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
         if not event.needs_answer:
             self._forget(shell)
         # A-9: a detach with an error suspends, whatever it says of closing.
@@ -378,7 +380,7 @@ class ClientConnection(PacedProtocol):
     def _on_session_begun(self, event: SessionBegun, _inputs: list[Input]) -> None:
         refusal = self.quota.refusal_of_session()
         if refusal is not None:
-            self._listener.count_refusal(self, "", refusal)
+            self.listener.count_refusal(self, "", refusal)
             event.session.end(AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
@@ -393,8 +395,13 @@ class ClientConnection(PacedProtocol):
     def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
         shell = link.context
         if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
+            if shell.made is not None and isinstance(shell, PublisherLink):
+                attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
             self._forget(shell)
             inputs.append(LinkLost(shell.number, cause))
+        elif isinstance(shell, AnonymousLink):
+            assert self.anonymous is not None
+            self.anonymous.end(shell, cause, inputs)
 
     def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
         self.container_id = event.open.container_id
@@ -402,7 +409,7 @@ class ClientConnection(PacedProtocol):
         if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
             self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
             return
-        problem = self._listener.refusal(self, event.open.hostname or "")
+        problem = self.listener.refusal(self, event.open.hostname or "")
         if problem is not None:
             self.close(*problem)
             return
@@ -425,17 +432,30 @@ class ClientConnection(PacedProtocol):
 
     def _end_links(self, inputs: list[Input]) -> None:
         """A-9: everything the connection carried is suspended."""
+        if self.anonymous is not None:
+            self.anonymous.end_all(inputs)
         for number in list(self._links):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
         self.routed.lose("the connection of the other end has ended; attach again")
-        if self._listener.routed is not None:
-            self._listener.routed.remove_service(self)
+        if self.listener.routed is not None:
+            self.listener.routed.remove_service(self)
         inputs += self._places.end_connection()
+        self.listener.sole.leave(self)
 
     def _forget(self, shell: ClientLink) -> None:
-        del self._links[shell.number]
-        self.driver.links.pop(shell.number, None)
+        self.forget_inner(shell)
+        if not isinstance(shell, InnerPublisher) and shell.made is not None:
+            self.policy.forget_address(shell.made)
+
+    def add_inner(self, inner: InnerPublisher) -> None:
+        """See `AnonymousClient`."""
+        self._links[inner.number] = inner
+
+    def forget_inner(self, inner: ClientLink) -> None:
+        """See `AnonymousClient`."""
+        self._links.pop(inner.number, None)
+        self.driver.links.pop(inner.number, None)
 
     def _subscribers(self) -> list[SubscriberLink]:
         return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
@@ -454,7 +474,7 @@ class ClientConnection(PacedProtocol):
         self._detach_link(link, effect.closed, error)
 
     def _elsewhere(self) -> dict[str, object] | None:
-        return self._listener.redirect(self.container_id) if self._is_redirected else None
+        return self.listener.redirect(self.container_id) if self._is_redirected else None
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
         with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
@@ -463,12 +483,11 @@ class ClientConnection(PacedProtocol):
             except LimitError:  # its frames are too small for the explanation
                 link.detach(closed, None if error is None else AmqpError(error.condition))
 
-    def close(self, condition: str, description: str) -> None:
+    def close(self, condition: str, description: str, info: dict[str, object] | None = None) -> None:
         """Close the connection with an error; its links count as lost.
 
         A redirect names the router to go to, if there is one (K-8a).
         """
-        info: dict[str, object] | None = None
         if condition == CONNECTION_REDIRECT:
             info = self._elsewhere()
             condition = CONNECTION_FORCED if info is None else condition
@@ -524,6 +543,7 @@ class ClientConnection(PacedProtocol):
     def stop_serving(self) -> None:
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""
         self._driver = None
+        self.anonymous = None
         self._links.clear()
         self._places.forget()
 
@@ -543,9 +563,11 @@ class ClientConnection(PacedProtocol):
         if self._windows.is_calm:
             return
         publishers = [
-            (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
+            (each.number, each.link.session) for each in self._links.values() if not isinstance(each, SubscriberLink)
         ]
         sessions = self.routed.offered(self.engine.sessions)
+        if self.anonymous is not None:
+            sessions = [session for session in sessions if self.anonymous.offers(session)]
         if self._windows.look(sessions, publishers, driver, time.monotonic()):
             driver.submit([])
         if self.routed.halves:  # sessions may be offered frames here again without a read

@@ -11,6 +11,7 @@ from router.clients.client_quota import ClientQuota
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.session_window import SessionWindows, WindowLimits
+from router.clients.sole_connection import SoleConnections
 from router.config import RouterConfig
 from router.logs import EventLog
 from router.routed.links import RoutedLinks
@@ -43,8 +44,10 @@ class ConnectionOwner(Protocol[C_contra]):
     def remove(self, connection: C_contra) -> None:
         """A client is disconnected."""
 
-    def refusal(self, connection: C_contra, hostname: str) -> tuple[str, str] | None:
-        """Condition and text where this client is refused; None = it is admitted, and a service registered (R-1)."""
+    def refusal(
+        self, connection: C_contra, hostname: str
+    ) -> tuple[str, str] | tuple[str, str, dict[str, object]] | None:
+        """Condition, text and info where it is refused; None = it is admitted, and a service registered (R-1)."""
 
     def redirect(self, container_id: str) -> dict[str, object] | None:
         """The info of a redirect for this client (K-8a); None = there is no other router."""
@@ -52,6 +55,8 @@ class ConnectionOwner(Protocol[C_contra]):
     def attach_pace(self, connection: C_contra) -> AttachPace:
         """How often this connection may attach."""
 
+    sole: SoleConnections
+    """Who asked to be the only connection of its container."""
     routed: RoutedLinks | None
     """Links to services; None = no incarnation serves (R-1)."""
 

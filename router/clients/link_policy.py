@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from delivery_records.attachments.view import View
 from delivery_records.inputs import Owner
@@ -12,17 +13,23 @@ from delivery_records.topics import in_vhost, split_vhost
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import adopts, may_publish, may_subscribe, patience_of
+from router.clients.addresses import is_made, made_in, new_address
 from router.clients.link_refusal import LinkRefusal
 from router.config import RouterConfig
 from router.groups import groups_of
 from router.quotas import QuotaRule, quota_of
 from router.virtual_hosts import VhostRefused, vhost_of
 
+MAX_SHOWN = 100
+"""Characters of an address in an error; the text must fit the client's frames."""
+NOTHING_MADE: Final[dict[str, None]] = {}
+"""What most connections have; never changed."""
+
 
 class LinkPolicy:
     """Of one connection, whose user may still log in."""
 
-    __slots__ = ("_config", "_hostname", "mechanism", "user", "vhost")
+    __slots__ = ("_config", "_hostname", "_made", "mechanism", "user", "vhost")
 
     def __init__(self, config: Callable[[], RouterConfig]) -> None:
         """Nobody has logged in. `config` tells the settings of now."""
@@ -34,6 +41,7 @@ class LinkPolicy:
         self.vhost = ""
         """The virtual host of the connection, once it is open; empty: the default one."""
         self._hostname = ""
+        self._made: dict[str, None] = NOTHING_MADE
 
     @property
     def who(self) -> dict[str, str]:
@@ -60,8 +68,34 @@ class LinkPolicy:
             raise VhostRefused(f"by the setting vhosts this is a connection to {now or 'the default virtual host'}")
 
     def inside(self, topic: str) -> str:
-        """A topic of the client as routers know it (A-2c)."""
-        return in_vhost(self.vhost, topic)
+        """A topic of the client as routers know it (A-2c), or an address that a router made (X-2)."""
+        return in_vhost(made_in(self.vhost) if is_made(topic) else self.vhost, topic)
+
+    def make_address(self) -> str:
+        """An address that nobody had before and nobody can guess, for this connection to receive from (X-2)."""
+        if not self._made:
+            self._made = {}
+        address = new_address()
+        self._made[address] = None
+        return address
+
+    def forget_address(self, address: str) -> None:
+        """The link that it was made for has ended."""
+        self._made.pop(address, None)
+
+    def has_made(self, address: str) -> bool:
+        """Whether it was made for a link of this connection that is still there."""
+        return address in self._made
+
+    def _refuse_unless_made(self, link: Link, address: str, view: View) -> None:
+        """X-2: its connection receives from it, and everybody who knows it sends to it, as long as it exists."""
+        if self.has_made(address) or (isinstance(link, ReceiverLink) and view.matching(self.inside(address))):
+            return
+        if isinstance(link, ReceiverLink):
+            text = f"there is no address {address[:MAX_SHOWN]} (any more): whoever asked for it has disconnected"
+        else:
+            text = "only the connection that this address was made for receives from it: attach with a dynamic source"
+        raise LinkRefusal("amqp:not-found", text)
 
     @property
     def owner(self) -> Owner:
@@ -104,6 +138,9 @@ class LinkPolicy:
         Raises:
             LinkRefusal: this user may not have it. The log names the setting, the client hears no more than needed.
         """
+        if address is not None and is_made(address):
+            self._refuse_unless_made(link, address, view)
+            return
         rules, user = self._config().access_rules, self.user or ""
         if not rules:
             return

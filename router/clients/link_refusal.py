@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from delivery_records.topics import VHOST_SEPARATOR
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import canonical_text, described
-from oncewire.wire import Described, Link, ReceiverLink, Source, Symbol, Target, TerminusExpiryPolicy
+from oncewire.wire import Attach, Described, Link, ReceiverLink, Source, Symbol, Target, TerminusExpiryPolicy
+from router.clients.addresses import plain
 
 QUEUE = "queue"
 RESERVED_PREFIX = "$"
@@ -45,7 +45,7 @@ def address_of(link: Link) -> str | None:
     remote = link.remote_attach
     assert remote is not None
     end = remote.target if isinstance(link, ReceiverLink) else remote.source
-    return end.address if isinstance(end, Source | Target) else None
+    return None if not isinstance(end, Source | Target) or end.address is None else plain(end.address)
 
 
 def refuse_unless_policy(policy: str) -> None:
@@ -102,17 +102,18 @@ def _shown(descriptor: object) -> str:
     return f"0x{descriptor:016x}" if isinstance(descriptor, int) else str(descriptor)
 
 
-def refuse_dynamic() -> NoReturn:
-    """Refuse a dynamic source that is not for management: nobody could send to the address it would get.
+def refuse_unless_publishable(attach: Attach) -> None:
+    """Refuse a publisher's attach whose ends are none.
 
     Raises:
-        LinkRefusal: always.
+        LinkRefusal: it is for transactions, or its source or target is missing.
     """
-    raise LinkRefusal(
-        "amqp:not-implemented",
-        "dynamic sources are offered for answers of $management only: for these attach the sender to $management"
-        " first; else subscribe to a topic by its name (JMS: no temporary queue or topic)",
-    )
+    if isinstance(attach.target, Described):
+        raise LinkRefusal("amqp:not-implemented", "transactions are not offered")
+    if attach.source is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+        raise LinkRefusal("amqp:invalid-field", "a publisher's attach needs a source; its fields may be empty")
+    if attach.target is None:
+        raise LinkRefusal("amqp:invalid-field", "a publisher's attach needs a target: the topic is its address")
 
 
 def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> None:

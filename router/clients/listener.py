@@ -28,7 +28,7 @@ from oncewire.wire import (
     ServerMechanism,
     Symbol,
 )
-from oncewire.wire.vocabulary import FAILOVER_LIST
+from oncewire.wire.vocabulary import ANONYMOUS_RELAY, FAILOVER_LIST
 from router.admission import Gates
 from router.authentication import Checks
 from router.certificate_users import certificate_of, user_of
@@ -41,6 +41,7 @@ from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
+from router.clients.sole_connection import SoleConnections
 from router.config import RouterConfig, anonymous_is_allowed
 from router.event_loop_lag import Census
 from router.listening import Listener, listen, port_of
@@ -52,6 +53,9 @@ from router.users import Users, load_users
 from router.virtual_hosts import VhostRefused
 
 PRODUCT = "oncewire"
+QUEUE_SCHEME = "queue://"
+QUEUE_PREFIX = Symbol("queue-prefix")
+"""Property of an open: what Qpid JMS writes before the names of queues. Those of topics need nothing before them."""
 _REMOVED = "this user has been removed"
 _VHOST_REFUSED = "this user may not open this virtual host"
 _VHOST_CHANGED = "the virtual hosts have changed; connect again"
@@ -99,6 +103,7 @@ class ClientListener:
         self.refused_links = 0
         self.attach_rates = AttachRates()
         self.uses = Uses()
+        self.sole = SoleConnections()
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.routed: RoutedLinks | None = None
@@ -126,6 +131,8 @@ class ClientListener:
             Symbol("version"): version,
             Symbol("router"): config.node_id,
         }
+        if QUEUE_SCHEME in config.services_prefixes:
+            self._properties[QUEUE_PREFIX] = QUEUE_SCHEME
         self.users = load_users(config)
         self.has_logins = self.users.is_set or config.has_strangers
         """Whether anybody can log in as a user."""
@@ -244,11 +251,13 @@ class ClientListener:
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
             incoming_window=FIRST_WINDOW,
             channel_max=MAX_CHANNEL,
+            offered_capabilities=(ANONYMOUS_RELAY,),
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),
         )
         connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
+        engine.before_open = partial(self.sole.before_open, connection)
         if entrance.on_open is not None:
             self._on_open[connection] = entrance.on_open
         return connection
@@ -316,6 +325,8 @@ class ClientListener:
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
         connection.quota.leave()
+        self.sole.leave(connection)
+        connection.engine.before_open = None
         self._open.discard(connection)
         self._on_open.pop(connection, None)
         if connection in self._connections:
@@ -325,8 +336,10 @@ class ClientListener:
         if not self._connections:
             self._is_empty.set()
 
-    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
-        """Condition and text where this client may not stay; None = it may, and is registered if it serves (R-1)."""
+    def refusal(
+        self, connection: ClientConnection, hostname: str
+    ) -> tuple[str, str] | tuple[str, str, dict[str, object]] | None:
+        """Condition, text and info where this client may not stay; None = it may, and is registered if it serves."""
         if self.driver is None or not connection.is_served:
             return CONNECTION_FORCED, "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
@@ -343,9 +356,9 @@ class ClientListener:
         except LinkRefusal as refusal:
             self.count_refusal(connection, "", refusal)
             return refusal.condition, refusal.description
-        not_served = self._refusal_to_serve(connection)
-        if not_served is not None:
-            return not_served
+        refusal_to_stay = self.sole.enter(connection) or self._refusal_to_serve(connection)
+        if refusal_to_stay is not None:
+            return refusal_to_stay
         self._open.add(connection)
         self._gate.know(connection)
         on_open = self._on_open.pop(connection, None)

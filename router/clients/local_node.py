@@ -40,6 +40,11 @@ class NodeClient(Protocol):
 class NodePeer(Protocol):
     """A local node's side of one client connection."""
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether the client has a sender to the node: only then is a dynamic source one for answers."""
+        ...
+
     def open(self, link: ReceiverLink | SenderLink) -> None:
         """Answer an attach that is for the node.
 
@@ -88,6 +93,10 @@ class NodeLinks:
             return False
         self._dynamic.append(link)
         return True
+
+    def takes(self, link: ReceiverLink | SenderLink) -> bool:
+        """Whether an attach that was postponed is for the node; else its source is an address for the network (X-2)."""
+        return not is_dynamic(link) or (self._peer is not None and self._peer.has_requests)
 
     def take_postponed(self) -> list[ReceiverLink | SenderLink]:
         """Attaches to open now that everything of the read was looked at."""

@@ -13,7 +13,6 @@ from oncewire.wire import (
     Attach,
     DeliveryReceived,
     DeliveryState,
-    Described,
     DispositionReceived,
     Fields,
     LimitError,
@@ -30,8 +29,15 @@ from oncewire.wire import (
 )
 from router.amqp_errors import amqp_error
 from router.clients import delivery_states
+from router.clients.addresses import plain
 from router.clients.link_owner import LinkOwner
-from router.clients.link_refusal import LinkRefusal, address_of, refuse_unless_policy, refuse_unless_topic
+from router.clients.link_refusal import (
+    LinkRefusal,
+    address_of,
+    refuse_unless_policy,
+    refuse_unless_publishable,
+    refuse_unless_topic,
+)
 
 SERIAL_MASK = 0xFFFFFFFF
 MAX_REQUIRE = 0xFFFFFFFF
@@ -41,7 +47,7 @@ MAX_REQUIRE = 0xFFFFFFFF
 class PublisherLink:
     """The receiving end of one publisher's link."""
 
-    __slots__ = ("_initial_count", "_require", "connection", "link", "number")
+    __slots__ = ("_initial_count", "_require", "connection", "link", "made", "number")
 
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
@@ -52,11 +58,13 @@ class PublisherLink:
         self._initial_count = remote.initial_delivery_count or 0
         self._require: int | None = None
         """As asked for (I-3c); the attach itself is not kept whole."""
+        self.made: str | None = None
+        """The address that was made for its dynamic target (X-2)."""
 
     @property
     def address(self) -> str | None:
         """The topic."""
-        return address_of(self.link)
+        return self.made or address_of(self.link)
 
     def attach_input(self) -> PublisherAttach:
         """What the client's attach asks for (A-2).
@@ -70,10 +78,12 @@ class PublisherLink:
         target = remote.target
         assert isinstance(target, Target)
         connection = self.connection
+        if topic is None:
+            topic = self.made = connection.policy.make_address()
         refuse_unless_topic(topic, target.capabilities)
         refuse_unless_policy(target.expiry_policy)
         connection.refuse_unless_allowed(self.link, topic)
-        presents_map = remote.unsettled is not None
+        presents_map = remote.unsettled is not None and self.made is None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
         self._require = _require_of(remote, settles_first=settles_first)
@@ -82,7 +92,7 @@ class PublisherLink:
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=connection.policy.inside(topic),
-            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled if presents_map else None),
             exactly_once=exactly_once and presents_map and not settles_first,
             settles_first=settles_first,
             timeout_s=float(target.timeout) if target.timeout else None,
@@ -152,7 +162,7 @@ class PublisherLink:
 
     def _dispose(self, effect: effects.Dispose) -> None:
         """Tell the outcome of deliveries (I-3)."""
-        self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
+        self.link.dispose(effect.delivery_ids, told_state(effect), effect.settled)
 
     def _grant(self, effect: effects.GrantPublisherCredit) -> None:
         """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
@@ -211,10 +221,12 @@ class PublisherLink:
         self.link.reply(
             source=remote.source,
             target=Target(
-                address=asked.address,
+                address=self.made or asked.address,
                 durable=asked.durable,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
+                dynamic=self.made is not None,
+                dynamic_node_properties=None if self.made is None else vocabulary.DELETE_ON_CLOSE,
                 capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),
             unsettled={} if effect.presented_map else None,
@@ -240,7 +252,8 @@ _HANDLERS: dict[type, Callable[[PublisherLink, Any], None]] = {
 """Behind the class: a compiled one cannot hold its own methods."""
 
 
-def _told_state(effect: effects.Dispose) -> DeliveryState:
+def told_state(effect: effects.Dispose) -> DeliveryState:
+    """An outcome as the publisher gets it."""
     if effect.outcome is DeliveryOutcome.REJECTED and effect.condition:
         return Rejected(amqp_error(effect.condition, effect.description, effect.info))
     return delivery_states.state_of(effect.outcome)
@@ -282,27 +295,13 @@ def _require_of(attach: Attach, *, settles_first: bool) -> int | None:
     return require
 
 
-def _topic_of(attach: Attach) -> str:
-    """The topic a publisher attaches to.
+def _topic_of(attach: Attach) -> str | None:
+    """The topic a publisher attaches to; None: it wants an address made.
 
     Raises:
         LinkRefusal: no such target here.
     """
+    refuse_unless_publishable(attach)
     target = attach.target
-    if isinstance(target, Described):
-        raise LinkRefusal("amqp:not-implemented", "transactions are not offered")
-    if attach.source is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
-        raise LinkRefusal("amqp:invalid-field", "a publisher's attach needs a source; its fields may be empty")
-    if target is None:
-        raise LinkRefusal(
-            "amqp:invalid-field", "a publisher's attach needs a target: the topic is its address"
-        )
-    if target.dynamic:
-        raise LinkRefusal(
-            "amqp:not-implemented", "dynamic nodes are not offered; publish to a topic by its name"
-        )
-    if target.address is None:
-        raise LinkRefusal(
-            "amqp:not-implemented", "the anonymous terminus is not offered; attach one link to each topic"
-        )
-    return target.address
+    assert isinstance(target, Target)
+    return None if target.dynamic or target.address is None else plain(target.address)

@@ -28,6 +28,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
     TerminusDurability,
+    TerminusExpiryPolicy,
     UInt,
     ULong,
     vocabulary,
@@ -39,7 +40,6 @@ from router.clients.link_refusal import (
     address_of,
     applied_filter,
     asked_filter,
-    refuse_dynamic,
     refuse_unless_policy,
     refuse_unless_topic,
 )
@@ -63,6 +63,7 @@ class SubscriberLink:
         "_waiting",
         "connection",
         "link",
+        "made",
         "number",
     )
 
@@ -83,6 +84,8 @@ class SubscriberLink:
         self._may_get_again = False
         self._default_state: DeliveryState | None = None
         """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
+        self.made: str | None = None
+        """The address that was made for its dynamic source (X-2)."""
 
     @property
     def sent(self) -> int:
@@ -92,7 +95,7 @@ class SubscriberLink:
     @property
     def address(self) -> str | None:
         """The topic or pattern; None where an existing subscription is looked up."""
-        return address_of(self.link)
+        return self.made or address_of(self.link)
 
     def attach_input(self) -> SubscriberAttach:
         """What the client's attach asks for (A-2).
@@ -106,19 +109,19 @@ class SubscriberLink:
         if remote.target is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
             raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
         if source is not None and source.dynamic:
-            refuse_dynamic()
+            self.made = self.connection.policy.make_address()
         filter_text = asked_filter(source)
-        if source is not None and source.address is None:
+        if source is not None and self.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
-            refuse_unless_topic(source.address, source.capabilities)
+            refuse_unless_topic(self.address, source.capabilities)
             refuse_unless_policy(source.expiry_policy)
             if delivery_states.outcome_of(source.default_outcome) is not None:
                 self._default_state = source.default_outcome
         connection = self.connection
         topic = self.address
         connection.refuse_unless_allowed(self.link, topic)
-        presents_map = remote.unsettled is not None
+        presents_map = remote.unsettled is not None and self.made is None
         second = remote.rcv_settle_mode == ReceiverSettleMode.SECOND
         mode = SubscriptionMode.AT_LEAST_ONCE
         if remote.snd_settle_mode == SenderSettleMode.SETTLED:
@@ -132,17 +135,18 @@ class SubscriberLink:
         asked = source if source is not None else Source()
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
-        share = share_of(self.link)
+        share = None if self.made is not None else share_of(self.link)
         return SubscriberAttach(
             link=self.number,
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=None if topic is None else connection.policy.inside(topic),
-            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled if presents_map else None),
             exactly_once=exactly_once,
             mode=mode,
-            expiry_policy=str(asked.expiry_policy),
-            timeout_s=None if default_timeout else float(asked.timeout),
+            # X-2: an address that was made ends with its link, whatever was asked for.
+            expiry_policy=str(asked.expiry_policy if self.made is None else TerminusExpiryPolicy.LINK_DETACH),
+            timeout_s=None if default_timeout else 0.0 if self.made is not None else float(asked.timeout),
             map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
@@ -336,9 +340,11 @@ class SubscriberLink:
         self.link.reply(
             source=Source(
                 address=split_vhost(effect.topic)[1],
-                durable=asked.durable,
+                durable=asked.durable if self.made is None else TerminusDurability.NONE,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
+                dynamic=self.made is not None,
+                dynamic_node_properties=None if self.made is None else vocabulary.DELETE_ON_CLOSE,
                 distribution_mode=vocabulary.COPY,
                 filter=applied_filter(asked, effect.filter),
                 default_outcome=self._default_state,

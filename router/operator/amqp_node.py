@@ -30,8 +30,8 @@ from oncewire.wire import (
     Target,
     decode_message,
 )
-from router.clients.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters
-from router.clients.local_node import NodeClient, NodeLink, is_dynamic
+from router.clients.link_refusal import LinkRefusal, refuse_filters
+from router.clients.local_node import NodeClient, NodeLink
 from router.logs import EventLog
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.amqp_requests import Answering, Request, encode_answer, read_request
@@ -156,10 +156,8 @@ class ManagementPeer:
         """Answer an attach that is for the management node.
 
         Raises:
-            LinkRefusal: the client may not, has enough links, or wants a dynamic source without a sender here.
+            LinkRefusal: the client may not, or has enough links.
         """
-        if is_dynamic(link) and not self.has_requests:
-            refuse_dynamic()
         if len(self._links) >= MAX_LINKS:
             raise LinkRefusal("amqp:resource-limit-exceeded", f"a connection may have {MAX_LINKS} management links")
         try:

@@ -27,7 +27,7 @@ from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
 from router.clients.listener import ClientListener
-from router.clients.publisher_link import PublisherLink
+from router.clients.subscriber_link import SubscriberLink
 from router.incarnation import Incarnation
 from router.operator.inspection_view import ViewTables, credit_of, granted_of, seconds
 from topology.inspector.rows_core import Head, Row
@@ -226,7 +226,7 @@ class LocalTables:
         for connection in self._listener.connections():
             if connection.peer in wanted:
                 numbers = connection.link_numbers
-                publishers = sum(isinstance(shells.get(number), PublisherLink) for number in numbers)
+                publishers = sum(not isinstance(shells.get(number), SubscriberLink) for number in numbers)
                 rows[connection.peer] = {
                     "key": connection.peer, "container_id": connection.container_id, "peer": connection.peer,
                     "vhost": connection.policy.vhost, "user": connection.policy.user or "",

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from oncewire.wire import (
     FRAME_SIZE_TOO_SMALL,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
+    Attach,
     Connection,
     DeliveryReceived,
+    DeliveryState,
     DispositionReceived,
+    Fields,
     LinkDetached,
     LinkFlow,
     LocalProtocolError,
     ReceiverLink,
     SenderLink,
+    SessionEndpoint,
     StateError,
 )
 from router.routed import relay_core as core
@@ -37,6 +41,45 @@ T = TypeVar("T")
 
 _NOTHING: Final[dict[Any, None]] = {}
 """What a connection has without routed links; never changed. Most have none."""
+
+
+class Inlet(Protocol):
+    """The near half's end where one of a client's links has several routed links behind it (X-1)."""
+
+    context: object
+    remote_attach: Attach | None
+
+    @property
+    def name(self) -> str:
+        """Of the link."""
+        ...
+
+    @property
+    def session(self) -> SessionEndpoint:
+        """Of the client."""
+        ...
+
+    @property
+    def moved(self) -> int:
+        """Deliveries that came in."""
+        ...
+
+    def reply(self, **terms: Any) -> None:
+        """Answer the attach."""
+
+    def grant(
+        self, link_credit: int, *, drain: bool = False, echo: bool = False, properties: Fields | None = None
+    ) -> None:
+        """Let more come in."""
+
+    def dispose(self, delivery_ids: list[int], state: DeliveryState | None, settled: bool) -> None:
+        """State an outcome."""
+
+    def detach(self, closed: bool, error: AmqpError | None = None) -> None:
+        """Detach, answer a detach, or refuse."""
+
+
+NearLink: TypeAlias = ReceiverLink | SenderLink | Inlet
 
 
 class Carrier(Protocol):
@@ -131,7 +174,7 @@ class Half:
     __slots__ = ("carrier", "is_stopped", "link", "owns_session", "routed", "side")
 
     def __init__(
-        self, routed: RoutedLink, side: Side, carrier: Carrier, link: ReceiverLink | SenderLink, owns_session: bool
+        self, routed: RoutedLink, side: Side, carrier: Carrier, link: NearLink, owns_session: bool
     ) -> None:
         """Take the link's events from now on.
 
@@ -237,7 +280,7 @@ class RoutedLink:
     def __init__(
         self,
         carrier: Carrier,
-        link: ReceiverLink | SenderLink,
+        link: NearLink,
         owns_session: bool,
         limits: tuple[int, int],
         on_over: Callable[[RoutedLink], None],
@@ -252,7 +295,7 @@ class RoutedLink:
             on_over: called when both halves are over.
         """
         held_bytes, self._max_message_size = limits
-        is_inward = isinstance(link, ReceiverLink)
+        is_inward = not isinstance(link, SenderLink)
         self.core = RelayCore(Side.NEAR if is_inward else Side.FAR, held_bytes)
         self.near = Half(self, Side.NEAR, carrier, link, owns_session)
         self.far: Half | None = None
@@ -266,7 +309,7 @@ class RoutedLink:
         """
         session = carrier.engine.begin()
         try:
-            if isinstance(self.near.link, ReceiverLink):
+            if not isinstance(self.near.link, SenderLink):
                 link: ReceiverLink | SenderLink = session.attach_sender(name, **_sender(terms))
             else:
                 link = session.attach_receiver(name, **_receiver(terms, self._max_message_size))
@@ -285,7 +328,7 @@ class RoutedLink:
     def halves(self) -> tuple[Half, Half]:
         """The half that comes in and the half that goes out."""
         assert self.far is not None
-        return (self.near, self.far) if isinstance(self.near.link, ReceiverLink) else (self.far, self.near)
+        return (self.near, self.far) if not isinstance(self.near.link, SenderLink) else (self.far, self.near)
 
     def on_delivery(self, event: DeliveryReceived) -> None:
         """A delivery came in."""
@@ -313,7 +356,7 @@ class RoutedLink:
 
     def _carry_out(self, effect: Any, inward: Half, outward: Half) -> None:
         source, sink = inward.link, outward.link
-        assert isinstance(source, ReceiverLink)
+        assert not isinstance(source, SenderLink)
         assert isinstance(sink, SenderLink)
         if isinstance(effect, core.Send):
             each = effect.delivery
@@ -352,7 +395,7 @@ class RoutedLink:
 
     def _reply(self, terms: Terms) -> None:
         link = self.near.link
-        is_inward = isinstance(link, ReceiverLink)
+        is_inward = not isinstance(link, SenderLink)
         size = _smaller(terms.max_message_size, self._max_message_size) if is_inward else terms.max_message_size
         link.reply(
             source=terms.source,

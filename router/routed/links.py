@@ -19,7 +19,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from router.routed.choice_core import goes_on, least_loaded, nearest, prefix_of
-from router.routed.half import Carrier, RoutedLink
+from router.routed.half import Carrier, NearLink, RoutedLink
 from router.routed.limits import RoutedLimits
 from router.routed.terms import (
     Origin,
@@ -127,7 +127,7 @@ class RoutedLinks:
         """Whether an attach of a client is for a service."""
         return prefix_of(address_of(attach), self.limits.prefixes) is not None
 
-    def open_from_client(self, carrier: Carrier, link: ReceiverLink | SenderLink, origin: Origin) -> None:
+    def open_from_client(self, carrier: Carrier, link: NearLink, origin: Origin) -> None:
         """Forward the attach of a client.
 
         Raises:
@@ -179,7 +179,7 @@ class RoutedLinks:
         return found[least_loaded([len(carrier.routed) for carrier in found])] if found else None
 
     def _forward(
-        self, carrier: Carrier, link: ReceiverLink | SenderLink, owns: bool, name: str, terms: Terms, way: Way
+        self, carrier: Carrier, link: NearLink, owns: bool, name: str, terms: Terms, way: Way
     ) -> None:
         if not goes_on(way):
             raise RoutedRefusal(NOT_FOUND, "the paths to the service have changed; attach again")
@@ -192,7 +192,7 @@ class RoutedLinks:
         self._join(carrier, link, owns, following, name, addressed(terms, Way(way.rid, way.hops + 1)))
 
     def _join(
-        self, carrier: Carrier, link: ReceiverLink | SenderLink, owns: bool, following: Carrier, name: str, terms: Terms
+        self, carrier: Carrier, link: NearLink, owns: bool, following: Carrier, name: str, terms: Terms
     ) -> None:
         limits = self.limits.held_bytes, self.limits.max_message_size
         routed = RoutedLink(carrier, link, owns, limits, self._forget)

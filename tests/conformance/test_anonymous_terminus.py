@@ -1,85 +1,124 @@
-"""The anonymous terminus is not built: scenarios of the protocol test suite, by its names.
+"""The anonymous terminus: scenarios of the protocol test suite, by its names.
 
-A client that sends to it without waiting is refused cleanly: what it sent goes nowhere, and its session goes on.
+An unknown destination of the suite is an address that no router has made: a topic that nobody subscribes to is none.
 """
 
 from __future__ import annotations
 
-from oncewire.wire import Message, Properties, Source, Symbol, Target, encode_message
-from oncewire.wire.errors import NOT_IMPLEMENTED
-from tests.conformance.peer import Dial, heard, published, subscribed, symbols
+from oncewire.wire import Message, Properties, Rejected, Source, Symbol, Target, encode_message
+from oncewire.wire.errors import NOT_FOUND
+from oncewire.wire.performatives import Detach, Disposition, Flow
+from oncewire.wire.transactions import UNKNOWN_TRANSACTION
+from tests.conformance.peer import Dial, Peer, heard, published, subscribed, symbols
 from tests.conformance.test_transactions import assert_coordinator_is_refused, transactional
 
 RELAY = "ANONYMOUS-RELAY"
-ACCEPTED, REJECTED = symbols("amqp:accepted:list", "amqp:rejected:list")
+UNKNOWN = "_reply/unknown"
+ACCEPTED_ONLY = symbols("amqp:accepted:list")
+BOTH = symbols("amqp:accepted:list", "amqp:rejected:list")
 
 
-def _assert_refused(
-    dial: Dial, topic: str, to: str, *, settled: bool = False, outcomes: tuple[Symbol, ...] = (),
-    in_transaction: bool = False, controller_outcomes: tuple[Symbol, ...] = (ACCEPTED, REJECTED),
-) -> None:  # fmt: skip
-    """What is sent before the refusal is known has no effect; nobody receives it, whomever it is for."""
-    witness = subscribed(dial, topic)
+def _attached(dial: Dial, outcomes: tuple[Symbol, ...] = ()) -> Peer:
     peer = dial()
     reply = peer.open(desired_capabilities=symbols(RELAY))
-    assert Symbol(RELAY) not in reply.offered_capabilities, "a client can see that it is not there"
+    assert Symbol(RELAY) in reply.offered_capabilities
     peer.begin()
-    if in_transaction:
-        assert_coordinator_is_refused(peer, 9, controller_outcomes)
-    message = encode_message(Message(properties=Properties(to=to), body=b"relayed"))
-    state = transactional() if in_transaction else None
-    peer.send_attach(False, "relay", 0, source=Source(outcomes=outcomes), target=Target())
-    error = peer.refused(0, in_flight=message, delivery_tag=b"testTag", settled=settled, state=state)
-    assert error.condition == NOT_IMPLEMENTED
-    peer.sync()
+    attached = peer.attach(False, "relay", 0, source=Source(outcomes=outcomes), target=Target())
+    assert isinstance(attached.target, Target)
+    assert attached.target.address is None
+    peer.credit()
+    return peer
+
+
+def _message(to: str) -> bytes:
+    return encode_message(Message(properties=Properties(to=to), body=b"relayed"))
+
+
+def _assert_detached(peer: Peer, condition: Symbol) -> Detach:
+    found = peer.expect(Detach, Flow, Disposition)
+    assert found.closed
+    assert found.error is not None
+    assert found.error.condition == condition
+    peer.send(Detach(0, True))
+    return found
+
+
+def _assert_refused_in_transaction(
+    dial: Dial, topic: str, to: str, *, settled: bool = False, outcomes: tuple[Symbol, ...] = (),
+    controller_outcomes: tuple[Symbol, ...] = BOTH,
+) -> None:  # fmt: skip
+    """There are no transactions: what is sent in one goes nowhere, and ends its link (4.4.1)."""
+    witness = subscribed(dial, topic)
+    peer = _attached(dial, outcomes)
+    assert_coordinator_is_refused(peer, 9, controller_outcomes)
+    peer.transfer(payload=_message(to), delivery_tag=b"testTag", settled=settled, state=transactional())
+    found = peer.expect(Detach, Flow, Disposition)
+    assert found.error is not None
+    assert found.error.condition == UNKNOWN_TRANSACTION
     published(dial, topic, b"control")
     assert heard(witness) == b"control"
-    peer.close()
 
 
 class TestAnonymousTerminus:
-    """Nothing is relayed, settled or not, in a transaction or not."""
+    """Each message goes to the address in its `to`; in a transaction nothing is relayed."""
 
     def test_transfer_pre_settled_to_known_destination(self, dial: Dial, topic: str) -> None:
-        _assert_refused(dial, topic, topic, settled=True)
+        witness = subscribed(dial, topic)
+        peer = _attached(dial)
+        peer.transfer(payload=_message(topic), delivery_tag=b"testTag", settled=True)
+        assert heard(witness) == b"relayed"
+        peer.detach(closed=True)
+        peer.close()
 
-    def test_transfer_pre_settled_to_unknown_destination(self, dial: Dial, topic: str) -> None:
-        _assert_refused(dial, topic, "unknown", settled=True)
+    def test_transfer_pre_settled_to_unknown_destination(self, dial: Dial) -> None:
+        peer = _attached(dial)
+        peer.transfer(payload=_message(UNKNOWN), delivery_tag=b"testTag", settled=True)
+        error = _assert_detached(peer, NOT_FOUND).error
+        assert error is not None
+        assert error.info == {Symbol("delivery-tag"): b"testTag"}
 
     def test_transfer_unsettled_to_unknown_destination_when_rejected_outcome_supported_by_source(
-        self, dial: Dial, topic: str
+        self, dial: Dial
     ) -> None:
-        _assert_refused(dial, topic, "unknown", outcomes=(ACCEPTED, REJECTED))
+        peer = _attached(dial, BOTH)
+        number = peer.transfer(payload=_message(UNKNOWN), delivery_tag=b"testTag", settled=False)
+        state = peer.outcome(number).state
+        assert isinstance(state, Rejected)
+        assert state.error is not None
+        assert state.error.condition == NOT_FOUND
+        peer.sync()
 
     def test_transfer_unsettled_to_unknown_destination_when_rejected_outcome_not_supported_by_source(
-        self, dial: Dial, topic: str
+        self, dial: Dial
     ) -> None:
-        _assert_refused(dial, topic, "unknown", outcomes=(ACCEPTED,))
+        peer = _attached(dial, ACCEPTED_ONLY)
+        peer.transfer(payload=_message(UNKNOWN), delivery_tag=b"testTag", settled=False)
+        error = _assert_detached(peer, NOT_FOUND).error
+        assert error is not None
+        assert error.info == {Symbol("delivery-tag"): b"testTag"}
 
     def test_transfer_pre_settled_in_transaction_to_known_destination(self, dial: Dial, topic: str) -> None:
-        _assert_refused(dial, topic, topic, settled=True, in_transaction=True)
+        _assert_refused_in_transaction(dial, topic, topic, settled=True)
 
     def test_transfer_unsettled_in_transaction_to_known_destination(self, dial: Dial, topic: str) -> None:
-        _assert_refused(dial, topic, topic, in_transaction=True)
+        _assert_refused_in_transaction(dial, topic, topic)
 
     def test_transfer_unsettled_in_transaction_to_unknown_destination_when_rejected_outcome_supported_by_source(
         self, dial: Dial, topic: str
     ) -> None:
-        _assert_refused(dial, topic, "unknown", outcomes=(ACCEPTED, REJECTED), in_transaction=True)
+        _assert_refused_in_transaction(dial, topic, UNKNOWN, outcomes=BOTH)
 
     def test_transfer_unsettled_in_transaction_to_unknown_destination_when_rejected_outcome_not_supported_by_source(
         self, dial: Dial, topic: str
     ) -> None:
-        _assert_refused(dial, topic, "unknown", outcomes=(ACCEPTED,), in_transaction=True)
+        _assert_refused_in_transaction(dial, topic, UNKNOWN, outcomes=ACCEPTED_ONLY)
 
     def test_transfer_pre_settled_in_transaction_to_unknown_destination_when_reject_outcome_supported_by_tx_controller(
         self, dial: Dial, topic: str
     ) -> None:
-        _assert_refused(dial, topic, "unknown", settled=True, in_transaction=True)
+        _assert_refused_in_transaction(dial, topic, UNKNOWN, settled=True)
 
     def test_transfer_pre_settled_in_transaction_to_unknown_destination_when_reject_outcome_not_supported_by_tx_controller(  # noqa: E501  (the name is that of the scenario)
         self, dial: Dial, topic: str
     ) -> None:
-        _assert_refused(
-            dial, topic, "unknown", settled=True, in_transaction=True, controller_outcomes=(ACCEPTED,)
-        )
+        _assert_refused_in_transaction(dial, topic, UNKNOWN, settled=True, controller_outcomes=ACCEPTED_ONLY)

@@ -6,6 +6,7 @@ Every address here is a topic: a queue of the suite becomes a topic with a subsc
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from oncewire.wire.errors import (
     UNATTACHED_HANDLE,
 )
 from oncewire.wire.performatives import End, TerminusDurability, TerminusExpiryPolicy
-from tests.conformance.peer import ATTACH, Dial, Peer, composite, heard, published, symbols
+from tests.conformance.peer import ATTACH, DEADLINE_S, Dial, Peer, composite, heard, published, symbols
 from tests.conformance.routers import Router
 
 DELETE_ON_CLOSE: Fields = {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
@@ -155,100 +156,137 @@ def _assert_shared_is_refused(peer: Peer, topic: str, policy: Symbol) -> None:
 
 
 class TestDeleteOnClose:
-    """3.5.9 and 3.5.10: nodes that a client has made are not built, and an attach that wants one is refused."""
+    """3.5.9 and 3.5.10: an address that is made for a link ends with the link."""
 
     def test_delete_on_close_on_source(self, dial: Dial) -> None:
-        source = Source(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
-        _assert_dynamic_is_refused(dial().ready(), RECEIVER, source, Target())
+        peer = dial().ready()
+        address = _made(peer, RECEIVER)
+        assert _is_there(dial, address)
+        peer.detach(7, closed=True)
+        _assert_gone(dial, address)
 
     def test_delete_on_close_on_target(self, dial: Dial) -> None:
-        target = Target(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
-        _assert_dynamic_is_refused(dial().ready(), SENDER, Source(), target)
+        peer = dial().ready()
+        address = _made(peer, SENDER)
+        peer.attach_receiver(address, handle=0)
+        peer.send(Detach(7, True))
+        peer.expect_one_of(Detach, skipped=(Flow,))
+        _assert_gone(dial, address)
 
     def test_does_not_delete_on_detach(self, dial: Dial) -> None:
-        # Refused again as often as it is tried: nothing of the first attach is left.
+        # Whatever the lifetime policy: it ends with a detach, too, for no other link could resume it elsewhere.
         peer = dial().ready()
-        source = Source(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
-        _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
-        _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
+        address = _made(peer, RECEIVER)
+        peer.detach(7)
+        _assert_gone(dial, address)
+        assert _made(peer, RECEIVER) != address
 
     def test_dynamic_node_is_persisted(self, dial: Dial) -> None:
+        # It is not: the reply says what is granted.
+        peer = dial().ready()
         source = Source(
             dynamic=True,
             dynamic_node_properties=DELETE_ON_CLOSE,
             expiry_policy=TerminusExpiryPolicy.NEVER,
             durable=TerminusDurability.UNSETTLED_STATE,
         )
-        _assert_dynamic_is_refused(dial().ready(), RECEIVER, source, Target())
+        granted = peer.attach(RECEIVER, "dynamic", 7, source=source, target=Target()).source
+        assert granted is not None
+        assert granted.dynamic
+        assert granted.durable == TerminusDurability.NONE
+        assert (granted.expiry_policy, granted.timeout) == (TerminusExpiryPolicy.LINK_DETACH, 0)
 
 
-def _assert_dynamic_is_refused(peer: Peer, role: bool, source: Source, target: Target) -> None:
-    """Refused with the condition that says why; session and connection go on, and the handle is free again."""
-    peer.send_attach(role, "dynamic", 7, source=source, target=target)
-    assert peer.refused(7).condition == NOT_IMPLEMENTED
-    peer.sync()
+def _made(peer: Peer, role: bool, kind: str = "temporary-topic") -> str:
+    """The address that a router makes for a dynamic source (role receiver) or target."""
+    node: dict[str, object] = {
+        "dynamic": True, "expiry_policy": TerminusExpiryPolicy.LINK_DETACH,
+        "dynamic_node_properties": DELETE_ON_CLOSE, "capabilities": symbols(kind),
+    }  # fmt: skip
+    source = Source(**node) if role is RECEIVER else Source()  # type: ignore[arg-type]
+    target = Target() if role is RECEIVER else Target(**node)  # type: ignore[arg-type]
+    reply = peer.attach(role, "dynamic", 7, source=source, target=target)
+    made = reply.source if role is RECEIVER else reply.target
+    assert isinstance(made, Source | Target)
+    assert made.dynamic
+    assert made.dynamic_node_properties == DELETE_ON_CLOSE
+    assert made.address
+    return made.address
+
+
+def _is_there(dial: Dial, address: str) -> bool:
+    """Whether somebody else can publish to it."""
+    peer = dial().ready()
+    peer.send_attach(SENDER, "out", 0, source=Source(), target=Target(address=address))
+    found = peer.attached(0).target is not None
+    peer.drop()
+    return found
+
+
+def _assert_gone(dial: Dial, address: str) -> None:
+    """Nobody can publish to it any more; routers learn of it a little later."""
+    ends_at = time.monotonic() + DEADLINE_S
+    while _is_there(dial, address):
+        assert time.monotonic() < ends_at
+
+
+def _is_receivable(peer: Peer, address: str) -> bool:
+    peer.send_attach(RECEIVER, "in", 3, source=Source(address=address), target=Target())
+    return peer.attached(3).source is not None
 
 
 class TestTemporaryDestination:
-    """Temporary queues and topics of JMS are dynamic nodes: refused, for whoever asks."""
+    """Temporary queues and topics of JMS are dynamic nodes: everybody sends to them, their connection receives."""
 
     def test_delete_on_close_with_connection_close_for_queue(self, dial: Dial) -> None:
         peer = dial().ready()
-        _assert_temporary_target_is_refused(peer, "temporary-queue")
+        address = _made(peer, SENDER, "temporary-queue")
+        peer.attach_receiver(address)
         peer.close()
+        _assert_gone(dial, address)
 
     def test_delete_on_close_with_connection_close_for_topic(self, dial: Dial) -> None:
         peer = dial().ready()
-        _assert_temporary_target_is_refused(peer, "temporary-topic")
+        address = _made(peer, SENDER, "temporary-topic")
+        peer.attach_receiver(address)
         peer.close()
+        _assert_gone(dial, address)
 
     def test_create_temporary_queue_receiving_link(self, dial: Dial) -> None:
         peer = dial().ready()
-        _assert_temporary_target_is_refused(peer, "temporary-queue")
-        _assert_temporary_source_is_refused(peer, "temporary-queue")
+        assert _is_receivable(peer, _made(peer, SENDER, "temporary-queue"))
 
     def test_create_temporary_queue_receiving_link_from_other_connection_disallowed(self, dial: Dial) -> None:
-        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
-        _assert_temporary_source_is_refused(dial().ready(), "temporary-queue")
+        peer = dial().ready()
+        address = _made(peer, SENDER, "temporary-queue")
+        assert not _is_receivable(dial().ready(), address)
 
     def test_create_temporary_queue_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
-        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
-        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
+        peer = dial().ready()
+        address = _made(peer, SENDER, "temporary-queue")
+        peer.attach_receiver(address)
+        peer.send_flow(0, 10)
+        published(dial, address, b"hello")
+        assert heard(peer) == b"hello"
 
     def test_create_temporary_topic_subscription_receiving_link(self, dial: Dial) -> None:
         peer = dial().ready()
-        _assert_temporary_source_is_refused(peer, "temporary-topic")
-        _assert_temporary_target_is_refused(peer, "temporary-topic")
+        assert _is_receivable(peer, _made(peer, SENDER, "temporary-topic"))
 
     def test_create_temporary_topic_subscription_receiving_link_from_other_connection_disallowed(
         self, dial: Dial
     ) -> None:
-        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
-        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
+        peer = dial().ready()
+        address = _made(peer, SENDER, "temporary-topic")
+        assert not _is_receivable(dial().ready(), address)
 
     def test_create_temporary_topic_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
-        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
-        _assert_temporary_target_is_refused(dial().ready(), "temporary-topic")
-
-
-def _assert_temporary_target_is_refused(peer: Peer, kind: str) -> None:
-    target = Target(
-        dynamic=True,
-        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
-        dynamic_node_properties=DELETE_ON_CLOSE,
-        capabilities=symbols(kind),
-    )
-    _assert_dynamic_is_refused(peer, SENDER, Source(), target)
-
-
-def _assert_temporary_source_is_refused(peer: Peer, kind: str) -> None:
-    source = Source(
-        dynamic=True,
-        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
-        dynamic_node_properties=DELETE_ON_CLOSE,
-        capabilities=symbols(kind),
-    )
-    _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
+        peer = dial().ready()
+        address = _made(peer, SENDER, "temporary-topic")
+        peer.attach_receiver(address)
+        peer.send_flow(0, 10)
+        published(dial, address, b"hello")
+        assert heard(peer) == b"hello"
 
 
 class TestFilter:

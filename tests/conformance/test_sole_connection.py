@@ -1,43 +1,49 @@
-"""Sole connections for a container are not built: scenarios of the protocol test suite, by its names.
-
-The extension leaves a peer that does not know it as it is: the capability is not offered, no connection is closed or
-refused for another one's sake, and a link that is attached again is stolen alone (2.6.1).
-"""
+"""Sole connections for a container: scenarios of the protocol test suite, by its names."""
 
 from __future__ import annotations
 
-from oncewire.wire import Attach, Detach, Flow, Open, Source, Symbol, Target, UInt
-from oncewire.wire.errors import STOLEN
+from oncewire.wire import AmqpError, Flow, Symbol, UInt
+from oncewire.wire.errors import INVALID_FIELD, RESOURCE_LOCKED
+from oncewire.wire.performatives import Close
 from tests.conformance.peer import Dial, Peer, symbols
 
 SOLE = "sole-connection-for-container"
-POLICY = Symbol("sole-connection-enforcement-policy")
-REFUSE, CLOSE_EXISTING = UInt(0), UInt(1)
+POLICY, DETECTION = symbols("sole-connection-enforcement-policy", "sole-connection-detection-policy")
+NOT_ESTABLISHED = Symbol("amqp:connection-establishment-failed")
+REFUSE, CLOSE_EXISTING, STRONG = UInt(0), UInt(1), UInt(0)
 
 
-def _opened(dial: Dial, name: str, policy: UInt | None = None, *, desired: bool = True) -> Peer:
-    """A connection that asks to be the only one of its container, and is served as any other."""
+def _opened(
+    dial: Dial, name: str, policy: UInt | None = None, *, desired: bool = True, is_refused: bool = False
+) -> Peer:
+    """A connection, which asks to be the only one of its container unless it does not know the extension."""
     peer = dial()
     reply = peer.open(
         container_id=name,
         desired_capabilities=symbols(SOLE) if desired else (),
         properties=None if policy is None else {POLICY: policy},
     )
-    _assert_not_offered(reply)
-    peer.begin()
+    properties = reply.properties or {}
+    assert (Symbol(SOLE) in reply.offered_capabilities) == desired
+    assert properties.get(DETECTION) == (STRONG if desired else None)
+    assert properties.get(NOT_ESTABLISHED) == (True if is_refused else None)
+    if is_refused:
+        assert _closed(peer) == (INVALID_FIELD, {Symbol("invalid-field"): Symbol("container-id")})
+    else:
+        peer.begin()
+        peer.sync()
     return peer
 
 
-def _assert_not_offered(reply: Open) -> None:
-    assert Symbol(SOLE) not in reply.offered_capabilities
-    assert POLICY not in (reply.properties or {})
+def _closed(peer: Peer) -> tuple[Symbol, dict[Symbol, object] | None]:
+    found = peer.expect(Close, Flow)
+    assert isinstance(found.error, AmqpError)
+    peer.send(Close(), channel=0)
+    return found.error.condition, found.error.info
 
 
-def _assert_both_live(first: Peer, second: Peer) -> None:
-    first.sync()
-    second.sync()
-    first.close()
-    second.close()
+def _assert_replaced(peer: Peer) -> None:
+    assert _closed(peer) == (RESOURCE_LOCKED, {Symbol("sole-connection-enforcement"): True})
 
 
 class TestCloseExistingPolicy:
@@ -46,42 +52,42 @@ class TestCloseExistingPolicy:
     def test_basic_negotiation(self, dial: Dial) -> None:
         _opened(dial, "close-1", CLOSE_EXISTING).close()
 
-    def test_existing_connection_closed(self, dial: Dial, topic: str) -> None:
+    def test_existing_connection_closed(self, dial: Dial) -> None:
         first = _opened(dial, "close-2", CLOSE_EXISTING)
-        kept = first.attach_sender(topic, "link")
         second = _opened(dial, "close-2", CLOSE_EXISTING)
-        # What the policy is for holds for each link: the newer attach has it (2.6.1).
-        second.send_attach(False, "link", 0, source=Source(), target=Target(address=topic))
-        found = first.expect(Detach, Flow)
-        assert found.error is not None
-        assert (found.handle, found.error.condition) == (kept.handle, STOLEN)
-        assert second.expect(Attach, Flow).target is not None
-        _assert_both_live(first, second)
+        _assert_replaced(first)
+        second.close()
 
     def test_strong_detection_when_connection_without_sole_connection_capability_opened(
         self, dial: Dial
     ) -> None:
         first = _opened(dial, "close-3", desired=False)
-        _assert_both_live(first, _opened(dial, "close-3", CLOSE_EXISTING))
+        second = _opened(dial, "close-3", CLOSE_EXISTING)
+        _assert_replaced(first)
+        second.close()
 
     def test_strong_detection(self, dial: Dial) -> None:
+        # A peer without the extension closes nobody's connection: it is the new one that is refused.
         first = _opened(dial, "close-4", CLOSE_EXISTING)
-        _assert_both_live(first, _opened(dial, "close-4", desired=False))
+        _opened(dial, "close-4", desired=False, is_refused=True)
+        first.close()
 
 
 class TestMixedPolicy:
-    """Two clients that want different things."""
+    """Two clients that want different things: the new one's wish counts."""
 
     def test_first_close_then_refuse(self, dial: Dial) -> None:
         first = _opened(dial, "mixed-1", CLOSE_EXISTING)
-        second = _opened(dial, "mixed-1", REFUSE)
+        _opened(dial, "mixed-1", REFUSE, is_refused=True)
         third = _opened(dial, "mixed-1", CLOSE_EXISTING)
-        first.sync()
-        _assert_both_live(second, third)
+        _assert_replaced(first)
+        third.close()
 
     def test_first_refuse_then_close(self, dial: Dial) -> None:
         first = _opened(dial, "mixed-2", REFUSE)
-        _assert_both_live(first, _opened(dial, "mixed-2", CLOSE_EXISTING))
+        second = _opened(dial, "mixed-2", CLOSE_EXISTING)
+        _assert_replaced(first)
+        second.close()
 
 
 class TestRefuseConnectionPolicy:
@@ -92,18 +98,24 @@ class TestRefuseConnectionPolicy:
 
     def test_new_connection_refused(self, dial: Dial) -> None:
         first = _opened(dial, "refuse-2", REFUSE)
-        _assert_both_live(first, _opened(dial, "refuse-2", REFUSE))
+        _opened(dial, "refuse-2", REFUSE, is_refused=True)
+        first.sync()
+        first.close()
+        _opened(dial, "refuse-2", REFUSE).close()
 
     def test_strong_detection_when_connection_without_sole_connection_capability_opened(
         self, dial: Dial
     ) -> None:
         first = _opened(dial, "refuse-3", desired=False)
-        _assert_both_live(first, _opened(dial, "refuse-3", REFUSE))
+        _opened(dial, "refuse-3", REFUSE, is_refused=True)
+        first.close()
 
     def test_strong_detection(self, dial: Dial) -> None:
         first = _opened(dial, "refuse-4", REFUSE)
-        _assert_both_live(first, _opened(dial, "refuse-4", desired=False))
+        _opened(dial, "refuse-4", desired=False, is_refused=True)
+        first.close()
 
     def test_refuse_is_default(self, dial: Dial) -> None:
         first = _opened(dial, "refuse-5")
-        _assert_both_live(first, _opened(dial, "refuse-5"))
+        _opened(dial, "refuse-5", is_refused=True)
+        first.close()

@@ -15,7 +15,10 @@ from oncewire.wire.types import Symbol
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference" / "errors"
 CONDITION = re.compile(r'"((?:amqp|oncewire):[a-z:-]+)"')
-OTHER_SYMBOLS = re.compile(r"amqp:[a-z-]+:(?:list|map|binary|\*)|amqp:(?:application-)?properties-filter")
+OTHER_SYMBOLS = re.compile(
+    r"amqp:[a-z-]+:(?:list|map|binary|\*)|amqp:(?:application-)?properties-filter|amqp:connection-establishment-failed"
+)
+"""Types, filters, and the property of an open that a close follows (sole connections)."""
 PACKAGES = ("oncewire", "router", "delivery_records", "bridges", "topology")
 
 

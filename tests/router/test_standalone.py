@@ -346,8 +346,8 @@ async def test_a_pattern_gets_every_matching_topic(router: RouterProcess) -> Non
 REFUSED_TARGETS = {
     "transactions": (Described(ULong(0x30), []), "amqp:not-implemented"),
     "null": (None, "amqp:invalid-field"),
-    "anonymous": (Target(address=None), "amqp:not-implemented"),
-    "dynamic": (Target(dynamic=True), "amqp:not-implemented"),
+    "anonymous queue": (Target(capabilities=(Symbol("queue"),)), "amqp:not-implemented"),
+    "an address that was not made": (Target(address="_reply/1"), "amqp:not-found"),
     "wildcard": (Target(address="orders.*"), "amqp:invalid-field"),
     "empty": (Target(address=""), "amqp:invalid-field"),
     "queue": (Target(address="orders", capabilities=(Symbol("queue"),)), "amqp:not-implemented"),

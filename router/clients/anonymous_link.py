@@ -1,0 +1,508 @@
+"""A link to the anonymous terminus: each message goes to the address in its `to` (rule X-1).
+
+For each address there is an inner link: a publisher, which the record core takes for a stock publisher of that topic,
+or a routed link to a service. It is attached when the first message for the address comes. Messages wait here until it
+has credit; its outcomes are the client's, and the client's settlements are its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import Any, Protocol
+
+from delivery_records import effects
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
+from delivery_records.inputs import PublisherTransfer as Transfer
+from delivery_records.limits import ENTRY_BYTES
+from delivery_records.topics import TopicError, check_topic
+from oncewire.wire import (
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    Attach,
+    DecodeError,
+    DeliveryReceived,
+    DeliveryState,
+    DispositionReceived,
+    Fields,
+    LimitError,
+    LinkFlow,
+    ReceiverLink,
+    ReceiverSettleMode,
+    Rejected,
+    Source,
+    StateError,
+    Symbol,
+    Target,
+    TerminusExpiryPolicy,
+    vocabulary,
+)
+from router.clients.addresses import plain, to_of
+from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, InnerRoute
+from router.clients.link_owner import LinkOwner
+from router.clients.link_refusal import (
+    LinkRefusal,
+    refuse_unless_policy,
+    refuse_unless_publishable,
+    refuse_unless_topic,
+)
+from router.clients.publisher_link import told_state
+
+WINDOW = 256
+"""Deliveries that a client may have unsettled on one link. They hide a round trip and an attach to etcd."""
+ADDRESSES = 64
+"""Inner publishers of one link: each is a key in etcd. One at rest is closed when another address needs its place."""
+HELD_BYTES = 256 * 1024
+"""Bodies that may wait here before the session is offered no more frames, as for routed links (R-8)."""
+REJECTED_OUTCOME = Symbol("amqp:rejected:list")
+_FINAL = frozenset(
+    {
+        INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED,
+        UNAUTHORIZED_ACCESS,
+    }
+)  # fmt: skip
+"""Why an address has no inner publisher, and why sending again does not help: its messages are rejected with it."""
+
+
+class AnonymousOwner(Protocol):
+    """Those who have all such links of a connection; `AnonymousLinks` is it."""
+
+    def admit(self, inner: InnerPublisher, attach: PublisherAttach) -> PublisherAttach:
+        """Count an inner publisher as a link of the connection, which suspends it when it ends (A-9).
+
+        Raises:
+            LinkRefusal: a limit or a quota does not allow it.
+        """
+        ...
+
+    def is_of_service(self, address: str) -> bool:
+        """Whether it is never a topic (R-1)."""
+        ...
+
+    def open_route(self, route: InnerRoute) -> None:
+        """Forward an attach to a service.
+
+        Raises:
+            LinkRefusal: there is none, or a quota does not allow it.
+        """
+
+    def forget_inner(self, inner: InnerPublisher) -> None:
+        """It has ended."""
+
+    def forget(self, anonymous: AnonymousLink) -> None:
+        """The link is detached."""
+
+    def log_refused(self, link: ReceiverLink, refusal: LinkRefusal) -> None:
+        """A message was refused; one that came settled has no other trace."""
+
+
+class AnonymousLink:
+    """The receiving end of a link to the anonymous terminus."""
+
+    __slots__ = (
+        "_budget", "_held_bytes", "_inner", "_inner_of", "_owner", "_refused", "_settles_first",
+        "_takes_rejected", "_waiting", "connection", "is_over", "link",
+    )  # fmt: skip
+
+    def __init__(self, owner: AnonymousOwner, connection: LinkOwner, link: ReceiverLink) -> None:
+        """An attach came."""
+        self._owner = owner
+        self.connection = connection
+        self.link = link
+        self.is_over = False
+        self._budget = connection.driver.records.budget
+        self._inner: dict[str, Inner] = {}
+        """By address; the one that was used last is the last."""
+        self._inner_of: dict[int, Inner | None] = {}
+        """Whose each unsettled delivery is, by delivery-id; None: it waits for a place."""
+        self._refused: set[int] = set()
+        """Deliveries that were rejected here and that the client has not settled."""
+        self._waiting: deque[DeliveryReceived] = deque()
+        """Deliveries that came when all inner publishers were busy, and all behind them."""
+        self._held_bytes = 0
+        self._settles_first = False
+        self._takes_rejected = True
+        """Whether the client's source knows the outcome rejected; else its link is detached in its place."""
+
+    @property
+    def is_full(self) -> bool:
+        """C-6: whether so much waits here that its session is offered no frames."""
+        return self._held_bytes > HELD_BYTES
+
+    def open(self) -> None:
+        """Answer the attach, and grant credit.
+
+        Raises:
+            LinkRefusal: it asks for something this router does not offer.
+            LimitError: the client's frames are too small for the answer.
+        """
+        link, remote = self.link, self.link.remote_attach
+        assert remote is not None
+        refuse_unless_publishable(remote)
+        target = remote.target
+        assert isinstance(target, Target)
+        refuse_unless_topic(None, target.capabilities)
+        refuse_unless_policy(target.expiry_policy)
+        self._settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
+        outcomes = () if remote.source is None else remote.source.outcomes
+        self._takes_rejected = not outcomes or REJECTED_OUTCOME in outcomes
+        properties: Fields = {vocabulary.RESUME: "new"}
+        link.reply(
+            source=remote.source,
+            target=Target(expiry_policy=TerminusExpiryPolicy.LINK_DETACH),
+            unsettled=None if remote.unsettled is None else {},
+            rcv_settle_mode=ReceiverSettleMode.FIRST if self._settles_first else ReceiverSettleMode.SECOND,
+            max_message_size=self.connection.max_message_size,
+            properties=properties,
+        )
+        link.grant(WINDOW)
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def on_delivery(self, event: DeliveryReceived, inputs: list[Input]) -> None:
+        """A message has come: to its inner publisher, behind those that wait."""
+        if self.is_over or event.aborted:
+            self._top_up()
+            return
+        if not event.settled:
+            self._inner_of[event.delivery_id] = None
+        if self._waiting:
+            self._wait(event)
+            return
+        self._route(event, inputs)
+
+    def _route(self, event: DeliveryReceived, inputs: list[Input]) -> bool:
+        """Give a message to its inner publisher, or reject it; False: there is no place for one."""
+        try:
+            address = self._address_of(event)
+            inner = self._inner.get(address)
+            if inner is None:
+                inner = self._attach(address, inputs)
+            if event.receiver_settles and isinstance(inner, InnerRoute):
+                raise LinkRefusal(NOT_IMPLEMENTED, "the rcv-settle-mode of a message to a service is that of its link")
+        except LinkRefusal as refusal:
+            self._reject(event, refusal, inputs)
+            return True
+        if inner is None:
+            self._wait(event)
+            return False
+        self._inner[address] = self._inner.pop(address)
+        if not event.settled:
+            self._inner_of[event.delivery_id] = inner
+            inner.open += 1
+        if inner.held or inner.sent >= inner.limit:
+            inner.held.append(event)
+            self._hold(_size(event))
+        else:
+            _pass(inner, event, inputs)
+        return True
+
+    def _address_of(self, event: DeliveryReceived) -> str:
+        """Where a message goes.
+
+        Raises:
+            LinkRefusal: nowhere.
+        """
+        if event.resume:
+            raise LinkRefusal(NOT_ALLOWED, "resend without resume: a link to the anonymous terminus keeps no map")
+        if event.message_format:
+            text = "only messages of format 0 name an address: attach a link to the topic for others"
+            raise LinkRefusal(NOT_IMPLEMENTED, text)
+        try:
+            to = to_of(event.payload)
+        except DecodeError as error:
+            raise LinkRefusal("amqp:decode-error", str(error)) from None
+        if to is None:
+            text = "the message has no address: set the field to of its properties, or attach a link to the topic"
+            raise LinkRefusal(PRECONDITION_FAILED, text)
+        return plain(to)
+
+    def _attach(self, address: str, inputs: list[Input]) -> Inner | None:
+        """A new inner link; None: all places are taken.
+
+        Raises:
+            LinkRefusal: there may be none for this address.
+        """
+        connection, is_of_service = self.connection, self._owner.is_of_service(address)
+        if not is_of_service:
+            refuse_unless_topic(address, ())
+            try:
+                check_topic(connection.policy.inside(address))
+            except TopicError as error:
+                raise LinkRefusal(INVALID_FIELD, f"{error}: it stands in the field to of the message") from None
+        connection.refuse_unless_allowed(self.link, address)
+        if len(self._inner) >= ADDRESSES and not self._make_place(inputs):
+            return None
+        inner = self._open_route(address) if is_of_service else self._open_publisher(address, inputs)
+        self._inner[address] = inner
+        return inner
+
+    def _open_publisher(self, address: str, inputs: list[Input]) -> InnerPublisher:
+        connection = self.connection
+        inner = InnerPublisher(self, address, connection.driver.add_link)
+        attach = PublisherAttach(
+            link=inner.number,
+            container_id=connection.container_id,
+            link_name=inner.name,
+            topic=connection.policy.inside(address),
+            unsettled=None,
+            settles_first=self._settles_first,
+            timeout_s=0.0,
+            peer=connection.peer,
+            expiry_policy=str(TerminusExpiryPolicy.LINK_DETACH),
+            place=connection.place_of(self.link),
+            owner=connection.policy.owner,
+        )
+        try:
+            inputs.append(self._owner.admit(inner, attach))
+        except LinkRefusal:
+            self._owner.forget_inner(inner)
+            raise
+        return inner
+
+    def _open_route(self, address: str) -> InnerRoute:
+        mode = ReceiverSettleMode.FIRST if self._settles_first else ReceiverSettleMode.SECOND
+        name = self.link.name + NAME_SEPARATOR + address
+        attach = Attach(name, 0, False, rcv_settle_mode=mode, source=Source(), target=Target(address=address))
+        route = InnerRoute(self, address, attach)
+        self._owner.open_route(route)
+        return route
+
+    def _make_place(self, inputs: list[Input]) -> bool:
+        """Close the inner publisher that was not used for longest and is at rest."""
+        for inner in self._inner.values():
+            if inner.is_at_rest:
+                self._forget(inner)
+                _close(inner, inputs)
+                return True
+        return False
+
+    def _reject(self, event: DeliveryReceived, refusal: LinkRefusal, inputs: list[Input]) -> None:
+        """X-1: the message is refused, and the link stays where the client can be told so by the outcome alone."""
+        self._owner.log_refused(self.link, refusal)
+        if event.settled or not self._takes_rejected:
+            info = {"delivery-tag": event.tag}
+            self._end_link(effects.DetachLink(0, True, refusal.condition, refusal.description, info), inputs)
+            return
+        self._inner_of.pop(event.delivery_id, None)
+        settled = self._settles_first or event.receiver_settles
+        if not settled:
+            self._refused.add(event.delivery_id)
+        with contextlib.suppress(StateError):  # detached in the same read
+            self._state_rejected(event.delivery_id, refusal, settled)
+        self._top_up()
+
+    def _state_rejected(self, delivery_id: int, refusal: LinkRefusal, settled: bool) -> None:
+        condition = Symbol(refusal.condition)
+        try:
+            self.link.dispose([delivery_id], Rejected(AmqpError(condition, refusal.description)), settled)
+        except LimitError:  # the client's frames are too small for the explanation
+            self.link.dispose([delivery_id], Rejected(AmqpError(condition)), settled)
+
+    def on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
+        """The client settled deliveries: so do their inner publishers (I-4)."""
+        if self.is_over or not event.settled:
+            return
+        settled: dict[Inner, list[tuple[int, bytes]]] = {}
+        for delivery_id, tag in event.deliveries:
+            self._refused.discard(delivery_id)
+            inner = self._inner_of.pop(delivery_id, None)
+            waiting = self._waiting if inner is None else inner.held
+            if inner is not None:
+                inner.open -= 1
+            held = next((each for each in waiting if each.delivery_id == delivery_id), None)
+            if held is not None:
+                held.settled = True  # I-4a: it is sent once, and nobody waits for an outcome
+            elif inner is not None:
+                settled.setdefault(inner, []).append((delivery_id, tag))
+        for inner, found in settled.items():
+            tags = [tag for _, tag in found]
+            if isinstance(inner, InnerPublisher):
+                inputs.append(PublisherSettle(inner.number, tags))
+            elif isinstance(inner, InnerRoute):
+                inner.settle([delivery_id for delivery_id, _ in found], tags)
+        self._next(inputs)
+
+    def on_flow(self, event: LinkFlow) -> None:
+        """The client asks for the state of the link; the engine has answered what has no properties."""
+        if event.echo and event.properties:
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
+
+    # --- from the record core -----------------------------------------------------------------------------------------
+
+    def carry_out(self, inner: InnerPublisher, effect: Any) -> None:
+        """See `Outer`."""
+        if isinstance(effect, effects.Dispose):
+            self.on_outcome(inner, list(effect.delivery_ids), told_state(effect), effect.settled)
+        elif isinstance(effect, effects.GrantPublisherCredit):
+            inner.limit = effect.limit
+            self.on_credit(inner)
+        elif isinstance(effect, effects.DetachLink):
+            self.on_ended(inner, effect)
+        elif isinstance(effect, effects.CloseConnection):
+            self.connection.close(effect.condition, effect.description)
+
+    # --- of inner links -----------------------------------------------------------------------------------------------
+
+    def on_outcome(self, inner: Inner, delivery_ids: list[int], state: DeliveryState | None, settled: bool) -> None:
+        """X-1: the outcome of an inner link's delivery is the outcome of the client's."""
+        if settled:
+            for delivery_id in delivery_ids:
+                if self._inner_of.pop(delivery_id, None) is not None:
+                    inner.open -= 1
+        self.link.dispose(delivery_ids, state, settled)
+        inputs: list[Input] = []
+        self._next(inputs)
+        self._submit(inputs)
+
+    def on_credit(self, inner: Inner) -> None:
+        """There is credit: what waits goes on, in order."""
+        inputs: list[Input] = []
+        while inner.held and inner.sent < inner.limit:
+            event = inner.held.popleft()
+            self._hold(-_size(event))
+            _pass(inner, event, inputs)
+        self._next(inputs)
+        self._submit(inputs)
+
+    def on_ended(self, inner: Inner, effect: effects.DetachLink) -> None:
+        """An inner link was refused or has ended: what waits for it is rejected, or the link is detached."""
+        if self._inner.get(inner.address) is not inner:
+            return  # the answer to our close
+        if inner.is_at_rest:
+            self._forget(inner)
+            return
+        is_new = not inner.sent and inner.open == sum(not each.settled for each in inner.held)
+        if not is_new or effect.condition not in _FINAL:
+            self._detach(inner, effect)
+            return
+        self._forget(inner)
+        held, inner.held = inner.held, deque()
+        inputs: list[Input] = []
+        for event in held:
+            self._hold(-_size(event))
+        for event in held:
+            if not self.is_over:
+                self._reject(event, LinkRefusal(effect.condition, effect.description), inputs)
+        self._next(inputs)
+        self._submit(inputs)
+
+    def _detach(self, ended: Inner, effect: effects.DetachLink) -> None:
+        """Detach the client's link; it attaches again, and sends again what has no outcome."""
+        self._forget(ended)
+        inputs: list[Input] = []
+        self._end_link(effect, inputs)
+        self._submit(inputs)
+
+    def _end_link(self, effect: effects.DetachLink, inputs: list[Input]) -> None:
+        self.end(LossCause.DETACH, inputs)
+        self._owner.forget(self)
+        self.connection.detach(0, self.link, effect)  # no link has this number
+        self.connection.mark_dirty()
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def end(self, cause: LossCause, inputs: list[Input], *, is_closed: bool = False) -> None:
+        """The link is no longer attached: its inner publishers end, too (A-9)."""
+        self.is_over = True
+        for inner in list(self._inner.values()):
+            self._forget(inner)
+            if is_closed:
+                _close(inner, inputs)
+            elif isinstance(inner, InnerPublisher):
+                inputs.append(LinkLost(inner.number, cause))
+            elif isinstance(inner, InnerRoute):
+                inner.lose()
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget everything that waits."""
+        self._hold(-self._held_bytes)
+        self._waiting.clear()
+        self._inner.clear()
+        self._inner_of.clear()
+        self._refused.clear()
+
+    def end_unless_allowed(self, inner: InnerPublisher, refusal: LinkRefusal) -> bool:
+        """The rules do not allow this address any more. False: it has deliveries without an outcome, so the link ends.
+
+        An outcome that is not known must not be told: some subscription may have processed the delivery.
+        """
+        if not inner.is_at_rest:
+            self._detach(inner, effects.DetachLink(inner.number, False, refusal.condition, refusal.description))
+            return False
+        self._forget(inner)
+        return True
+
+    # --- what waits ---------------------------------------------------------------------------------------------------
+
+    def _wait(self, event: DeliveryReceived) -> None:
+        self._waiting.append(event)
+        self._hold(_size(event))
+
+    def _next(self, inputs: list[Input]) -> None:
+        """Something was settled or sent: whoever waits for a place may have one, and the client credit."""
+        while self._waiting:
+            event = self._waiting.popleft()
+            self._hold(-_size(event))
+            waiting, self._waiting = self._waiting, deque()
+            has_place = self._route(event, inputs)
+            if self.is_over:
+                return  # the message could only be refused by a detach
+            self._waiting = deque([*self._waiting, *waiting])
+            if not has_place:
+                break
+        self._top_up()
+
+    def _top_up(self) -> None:
+        """Grant credit for what was settled; none while deliveries wait for a place."""
+        room = WINDOW - len(self._inner_of) - len(self._refused)
+        if not self.is_over and not self._waiting and not self.is_full and room - self.link.credit >= WINDOW // 4:
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.grant(room)
+        self.connection.mark_dirty()
+
+    def _hold(self, size: int) -> None:
+        """C-6: what waits here is part of what the router holds."""
+        self._held_bytes += size
+        self._budget.add_partial(size)
+
+    def _forget(self, inner: Inner) -> None:
+        self._inner.pop(inner.address, None)
+        if isinstance(inner, InnerPublisher):
+            self._owner.forget_inner(inner)
+
+    def _submit(self, inputs: list[Input]) -> None:
+        if inputs:
+            self.connection.driver.submit(inputs)
+
+
+def _size(event: DeliveryReceived) -> int:
+    return len(event.payload) + ENTRY_BYTES
+
+
+def _pass(inner: Inner, event: DeliveryReceived, inputs: list[Input]) -> None:
+    """A message goes on to the record core, or to a service."""
+    if isinstance(inner, InnerRoute):
+        inner.send(event)
+        return
+    assert isinstance(inner, InnerPublisher)
+    inner.sent += 1
+    settles = event.receiver_settles
+    inputs.append(
+        Transfer(inner.number, event.delivery_id, event.tag, event.payload, event.settled, receiver_settles=settles)
+    )
+
+
+def _close(inner: Inner, inputs: list[Input]) -> None:
+    if isinstance(inner, InnerRoute):
+        inner.close()
+    elif isinstance(inner, InnerPublisher):
+        inputs.append(LinkDetach(inner.number, True))
