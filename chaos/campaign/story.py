@@ -94,6 +94,7 @@ _PHRASES = {
     "!close-s": "s{0} unsubscribes",
     "!renew-s": "s{0} unsubscribes and subscribes again under the same name",
     "!retopic-s": "s{0} attaches again with the topic of p{1}",
+    "!refilter-s": "s{0} attaches again with filter {1} of FILTERS",
     "!end-s": "an operator is shown the subscription of s{0} by r{1}",
 }
 """What each step of `chaos.simulator.actions` means."""
