@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from delivery_records.attachments.view import RouterRecord
-from oncewire.filters.selector import load_parser
 from oncewire.transport.turn import Turn
 from router.admission import Gates
 from router.clients.listener import ClientListener
@@ -81,12 +80,9 @@ class RouterNode:
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
-            # In a thread: the first subscriber with a selector must not make the others wait for it.
-            loading = asyncio.ensure_future(asyncio.to_thread(load_parser))
             try:
                 await self.lifecycle.run(open_store, record, self.operator)
             finally:
-                await asyncio.wait([loading])
                 await self.operator.stop_answering()
         finally:
             self._listener.stop_listening()

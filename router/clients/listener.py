@@ -28,7 +28,7 @@ from oncewire.wire import (
     ServerMechanism,
     Symbol,
 )
-from oncewire.wire.vocabulary import ANONYMOUS_RELAY, FAILOVER_LIST
+from oncewire.wire.vocabulary import ANONYMOUS_RELAY, FAILOVER_LIST, SHARED_SUBSCRIPTIONS
 from router.admission import Gates
 from router.authentication import Checks
 from router.certificate_users import certificate_of, user_of
@@ -251,7 +251,7 @@ class ClientListener:
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
             incoming_window=FIRST_WINDOW,
             channel_max=MAX_CHANNEL,
-            offered_capabilities=(ANONYMOUS_RELAY,),
+            offered_capabilities=(ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS),
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),

@@ -119,23 +119,59 @@ class TestTopicDestination:
         _attach_and_close(dial().ready(), source)
 
     def test_shared_global_volatile_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
-        _assert_shared_is_refused(dial().ready(), topic, TerminusExpiryPolicy.LINK_DETACH)
+        peer = dial().ready()
+        _share(peer, "foo", _shared_source(topic, TerminusDurability.NONE))
+        for handle in (0, 1):
+            assert peer.detach(handle, closed=True).closed
+        # Nothing is left of it: its time-out is 0, and the next one may have another topic.
+        reply = peer.attach(RECEIVER, "foo|global", 0, source=_shared_source(f"{topic}/other"), target=Target())
+        assert reply.source is not None
 
     def test_shared_global_durable_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
-        _assert_shared_is_refused(peer, topic, TerminusExpiryPolicy.NEVER)
-        # A null source looks a subscription up (2.6.3): of a refused one there is none.
-        peer.send_attach(RECEIVER, "foo|global", 2, target=Target())
-        assert peer.refused(2).condition == Symbol("amqp:not-found")
+        _share(peer, "kept", _shared_source(topic))
+        for handle in (0, 1):
+            peer.detach(handle)
+        looked_up = peer.attach(RECEIVER, "kept|global", 2, target=Target(), desired_capabilities=SHARED)
+        assert looked_up.source is not None
+        assert looked_up.source.address == topic
+        assert set(SHARED) <= set(looked_up.source.capabilities)
+        peer.send(Detach(2, True))
+        found = peer.expect(Detach, Flow)
+        assert found.error is None or found.error.condition == Symbol("amqp:resource-locked")
 
     def test_shared_global_durable_subscription_close_with_active_link(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
-        peer.attach_receiver(topic, "foo|active", 5)
-        _assert_shared_is_refused(peer, topic, TerminusExpiryPolicy.NEVER)
-        peer.send_flow(5, 1)
+        _share(peer, "active", _shared_source(topic))
+        looked_up = peer.attach(RECEIVER, "active|global3", 2, target=Target(), desired_capabilities=SHARED)
+        assert looked_up.source is not None
+        peer.send(Detach(2, True))
+        found = peer.expect(Detach, Flow)
+        assert found.error is not None
+        assert (found.closed, found.error.condition) == (True, Symbol("amqp:resource-locked"))
+        peer.send_flow(1, 1)
         sender = published(dial, topic, b"goes on")
-        assert heard(peer) == b"goes on", "the link beside the refused ones is as it was"
+        assert heard(peer) == b"goes on", "the links beside the refused one are as they were"
         assert sender.outcome(0).settled
+
+
+SHARED = symbols("shared", "global")
+
+
+def _shared_source(topic: str, durable: TerminusDurability = TerminusDurability.UNSETTLED_STATE) -> Source:
+    is_volatile = durable is TerminusDurability.NONE
+    policy = TerminusExpiryPolicy.LINK_DETACH if is_volatile else TerminusExpiryPolicy.NEVER
+    return Source(
+        address=topic, durable=durable, expiry_policy=policy, capabilities=(*symbols("topic"), *SHARED)
+    )
+
+
+def _share(peer: Peer, name: str, source: Source) -> None:
+    """Two members of one subscription, as a JMS client makes them: handles 0 and 1."""
+    for handle, link_name in enumerate((f"{name}|global", f"{name}|global2")):
+        reply = peer.attach(RECEIVER, link_name, handle, source=source, target=Target())
+        assert reply.source is not None
+        assert set(SHARED) <= set(reply.source.capabilities)
 
 
 def _attach_and_close(peer: Peer, source: Source) -> None:
@@ -144,15 +180,6 @@ def _attach_and_close(peer: Peer, source: Source) -> None:
     assert reply.source is not None
     assert peer.detach(closed=True).closed
     peer.close()
-
-
-def _assert_shared_is_refused(peer: Peer, topic: str, policy: Symbol) -> None:
-    for handle, name in enumerate(("foo|global", "foo|global2")):
-        source = Source(
-            address=topic, expiry_policy=policy, capabilities=symbols("topic", "global", "shared")
-        )
-        peer.send_attach(RECEIVER, name, handle, source=source, target=Target())
-        assert peer.refused(handle).condition == NOT_IMPLEMENTED
 
 
 class TestDeleteOnClose:

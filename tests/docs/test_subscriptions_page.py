@@ -19,11 +19,23 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 async def test_the_snippet_receives_what_its_selector_chooses() -> None:
-    (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
-    names: dict[str, Any] = {}
-    exec(compile(block.text, str(PAGE), "exec"), names)
     async with running_router("--standalone") as router:
-        assert await names["red_orders"](router.url) == b"order 2"
+        assert await _functions()["red_orders"](router.url) == b"order 2"
+
+
+async def test_the_snippet_shares_its_work() -> None:
+    async with running_router("--standalone") as router:
+        done = await _functions()["share_work"](router.url, 40)
+    assert sum(done.values()) == 40
+    assert min(done.values()) > 0
+
+
+def _functions() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for block in blocks_of(PAGE):
+        if block.language == "python":
+            exec(compile(block.text, str(PAGE), "exec"), names)
+    return names
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS.values())

@@ -1,0 +1,54 @@
+"""What a subscriber asks of its source, and which attach replies grant it (SH-1, E-9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncewire.client import UsageError
+from oncewire.client.source_terms import NAME, SourceTerms, member_name
+from oncewire.wire import Described, Source, Symbol, vocabulary
+
+ASKED = SourceTerms(selector="color = 'red'")
+APPLIED = Described(Symbol("apache.org:selector-filter:string"), ASKED.selector)
+SHARED = SourceTerms(is_shared=True)
+
+
+def test_a_subscriber_without_terms_asks_for_no_filter_and_needs_none() -> None:
+    assert SourceTerms().filter is None
+    assert SourceTerms().capabilities == (vocabulary.TOPIC,)
+    assert SourceTerms().refused(Source(address="orders")) is None
+
+
+def test_a_reply_that_states_what_was_asked_for_is_taken() -> None:
+    assert ASKED.refused(Source(address="orders", filter=ASKED.filter)) is None
+    assert SHARED.refused(Source(address="orders", capabilities=SHARED.capabilities)) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        Source(address="orders"),
+        Source(address="orders", filter={}),
+        Source(address="orders", filter={Symbol("other"): APPLIED}),
+        Source(address="orders", filter={NAME: ASKED.selector}),
+        Source(address="orders", filter=SourceTerms(selector="color = 'blue'").filter),
+    ],
+)
+def test_a_reply_without_it_is_not(reply: Source | None) -> None:
+    """Such a router would send what the selector excludes, or every message to each of those that share."""
+    refused = ASKED.refused(reply)
+    assert refused is not None
+    assert "selector" in refused[0]
+    assert SHARED.refused(reply) is not None
+
+
+def test_the_name_of_a_shared_subscription_stands_before_that_of_its_link() -> None:
+    assert member_name("work", "in") == "work|in"
+    assert member_name(None, "in") == "in"
+
+
+@pytest.mark.parametrize("share", ["", "a|b"])
+def test_a_name_that_cannot_be_told_from_what_follows_is_refused(share: str) -> None:
+    with pytest.raises(UsageError, match="choose another name"):
+        member_name(share, "in")
