@@ -163,14 +163,17 @@ async def test_a_filter_that_cannot_be_applied_is_refused_and_says_why(router: R
 
 async def test_our_client_subscribes_with_a_selector_exactly_once(router: RouterProcess) -> None:
     url = f"amqp://127.0.0.1:{router.port}"
-    async with connect(url) as client, client.subscriber("orders", selector="color = 'red'") as subscriber:
-        async with client.publisher("orders") as publisher:
-            for number, color in enumerate(("red", "blue", "red")):
-                await publisher.submit(ClientMessage(b"%d" % number, application_properties={"color": color}))
-            for expected in (b"0", b"2"):
-                delivery = await subscriber.receive(10)
-                assert delivery.body == expected
-                await delivery.accept()
+    async with (
+        connect(url) as client,
+        client.subscriber("orders", selector="color = 'red'") as subscriber,
+        client.publisher("orders") as publisher,
+    ):
+        for number, color in enumerate(("red", "blue", "red")):
+            await publisher.submit(ClientMessage(b"%d" % number, application_properties={"color": color}))
+        for expected in (b"0", b"2"):
+            delivery = await subscriber.receive(10)
+            assert delivery.body == expected
+            await delivery.accept()
 
 
 async def test_our_client_is_told_what_is_wrong_with_a_selector(router: RouterProcess) -> None:
