@@ -169,7 +169,7 @@ async def test_our_client_subscribes_with_a_selector_exactly_once(router: Router
         client.publisher("orders") as publisher,
     ):
         for number, color in enumerate(("red", "blue", "red")):
-            await publisher.submit(ClientMessage(b"%d" % number, application_properties={"color": color}))
+            _ = await publisher.submit(ClientMessage(b"%d" % number, application_properties={"color": color}))
         for expected in (b"0", b"2"):
             delivery = await subscriber.receive(10)
             assert delivery.body == expected
