@@ -21,7 +21,7 @@ from delivery_records.window import AWAITED, Cursor, Slot, Window
 class _Member:
     """One member, as this ingress knows it."""
 
-    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "name", "rid", "room")
+    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "last", "name", "rid", "room")
 
     def __init__(self, member: Subscription) -> None:
         self.key = member.key
@@ -33,6 +33,8 @@ class _Member:
         self.room = 0
         self.is_full = True
         """It returned a delivery or has no link; a ROOM or a CLAIM ends that (SH-2)."""
+        self.last = 0
+        """When it was assigned something last, in assignments."""
         self.has: dict[int, None] = {}
         """What it was assigned, or claims, and is not done with."""
         self.claimed: set[int] = set()
@@ -56,8 +58,8 @@ class Share:
     """Members and assignments of one shared subscription, for one publisher."""
 
     __slots__ = (
-        "_again", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members", "_order", "_refused",
-        "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
+        "_again", "_assigned", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members", "_order",
+        "_refused", "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
@@ -83,6 +85,8 @@ class Share:
         self._order: list[int] = []
         """A heap of these numbers, and of some that do not wait any more."""
         self._is_assigning = False
+        self._assigned = 0
+        """Assignments so far."""
         self._tried: set[str] = set()
         """Members that were offered the head of the window though they had no room for others (C-4)."""
         self._unclaimed: dict[int, None] = {}
@@ -232,6 +236,8 @@ class Share:
                 self._waiting.discard(number)
                 self._at[number] = member
                 member.has[number] = None
+                self._assigned += 1
+                member.last = self._assigned
                 self._send(slot, member)
         finally:
             for number in aside:
@@ -243,7 +249,7 @@ class Share:
         refused = self._refused.get(number)
         if refused:
             able = [member for member in able if member.key not in refused]
-        return min(able, key=lambda member: (len(member.has), member.key), default=None)
+        return min(able, key=lambda member: (len(member.has), member.last, member.key), default=None)
 
     def _choose_for_head(self, number: int) -> _Member | None:
         """C-4: maps that are full of what comes after the oldest delivery wait for it: each is asked once."""

@@ -54,6 +54,17 @@ def test_each_delivery_goes_to_one_member_wherever_it_is_attached() -> None:  # 
     assert sorted(tag for each in members for tag in each.settled) == TAGS
 
 
+def test_members_take_turns_where_they_have_equally_much() -> None:  # SH-2
+    net = Net()
+    members = [member(net, net.nodes[0], f"m{number}") for number in range(3)]
+    publisher = net.publisher(net.nodes[0])
+    for tag in TAGS:
+        publisher.send(tag)
+        for each in members:
+            each.accept(*each.deliveries)
+    assert [len(each.deliveries) for each in members] == [2, 2, 2]
+
+
 def test_other_subscriptions_of_the_topic_get_everything() -> None:  # SH-2
     net = Net(2)
     one, other = member(net, net.nodes[0], "m0"), member(net, net.nodes[1], "m1")

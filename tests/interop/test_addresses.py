@@ -104,7 +104,7 @@ async def test_every_request_is_answered_across_the_crash_of_the_requesters_rout
 @pytest.mark.needs("jdk", "qpid-jms")
 @pytest.mark.parametrize(
     "scenario",
-    ["request-reply", "unsubscribe", "client-id", "queue", pytest.param("failover", marks=pytest.mark.slow)],
+    ["request-reply", "unsubscribe", "client-id", "shared", "queue", pytest.param("failover", marks=pytest.mark.slow)],
 )
 async def test_qpid_jms_finds_the_addresses_that_it_knows(scenario: str, tmp_path: Path) -> None:
     async with LocalNetwork(2, settings=SETTINGS, log_folder=tmp_path) as network:

@@ -29,6 +29,7 @@ public class JmsAddresses {
             case "request-reply" -> { replies(near, far, false); replies(near, far, true); }
             case "unsubscribe" -> unsubscribe(near, far);
             case "client-id" -> clientId(near);
+            case "shared" -> { shared(near, far, true); shared(near, far, false); }
             case "queue" -> queue(near);
             case "failover" -> failover(near);
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -105,6 +106,60 @@ public class JmsAddresses {
                 throw new IllegalStateException("unsubscribed twice");
             } catch (InvalidDestinationException expected) {
                 System.out.println("refused: " + expected.getMessage());
+            }
+        }
+    }
+
+    // Two consumers at two routers share a subscription: together they get each message once.
+    static void shared(String near, String far, boolean isDurable) throws Exception {
+        Set<String> got = ConcurrentHashMap.newKeySet();
+        int[] counts = new int[2];
+        try (Connection one = connected(near, null); Connection other = connected(far, null)) {
+            Connection[] connections = {one, other};
+            MessageConsumer[] consumers = new MessageConsumer[2];
+            for (int number = 0; number < 2; number++) {
+                int mine = number;
+                Session session = connections[number].createSession(false, Session.AUTO_ACKNOWLEDGE);
+                consumers[number] = isDurable
+                    ? session.createSharedDurableConsumer(session.createTopic("jobs"), "pool")
+                    : session.createSharedConsumer(session.createTopic("jobs"), "pool");
+                consumers[number].setMessageListener(message -> {
+                    try {
+                        check(got.add(message.getBody(String.class)), "a message came twice");
+                        counts[mine]++;
+                    } catch (JMSException error) {
+                        throw new IllegalStateException(error);
+                    }
+                });
+            }
+            Session publishing = one.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            MessageProducer producer = publishing.createProducer(publishing.createTopic("jobs"));
+            for (int number = 0; number < 20; number++) producer.send(publishing.createTextMessage("job " + number));
+            check(got.size() == 20, got.size() + " of 20 messages were processed");
+            check(counts[0] > 0 && counts[1] > 0, counts[0] + " and " + counts[1]);
+            for (MessageConsumer consumer : consumers) consumer.close();
+            if (isDurable) {
+                unsubscribeSoon(publishing);
+                try {
+                    publishing.unsubscribe("pool");
+                    throw new IllegalStateException("unsubscribed twice");
+                } catch (InvalidDestinationException expected) {
+                    System.out.println("refused: " + expected.getMessage());
+                }
+            }
+        }
+    }
+
+    // The keys of consumers without a map are deleted when their links are gone: a moment after that.
+    static void unsubscribeSoon(Session session) throws Exception {
+        long end = System.currentTimeMillis() + WAIT_MS;
+        while (true) {
+            try {
+                session.unsubscribe("pool");
+                return;
+            } catch (JMSException locked) {
+                if (System.currentTimeMillis() > end) throw locked;
+                Thread.sleep(50);
             }
         }
     }
