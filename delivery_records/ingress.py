@@ -455,7 +455,7 @@ class Ingress(Endpoint):
             return
         window, cursor = self.window, self.fanout.cursors[key]
         if outcome is DeliveryOutcome.UNDELIVERABLE:
-            for slot in window.found(range(first, min(first + count, window.end))):
+            for slot in window.within(first, count):
                 number = slot.number
                 if cursor.owes(number) and share.on_refused_for_good(member.key, number):
                     self._count_done(window.found(cursor.acknowledge(number, number + 1, window.base)), owed, outcome)

@@ -11,7 +11,7 @@ from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Return, Room, Sync
 from delivery_records.egress import EgressParts
-from delivery_records.entries import SENT, WANTED, Entry, State, SyncState
+from delivery_records.entries import WANTED, Entry, SyncState
 from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
@@ -20,6 +20,8 @@ from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
 
+GROWTH: Final = 2
+"""Free credit that has grown by so much since it was stated is stated again."""
 MAX_ROOM: Final = 0xFFFFFFFF
 """What a CLAIM or a ROOM can say; link-credit is no larger (AMQP 1.0 section 2.7.4)."""
 
@@ -78,7 +80,7 @@ class MemberEgress(FilteredEgress):
         runs: list[list[int]] = []
         for number in sorted(state.numbers):
             add_run(runs, number)
-        room = self._room()
+        room = self._free()
         if not room:
             self._short[state.epoch] = state
         self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs)))
@@ -150,24 +152,18 @@ class MemberEgress(FilteredEgress):
         self._over.clear()
         super().forget()
 
-    def _room(self) -> int:
-        outgoing = self.outgoing
-        self._stated = free = outgoing.free_credit
-        if not free:
-            return 0
-        return min(free + self._unanswered(), MAX_ROOM)
-
-    def _unanswered(self) -> int:
-        """What was sent and has no outcome: in the room that was stated, it counts."""
-        open_states = (SENT, State.KNOWN, State.KNOWN_HELD)
-        return sum(entry.state in open_states for entries in self.sessions.values() for entry in entries.values())
+    def _free(self) -> int:
+        """Deliveries that it takes beyond those that it has; what was stated is remembered."""
+        self._stated = self.outgoing.free_credit
+        return min(self._stated, MAX_ROOM)
 
     def _offer_room(self) -> None:
         free = self.outgoing.free_credit if self._lives else 0
-        has_grown = free > self._stated
+        # Twice as much, so that a client that adds one at a time costs each ingress a few messages and not one each.
+        has_grown = free > GROWTH * self._stated
         if not (has_grown or (free and self._short)):
             return
-        room = self._room()
+        room = self._free()
         told = self.syncs if has_grown else self._short
         self._short = {}
         for sync in list(told.values()):

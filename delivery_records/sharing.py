@@ -121,13 +121,13 @@ class Share:
         if member is None or member.epoch != epoch:
             return
         member.answered = True
-        member.room, member.is_full = room, not room
-        claimed = {slot.number for first, count in runs for slot in self._window.found(range(first, first + count))}
+        claimed = {slot.number for first, count in runs for slot in self._window.within(first, count)}
         for number in [number for number in member.has if number not in claimed]:
             self._take_back(number)
         member.claimed.clear()
         for number in sorted(claimed):
             self._on_claimed(member, number)
+        member.room, member.is_full = room + len(member.has), not room
         self._blocking.discard(key)
         self._tried.clear()
         self._release_unclaimed()
@@ -150,7 +150,7 @@ class Share:
         """SH-2: the member takes more, or its link is gone."""
         member = self._members.get(key)
         if member is not None and member.epoch == epoch:
-            member.room, member.is_full = room, not room
+            member.room, member.is_full = room + len(member.has), not room
             self._tried.clear()
             self.assign()
 

@@ -193,6 +193,10 @@ class Window:
             return max(0, min(stop, self.end) - max(first, self.base))
         return sum(1 for number in self._by_number if first <= number < stop)
 
+    def within(self, first: int, count: int) -> list[Slot]:
+        """The unsettled slots of a run of numbers, however long it claims to be."""
+        return self.found(range(max(first, self.base), min(first + count, self.end)))
+
     def found(self, numbers: Iterable[int]) -> list[Slot]:
         """The slots of those running numbers that are unsettled."""
         by_number = self._by_number

@@ -14,12 +14,15 @@ from delivery_records.channels.messages import (
     Ack,
     Applied,
     Barrier,
+    Claim,
     Credit,
     Datagram,
     Hello,
     Msg,
     MsgPart,
     Nack,
+    Return,
+    Room,
     RouterMessage,
     Run,
     Settle,
@@ -90,7 +93,7 @@ def _sync(rng: random.Random) -> Sync:
 
 def message(rng: random.Random) -> RouterMessage:
     """A message that can be encoded; what it says may be nonsense."""
-    kind = rng.randrange(7)
+    kind = rng.randrange(10)
     if kind == 0:
         return _msg(rng)
     if kind == 1:
@@ -103,6 +106,12 @@ def message(rng: random.Random) -> RouterMessage:
         return Ack(number(rng), number(rng), rng.choice(OUTCOMES), _runs(rng))
     if kind == 5:
         return Nack(number(rng), number(rng), number(rng), rng.random() < 0.5)
+    if kind == 6:
+        return Claim(number(rng), number(rng), number(rng, 0xFFFFFFFF), _runs(rng))
+    if kind == 7:
+        return Return(number(rng), number(rng), number(rng))
+    if kind == 8:
+        return Room(number(rng), number(rng), number(rng, 0xFFFFFFFF))
     return Credit(rng.choice((0, 1000, 1 << 40, number(rng))))
 
 

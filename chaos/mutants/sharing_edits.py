@@ -47,8 +47,8 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reassigned-while-its-member-is-away", "SH-3", "sharing",
-        "            member.room, member.is_full = room, not room\n            self._tried.clear()\n",
-        "            member.room, member.is_full = room, not room\n"
+        "            member.room, member.is_full = room + len(member.has), not room\n            self._tried.clear()\n",
+        "            member.room, member.is_full = room + len(member.has), not room\n"
         "            for number in [] if room else list(member.has):\n"
         "                self._take_back(number)\n"
         "            self._tried.clear()\n",

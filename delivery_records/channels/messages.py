@@ -114,7 +114,7 @@ class Claim:
     publisher_epoch: int
     subscription_epoch: int
     room: int
-    """Deliveries without outcome that it takes in all."""
+    """Deliveries that it takes beyond those."""
     runs: tuple[Run, ...]
 
 
@@ -129,7 +129,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """ROOM: so many deliveries without outcome does the member take in all from now on; 0: its link is gone (SH-2)."""
+    """ROOM: the member takes so many deliveries beyond those that it has; 0: its link is gone (SH-2)."""
 
     publisher_epoch: int
     subscription_epoch: int
