@@ -107,6 +107,14 @@ WITHOUT: dict[str, Elsewhere] = {
         "simulated subscribers do not drain, for nothing they are promised depends on it",
         "delivery_records/test_subscriber_credit.py::test_a_drain_is_answered_behind_what_is_held",
     ),
+    "X-1": Elsewhere(
+        "a relay of the router's shell: the record core sees stock publishers, which the simulator has",
+        "router/test_anonymous_terminus.py::test_messages_go_to_the_topics_they_name_and_their_outcomes_come_back",
+    ),
+    "X-2": Elsewhere(
+        "addresses that the shell makes: to the record core they are topics of another virtual host",
+        "router/test_anonymous_terminus.py::test_a_dynamic_source_gets_an_address_that_ends_with_its_link",
+    ),
     "S-2": Elsewhere(
         "simulated clients have no tasks; the client's own code runs on a loop that shuffles them, and is edited there",
         "client/test_shell_schedules.py::test_a_check_or_lock_taken_out_of_the_shell_is_noticed",

@@ -39,26 +39,27 @@ FILTER_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-new-filter-keeps-the-subscription", "E-9", "attaching",
-        "        if record is not None and (record.topic != topic or record.filter != filter_text):\n",
-        "        if record is not None and record.topic != topic:\n",
+        "        if record is not None and (record.topic != topic or record.filter != filter_text"
+        " or record.member_of):\n",
+        "        if record is not None and (record.topic != topic or record.member_of):\n",
         "what the former filter excluded, and was owed to nobody, lies before what the new one gets, or what it was"
         " owed is excluded by the new one",
         aim=("refilter-s", "drop-p", "filters=1", "messages=8", "window=8", *_WITH_MAPS),
     ),
     Edit(
         "a-filter-is-forgotten-by-a-new-owner", "E-9", "attaching",
-        "                request.owner.vhost, request.owner.user, filter_text,\n",
-        '                request.owner.vhost, request.owner.user, filter_text if record is None else "",\n',
+        "                request.owner.vhost, request.owner.user, filter=filter_text,\n",
+        '                request.owner.vhost, request.owner.user, filter=filter_text if record is None else "",\n',
         "a subscriber that attaches again gets what its filter excludes",
         aim=("drop-s", "filters=1", "messages=8"),
     ),
     Edit(
         "own-messages-by-the-former-epoch", "E-9", "filtered_egress",
         "        super().on_sync(publisher_key, ingress_rid, session, sync)\n"
-        "        if self._filter.compiled.no_local:\n",
+        "        if self._filter is not None and self._filter.compiled.no_local:\n",
         "        is_first = publisher_key not in self.sync_of_publisher\n"
         "        super().on_sync(publisher_key, ingress_rid, session, sync)\n"
-        "        if self._filter.compiled.no_local and is_first:\n",
+        "        if self._filter is not None and self._filter.compiled.no_local and is_first:\n",
         "a subscriber gets what its own container publishes, once the publisher has attached again",
         aim=("drop-p", "filters=5", "messages=8", "publishers=1"),
     ),

@@ -89,11 +89,11 @@ STORE_EDITS: tuple[Edit, ...] = (
         "compare-with-the-view", "A-2", "attaching",
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
-        "        self._proposals.put(attempt.nonce, attempt.path, expect, record)\n",
+        "        self._proposals.put(attempt.nonce, attempt.path, expect, record, shared)\n",
         "        held = self._turn.view.attachment(attempt.path)\n"
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
-        "        self._proposals.put(attempt.nonce, attempt.path, held.epoch if held else 0, record)\n",
+        "        self._proposals.put(attempt.nonce, attempt.path, held.epoch if held else 0, record, shared)\n",
         "a put over what the view shows instead of what was read undoes a write in between",
         aim=("thief-p", "half-p", "drop-p"),
     ),

@@ -374,7 +374,6 @@ async def test_a_target_that_is_not_offered_is_refused_and_says_why(router: Rout
 REFUSED_SOURCES = {
     "no address": (Source(address=None), "amqp:invalid-field"),
     "mixed separators": (Source(address="a.*/b"), "amqp:invalid-field"),
-    "shared": (Source(address="orders", capabilities=(Symbol("shared"),)), "amqp:not-implemented"),
 }
 
 

@@ -1,0 +1,58 @@
+"""Attaches of members of shared subscriptions at a real router: what is granted, and what is refused (SH-1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oncewire.wire import LinkDetached, Source, Symbol, Target
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import RawClient
+
+SHARED, GLOBAL = Symbol("shared"), Symbol("global")
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as found:
+        yield found
+
+
+def shared(topic: str = "orders", *capabilities: Symbol) -> Source:
+    return Source(address=topic, capabilities=(SHARED, *capabilities))
+
+
+async def test_the_reply_says_what_was_granted_and_the_connection_offers_it(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    assert Symbol("SHARED-SUBS") in client.engine.remote_open.offered_capabilities  # type: ignore[union-attr]  # it is open
+    link = client.session.attach_receiver("pool|1", source=shared("orders", GLOBAL), target=Target("in"))
+    client.flush()
+    reply = await client.attached(link)
+    assert reply.source is not None
+    assert {SHARED, GLOBAL} <= set(reply.source.capabilities)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "condition", "says"),
+    [
+        ("|1", shared(), "amqp:invalid-field", "has none"),
+        ("pool|2", shared("bills"), "amqp:precondition-failed", "has the topic orders"),
+    ],
+    ids=["no name", "another topic"],
+)
+async def test_a_member_that_cannot_be_one_is_refused_and_told_why(
+    router: RouterProcess, name: str, source: Source, condition: str, says: str
+) -> None:
+    client = await RawClient.connect(router.port)
+    first = client.session.attach_receiver("pool|1", source=shared(), target=Target("in"))
+    client.flush()
+    await client.attached(first)
+    link = client.session.attach_receiver(name, source=source, target=Target("in"))
+    client.flush()
+    reply = await client.attached(link)
+    assert reply.source is None
+    detached = await client.wait_for(LinkDetached)
+    assert detached.error is not None
+    assert detached.error.condition == condition
+    assert says in (detached.error.description or "")
