@@ -5,7 +5,9 @@ Words as Jepsen uses them. For one subscription:
 * *lost*: the publisher was told accepted, the message was owed to the subscription, and it was not processed.
   Owed are messages sent after the subscription was confirmed (G1) and those that follow one it processed (G4).
 * *duplicated*: processed more than once (each further time counts).
-* *reordered*: processed after a later message of the same publisher (G3).
+* *repeated*: processed more than once, too, but by another member of a shared subscription, which was shown that
+  somebody had it before: that is all that can be had where a member leaves with what it has (SH-3).
+* *reordered*: processed after a later message of the same publisher (G3; not promised of a shared subscription).
 * *unexpected*: received or processed, but never sent, not of this subscription's topics, or with other content
   than the source has at that place.
 * *stuck*: received and never processed; for a publisher: a message of its share without an outcome.
@@ -36,6 +38,8 @@ from chaos.events import (
 Key: TypeAlias = tuple[str, int]
 """A message: its publisher's name and its number in the publisher's share, from 1."""
 
+ALLOWED = frozenset({"excused", "repeated"})
+"""Counts that are no findings."""
 EXAMPLES_SHOWN = 5
 """Messages named per finding: enough to start looking, short enough to read."""
 
@@ -59,6 +63,10 @@ class SubscriberHistory:
     name: str
     publishers: frozenset[str]
     events: Sequence[Event]
+    is_shared: bool = False
+    """The events are those of all members of a shared subscription."""
+    members_leave: bool = False
+    """Members leave for good with what they have: another one may process it again when that is shown to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ class SubscriberVerdict:
     processed: int
     lost: int
     duplicated: int
+    repeated: int
     reordered: int
     unexpected: int
     stuck: int
@@ -156,7 +165,7 @@ class Verdict:
         ]
         for subscriber in self.subscribers:
             for count, examples in subscriber.examples.items():
-                if count != "excused":
+                if count not in ALLOWED:
                     number = getattr(subscriber, count)
                     lines.append(f"subscriber {subscriber.name}: {count} {number}: {', '.join(examples)}")
         return lines
@@ -272,6 +281,9 @@ class _Subscription:
         self.processed: set[Key] = set()
         self.received = self.redelivered = self.resumed = 0
         self.duplicated: list[Key] = []
+        self.repeated: list[Key] = []
+        self._flagged: set[Key] = set()
+        """What came last with the sign that somebody had it before."""
         self.reordered: list[Key] = []
         self.unexpected: dict[tuple[str, int, str], None] = {}
         self._sources = sources
@@ -283,6 +295,7 @@ class _Subscription:
         if isinstance(event, Received):
             self.received += 1
             self.redelivered += event.redelivered
+            self._mark((event.publisher, event.seq), event.redelivered)
             if self._vet(event):
                 self.receptions.setdefault((event.publisher, event.seq), event.t)
                 self._arrived_in[event.publisher, event.seq] = self.lives[-1]
@@ -294,10 +307,17 @@ class _Subscription:
                 self.lives[-1].confirmed = event.t
         elif isinstance(event, Resumed):
             self.resumed += 1
-        elif isinstance(event, Incarnation) and event.number != self._number:
+        elif isinstance(event, Incarnation) and event.number != self._number and not self.history.is_shared:
+            # Incarnations of members are no end of the subscription: it owes to the others what one leaves (SH-3).
             if self._number is not None:
                 self.lives.append(_Life())
             self._number = event.number
+
+    def _mark(self, key: Key, redelivered: bool) -> None:
+        if redelivered:
+            self._flagged.add(key)
+        else:
+            self._flagged.discard(key)
 
     def _vet(self, event: Received | Processed) -> bool:
         source = self._sources.get(event.publisher) if event.publisher in self.history.publishers else None
@@ -309,15 +329,16 @@ class _Subscription:
     def _process(self, key: Key) -> None:
         publisher, seq = key
         if key in self.processed:
-            self.duplicated.append(key)
+            is_repeat = self.history.members_leave and key in self._flagged
+            (self.repeated if is_repeat else self.duplicated).append(key)
             return
         self.processed.add(key)
         life = self._arrived_in.get(key, self.lives[-1])
         life.lowest[publisher] = min(seq, life.lowest.get(publisher, seq))
-        if seq < life.highest.get(publisher, 0):
-            self.reordered.append(key)
-        else:
+        if seq >= life.highest.get(publisher, 0):
             life.highest[publisher] = seq
+        elif not self.history.is_shared:
+            self.reordered.append(key)
 
     def is_lost(self, key: Key, sent: float) -> bool | None:
         """Classify an accepted message that was not processed: True lost, False excused, None not owed at all."""
@@ -356,6 +377,7 @@ def _judge_subscriber(
     findings: dict[str, list[Key]] = {
         "lost": lost,
         "duplicated": subscription.duplicated,
+        "repeated": subscription.repeated,
         "reordered": subscription.reordered,
         "unexpected": [(publisher, seq) for publisher, seq, _ in subscription.unexpected],
         "stuck": stuck,

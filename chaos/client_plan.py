@@ -73,6 +73,8 @@ class SubscriberPlan:
     hold: str | None = None
     """While there is a file of this name nothing is processed: what has come stays unsettled. None: never."""
     idle_timeout_s: float = 2.0
+    share: str | None = None
+    """The shared subscription that it is a member of; None: it has a subscription of its own."""
 
 
 ClientPlan: TypeAlias = PublisherPlan | SubscriberPlan

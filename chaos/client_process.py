@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections import Counter
@@ -126,6 +127,14 @@ class ClientProcess:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections, and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     async def tell_to_stop(self) -> None:
         """Tell it to end in good order, and do not wait: a publisher still collects the outcomes it is owed."""

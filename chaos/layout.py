@@ -32,6 +32,10 @@ class Load:
     """A text file to send; None: the flights."""
     is_durable: bool = False
     """Whether clients keep journals that outlive their processes."""
+    share: str | None = None
+    """The shared subscription that all subscribers are members of; None: each has a subscription of its own."""
+    timeout_s: float = 60.0
+    """How long a subscription, or what a member has, outlives its link (T_sub)."""
 
 
 def lay_out(
@@ -72,6 +76,8 @@ def lay_out(
             batch=load.batch,
             batch_s=load.batch_s,
             journal=_journal(load, folder, name),
+            timeout_s=load.timeout_s,
+            share=load.share,
         )
         for (name, address), order in zip(load.subscribers.items(), _orders(places, chance), strict=False)
     ]

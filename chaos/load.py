@@ -206,6 +206,7 @@ async def subscribe(plan: SubscriberPlan) -> None:
             journal=plan.journal,
             prefetch=plan.batch * PREFETCH_BATCHES,
             timeout=round(plan.timeout_s),
+            share=plan.share,
         )
         witness.write(Confirmed(now()))
         working = asyncio.ensure_future(_work(plan, witness, subscriber))

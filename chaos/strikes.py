@@ -30,8 +30,9 @@ POLL_S = 0.05
 class Strikes:
     """Strikes at the routers of a trial, and the record of them."""
 
-    def __init__(self, trial: Trial) -> None:
-        """Nothing has been struck yet."""
+    def __init__(self, trial: Trial, situation: str = "") -> None:
+        """Nothing has been struck yet; `situation` is added to the name of every signal."""
+        self._situation = situation
         self.faults: list[Fault] = []
         self._trial = trial
         self._network = trial.network
@@ -124,7 +125,7 @@ class Strikes:
         return fault
 
     def _record(self, target: RouterState, number: signal.Signals) -> None:
-        self.record(number.name, target.router, target.unsettled)
+        self.record(f"{number.name}{self._situation}", target.router, target.unsettled)
 
 
 async def router_keys(network: LocalNetwork) -> list[str]:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from heapq import merge
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,8 @@ class Trial:
         self.subscribers = {
             plan.name: ClientProcess(plan, folder / f"{plan.name}.log") for plan in subscribers
         }
+        self._left: dict[str, ClientProcess] = {}
+        """Subscribers that were killed and never come back."""
         self.on_look: Callable[[], None] = lambda: None
         """Called after every look at the journals, for progress."""
         self._plans = list(publishers)
@@ -116,6 +119,11 @@ class Trial:
         await client.start()
         return client
 
+    async def lose_subscriber(self, name: str) -> None:
+        """SIGKILL a subscriber that never comes back. What it did counts, and nothing is waited for from it."""
+        await self.subscribers[name].kill()
+        self._left[name] = self.subscribers.pop(name)
+
     async def cut_short(self) -> None:
         """Tell the publishers to send no more: what they have sent until then is all there is; `finish` is next."""
         self._is_cut_short = True
@@ -144,13 +152,27 @@ class Trial:
         """Read what the verdict is made of."""
         subscribers = [
             SubscriberHistory(
-                plan.name,
-                frozenset(each.name for each in self._plans if matches(plan.address, each.topic)),
-                self.subscribers[plan.name].history(),
+                name,
+                frozenset(each.name for each in self._plans if matches(plans[0].address, each.topic)),
+                list(merge(*(self._processes[plan.name].history() for plan in plans), key=lambda event: event.t)),
+                is_shared=plans[0].share is not None,
+                members_leave=any(plan.name in self._left for plan in plans),
             )
-            for plan in self._subscriber_plans
+            for name, plans in self._subscriptions.items()
         ]
         return [self._history(plan) for plan in self._plans], subscribers
+
+    @property
+    def _processes(self) -> dict[str, ClientProcess]:
+        return self.subscribers | self._left
+
+    @property
+    def _subscriptions(self) -> dict[str, list[SubscriberPlan]]:
+        """Who has each: members of a shared one, else one subscriber."""
+        found: dict[str, list[SubscriberPlan]] = {}
+        for plan in self._subscriber_plans:
+            found.setdefault(plan.share or plan.name, []).append(plan)
+        return found
 
     def _history(self, plan: PublisherPlan) -> PublisherHistory:
         events = self.publishers[plan.name].history()
@@ -212,9 +234,10 @@ class Trial:
         most = 0
         for plan in self._plans:
             sent = self.publishers[plan.name].reached.get(plan.name, 0)
-            for each in self._subscriber_plans:
-                if matches(each.address, plan.topic):
-                    most = max(most, sent - self.subscribers[each.name].reached.get(plan.name, 0))
+            for plans in self._subscriptions.values():
+                if matches(plans[0].address, plan.topic):
+                    reached = max(self._processes[each.name].reached.get(plan.name, 0) for each in plans)
+                    most = max(most, sent - reached)
         return most
 
     async def wait_until_unsettled(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from chaos.experiments.plans import (
     HELD_S,
     LONG_LEASE,
+    SHARED,
     STEADY,
     ClientSignal,
     EtcdFault,
@@ -40,6 +41,8 @@ TOXICS: Mapping[str, Mapping[str, int]] = {
     "slow_close": {"delay": 3_000},
 }
 """Toxiproxy's toxics, with the values that are used: each is felt, and leaves the network able to work."""
+LEAVE_S = 8.0
+"""How long the network waits for members that never come back: longer than others need to find another router."""
 MIXED = "random"
 """Name of the experiment that is drawn from the seed."""
 MIXED_ROUNDS = 6
@@ -143,6 +146,8 @@ def _partitions() -> list[Experiment]:
 
 
 def _processes() -> list[Experiment]:
+    member = ClientSignal("subscriber")
+    gone = ClientSignal("subscriber", returns=False)
     return [
         Experiment(
             "kill", "SIGKILL of routers, in the end of two at once",
@@ -163,6 +168,22 @@ def _processes() -> list[Experiment]:
             "kill-clients", "SIGKILL of publishers and subscribers that keep durable journals",
             _singly(*[ClientSignal("publisher"), ClientSignal("subscriber")] * 2),
             load=replace(STEADY, is_durable=True),
+        ),
+        Experiment(
+            "shared", "four members of a shared subscription, killed or stopped beside routers, and back in time",
+            [
+                *_singly(member, replace(member, number=signal.SIGSTOP, seconds=4.0)),
+                [member, member],
+                [member, RouterSignal(signal.SIGKILL)],
+                [replace(member, number=signal.SIGSTOP, seconds=4.0), RouterSignal(signal.SIGSTOP)],
+                *_singly(RouterSignal(signal.SIGKILL), member),
+            ],
+            load=SHARED,
+        ),
+        Experiment(
+            "shared-leave", "members of a shared subscription are killed and never come back: others get what they had",
+            [[gone], [gone, RouterSignal(signal.SIGKILL)], [RouterSignal(signal.SIGKILL)]],
+            load=replace(SHARED, timeout_s=LEAVE_S),
         ),
         Experiment(
             "full-disk", "the journal of a publisher, then of a subscriber, cannot be written",

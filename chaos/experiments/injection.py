@@ -84,7 +84,7 @@ class Injector:
             case EtcdFault():
                 await self._signal_etcd(fault, target)
             case ClientSignal():
-                await self._kill_client(fault, target)
+                await self._signal_client(fault, target)
             case FullDisk():
                 await self._fill_disk(fault, target)
 
@@ -215,10 +215,21 @@ class Injector:
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
-    async def _kill_client(self, fault: ClientSignal, target: Target) -> None:
+    async def _signal_client(self, fault: ClientSignal, target: Target) -> None:
         client = target.client
         assert client is not None
         self._fired(fault, target)
+        if not fault.returns:
+            await self._trial.lose_subscriber(client.name)
+            return
+        if fault.number is signal.SIGSTOP:
+            client.pause()
+            try:
+                await asyncio.sleep(fault.seconds)
+            finally:
+                client.resume()
+            self._say(f"{client.name} goes on")
+            return
         await client.kill()
         await asyncio.sleep(fault.seconds)
         await client.start()

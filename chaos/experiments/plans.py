@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -204,16 +204,19 @@ class EtcdFault:
 
 @dataclass(frozen=True, slots=True)
 class ClientSignal:
-    """SIGKILL of a client with a durable journal; its next process goes on from it."""
+    """A signal to a client with a durable journal: its next process goes on from it, and after SIGSTOP it goes on."""
 
     role: str
     """publisher or subscriber"""
     seconds: float = 1.0
+    number: signal.Signals = signal.SIGKILL
+    returns: bool = True
+    """Whether it comes back; only a member of a shared subscription may be gone for good."""
 
     @property
     def kind(self) -> str:
         """Name of the fault in results."""
-        return f"SIGKILL {self.role}"
+        return f"{self.number.name} {self.role}{'' if self.returns else ', gone for good'}"
 
     @property
     def places(self) -> frozenset[Place]:
@@ -221,7 +224,10 @@ class ClientSignal:
         return frozenset({Place.CLIENTS})
 
     def __str__(self) -> str:
-        return f"SIGKILL of a {self.role}, started again after {self.seconds:g} s"
+        if not self.returns:
+            return f"{self.number.name} of a {self.role}, which never comes back"
+        back = "which goes on" if self.number is signal.SIGSTOP else "started again"
+        return f"{self.number.name} of a {self.role}, {back} after {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +287,10 @@ STEADY = Load(
     batch=200,
     batch_s=0.8,
 )
+SHARED = replace(
+    STEADY, subscribers=dict.fromkeys(("w1", "w2", "w3", "w4"), "load/*"), share="workers", is_durable=True
+)
+"""Four members of one shared subscription, at all routers."""
 QUICK_LEASE = {LEASE: "5"}
 """A router is fenced after 3.3 s without etcd and its key is gone after 5 s: fit for rehearsing."""
 LONG_LEASE = {LEASE: "10"}
@@ -303,12 +313,24 @@ class Experiment:
     settings: Mapping[str, str] = field(default_factory=lambda: QUICK_LEASE)
 
     @property
+    def plans(self) -> list[FaultPlan]:
+        """All its faults."""
+        return [fault for together in self.rounds for fault in together]
+
+    @property
     def faults(self) -> int:
         """How many faults it fires."""
-        return sum(len(each) for each in self.rounds)
+        return len(self.plans)
+
+    @property
+    def situation(self) -> str:
+        """What is added to the name of every fault: members that wait for each other cost something else."""
+        return "" if self.load.share is None else f", {self.name}"
 
     def kind_of(self, fault: FaultPlan) -> str:
         """Name of the fault in results: where the network makes another fault of it, that is said too."""
+        if self.situation:
+            return f"{fault.kind}{self.situation}"
         if not isinstance(fault, Partition):
             return fault.kind
         if fault.path is Path.ROUTER_ROUTER and self.shape is Shape.CHAIN:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from chaos.experiments.plans import Experiment
+from chaos.experiments.plans import ClientSignal, Experiment
 from chaos.experiments.results import COUNTS, ExperimentResult, percentiles, recoveries, summary_of
 from chaos.experiments.tables import milliseconds, outcome, print_verdict, table_of
 
@@ -36,8 +36,16 @@ def print_result(console: Console, result: ExperimentResult) -> None:
     print_verdict(
         console, f"{result.experiment.name} ", result.seconds, result.reasons(),
         f"{total('accepted')} messages accepted, "
-        f"lost 0, duplicated 0, reordered 0, stuck 0; {result.resumed_links} links resumed",
+        f"lost 0, duplicated 0, reordered 0, stuck 0; {result.resumed_links} links resumed" + _repeats(result),
     )  # fmt: skip
+
+
+def _repeats(result: ExperimentResult) -> str:
+    """What members that left had processed and not given back: only the sign that comes with it can tell (SH-3)."""
+    if not any(isinstance(each, ClientSignal) and not each.returns for each in result.experiment.plans):
+        return ""
+    repeated = result.verdict.total("repeated")
+    return f"; {repeated} processed by a second member, each with the sign that somebody had it before"
 
 
 def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None:

@@ -149,7 +149,7 @@ class ExperimentResult:
             "passed": self.passed,
             "published": total("published"),
             "accepted": total("accepted"),
-            **{count: total(count) for count in (*COUNTS, "unexpected", "redelivered")},
+            **{count: total(count) for count in (*COUNTS, "unexpected", "redelivered", "repeated")},
             "resumed_links": self.resumed_links,
             "fenced": list(self.fenced),
             "rounds": [

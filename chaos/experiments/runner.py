@@ -113,7 +113,7 @@ class _Run:
         self._trial = trial
         self._chance = chance
         self._timeline = Timeline(say)
-        self._strikes = Strikes(trial)
+        self._strikes = Strikes(trial, experiment.situation)
         self._injector = Injector(experiment, network, trial, self._strikes, self._timeline.say)
         self._rounds: list[Round] = []
         self._fenced: list[str] = []

@@ -31,6 +31,7 @@ from chaos.experiments.proxied_network import ProxiedNetwork, Wire
 from chaos.network_state import RouterState
 from chaos.trial import Trial
 from delivery_records.topics import matches
+from oncewire.client.source_terms import member_name
 
 ETCD = "etcd"
 
@@ -158,5 +159,6 @@ def _feeds(publisher: ClientProcess, subscriber: ClientProcess) -> bool:
 def _records_of(client: ClientProcess, state: RouterState) -> int:
     """What a router holds for one client: its window, or the entries of its subscription."""
     # Records are known by container-id and link name; a client of ours uses its name for both.
-    record = f"{client.name}/{client.name}"
+    share = client.plan.share if isinstance(client.plan, SubscriberPlan) else None
+    record = f"{client.name}/{member_name(share, client.name)}"
     return sum(count for what, count in state.records.items() if what.endswith(f" of {record}"))

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checker import PublisherHistory, SubscriberHistory, Verdict, judge, longest_gap_within
+from chaos.checker import (
+    PublisherHistory,
+    SubscriberHistory,
+    SubscriberVerdict,
+    Verdict,
+    judge,
+    longest_gap_within,
+)
 from chaos.events import (
     Accepted,
     Attached,
@@ -317,3 +324,50 @@ def test_a_large_run_is_judged_in_linear_time() -> None:
         seen += [Received(seq + 0.2, "p", seq, digest), Processed(seq + 0.3, "p", seq, digest)]
     verdict = judge([PublisherHistory("p", digests, sent)], [SubscriberHistory("s", frozenset("p"), seen)])
     assert verdict.passed
+
+
+# --- shared subscriptions ---------------------------------------------------------------------------------------------
+
+
+def shared_verdict(*members: Sequence[Event], members_leave: bool = False) -> SubscriberVerdict:
+    """The verdict on members of one subscription, whose journals are merged by their times."""
+    events = sorted((event for member in members for event in member), key=lambda event: event.t)
+    history = SubscriberHistory("work", frozenset({"p"}), events, is_shared=True, members_leave=members_leave)
+    return judge([PublisherHistory("p", DIGESTS["p"], published("p"))], [history]).subscribers[0]
+
+
+def halves() -> tuple[list[Event], list[Event]]:
+    """Two members' journals, of which each has every second message."""
+    first, second = (
+        [event for event in processed("p") if not isinstance(event, (Received, Processed)) or event.seq % 2 == part]
+        for part in (0, 1)
+    )
+    return first, second
+
+
+def test_members_of_a_shared_subscription_together_process_each_message_once_in_any_order() -> None:
+    first, second = halves()
+    late = [replace(event, t=event.t + 5) if isinstance(event, (Received, Processed)) else event for event in second]
+    verdict = shared_verdict(first, [Incarnation(9.1, 8), *late])
+    assert verdict.passed
+    assert (verdict.processed, verdict.incarnations) == (ROWS, 1)
+    assert not verdict_of({"p": published("p")}, {"s": sorted(first + late, key=lambda event: event.t)}).passed
+
+
+def test_what_no_member_processed_is_lost_and_what_two_did_is_duplicated() -> None:
+    first, second = halves()
+    without = [event for event in second if not isinstance(event, (Received, Processed)) or event.seq != 5]
+    assert shared_verdict(first, without).lost == 1
+    digest = DIGESTS["p"][3]
+    again: list[Event] = [Received(20.0, "p", 4, digest, redelivered=True), Processed(20.1, "p", 4, digest)]
+    verdict = shared_verdict(first, second + again)
+    assert (verdict.duplicated, verdict.repeated, verdict.passed) == (1, 0, False)
+
+
+@pytest.mark.parametrize("redelivered", [True, False])
+def test_where_members_leave_a_repeat_is_no_duplicate_if_its_last_arrival_says_so(redelivered: bool) -> None:
+    first, second = halves()
+    digest = DIGESTS["p"][3]
+    again = [Received(20.0, "p", 4, digest, redelivered=True), Received(20.1, "p", 4, digest, redelivered)]
+    verdict = shared_verdict(first, [*second, *again, Processed(20.2, "p", 4, digest)], members_leave=True)
+    assert (verdict.repeated, verdict.duplicated, verdict.passed) == (redelivered, not redelivered, redelivered)

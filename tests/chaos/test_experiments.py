@@ -23,6 +23,7 @@ from chaos.experiments.plans import (
     HELD_S,
     STEADY,
     UNSETTLED_AT_FAULT,
+    ClientSignal,
     EtcdFault,
     Expectation,
     Experiment,
@@ -51,7 +52,7 @@ from chaos.cli import chaos
 from oncewire.cli.run import run
 sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos": chaos})))
 """
-QUICK = ("island", "stop", "full-disk", "etcd-leader")
+QUICK = ("island", "stop", "full-disk", "etcd-leader", "shared-leave")
 """One of each sort, with that of tests/chaos/test_record.py; `oncewire chaos run all` runs them all."""
 
 
@@ -60,7 +61,7 @@ def run_chaos(*arguments: str) -> int:
 
 
 def all_faults(experiments: dict[str, Experiment]) -> list[FaultPlan]:
-    return [fault for each in experiments.values() for together in each.rounds for fault in together]
+    return [fault for each in experiments.values() for fault in each.plans]
 
 
 # --- the experiments --------------------------------------------------------------------------------------------------
@@ -101,6 +102,15 @@ def test_processes_of_all_kinds_are_struck() -> None:
     assert any(fault.subscriber_joins for fault in faults if isinstance(fault, RouterSignal))
     assert len({fault.kind for fault in faults if isinstance(fault, EtcdFault)}) == 4
     assert {fault.role for fault in faults if isinstance(fault, FullDisk)} == {"publisher", "subscriber"}
+    assert {fault.kind for fault in faults if isinstance(fault, ClientSignal)} == {
+        "SIGKILL publisher", "SIGKILL subscriber", "SIGSTOP subscriber", "SIGKILL subscriber, gone for good",
+    }  # fmt: skip
+
+
+def test_only_members_of_shared_subscriptions_are_gone_for_good_and_some_stay() -> None:
+    for experiment in catalogue(1).values():
+        gone = [each for each in experiment.plans if isinstance(each, ClientSignal) and not each.returns]
+        assert not gone or (experiment.load.share and len(gone) < len(experiment.load.subscribers))
 
 
 def test_the_random_experiment_is_that_of_its_seed() -> None:
@@ -150,6 +160,7 @@ def test_kinds_tell_apart_what_a_network_can_lead_around_and_what_it_cannot() ->
     assert "silent partition router-etcd" in kinds("partition-etcd-short")
     assert "silent partition router-etcd, beyond the lease" in kinds("partition-etcd")
     assert "held partition router-etcd" in kinds("partition-etcd")
+    assert {"SIGKILL, shared", "SIGKILL, shared-leave"} <= kinds("shared") | kinds("shared-leave")
     # A kind is one fault in one situation: but for `random`, no two experiments share one.
     seen = [kind for name in experiments if name != "random" for kind in kinds(name)]
     assert len(seen) == len(set(seen))

@@ -41,8 +41,9 @@ def result_of(name: str, seed: int, *, lost: int = 0) -> ExperimentResult:
     """A run in which every planned fault fired; recoveries differ from fault to fault."""
     experiment = replace(catalogue(seed)[name], expectation=Expectation(resumes=False))
     subscriber = SubscriberVerdict(
-        "s", received=9, processed=9, lost=lost, duplicated=0, reordered=0, unexpected=0, stuck=0, excused=0,
-        redelivered=1, resumed=1, incarnations=1, longest_gap=None, examples={"lost": ["p/1"]} if lost else {},
+        "s", received=9, processed=9, lost=lost, duplicated=0, repeated=0, reordered=0, unexpected=0, stuck=0,
+        excused=0, redelivered=1, resumed=1, incarnations=1, longest_gap=None,
+        examples={"lost": ["p/1"]} if lost else {},
     )  # fmt: skip
     rounds = [
         RoundCost(
