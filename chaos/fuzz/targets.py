@@ -37,6 +37,7 @@ GOALS = {
     "performatives": Goal("chaos.fuzz.frames:PERFORMATIVES", 1_000_000, 5_000, 130),
     "logins": Goal("chaos.fuzz.logins:LOGINS", 300_000, 5_000, 130),
     "parameters": Goal("chaos.fuzz.parameters:PARAMETERS", 3_000_000, 20_000, 130),
+    "filters": Goal("chaos.fuzz.filters:FILTERS", 300_000, 2_500, 130),
     "settings": Goal("chaos.fuzz.settings:SETTINGS_TARGET", 10_000, 1_000, 66),
     "etcd-values": Goal("chaos.fuzz.etcd_values:ETCD_VALUES", 200_000, 5_000, 130),
     "router-messages": Goal("chaos.fuzz.router_messages:ROUTER_MESSAGES", 6_000_000, 20_000, 130),

@@ -33,6 +33,7 @@ PLANTED = {
     "router-messages": "chaos.fuzz.router_messages:decode_message",
     "record-core": "delivery_records.records:Records.handle",
     "http": "router.operator.access:Access.caller_of",
+    "filters": "chaos.fuzz.filters:compile_text",
     "linked-routers": "router.clients.listener:ClientListener.make",
 }
 """What a fault is planted in, of each target: nothing that only compiled code calls, for that calls it directly."""
