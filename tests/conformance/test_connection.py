@@ -27,7 +27,7 @@ class TestProtocolHeader:
 
 
 class TestWebSocket:
-    """AMQP over WebSocket is not built: an HTTP request is answered as any other wrong header (2.2)."""
+    """AMQP's port takes no HTTP: a request is answered as any other wrong header (2.2)."""
 
     def test_protocol_header(self, dial: Dial) -> None:
         peer = dial()
