@@ -52,7 +52,7 @@ from chaos.cli import chaos
 from oncewire.cli.run import run
 sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos": chaos})))
 """
-QUICK = ("island", "stop", "full-disk", "etcd-leader", "shared-leave")
+QUICK = ("island", "stop", "full-disk", "etcd-leader", "shared", "shared-leave")
 """One of each sort, with that of tests/chaos/test_record.py; `oncewire chaos run all` runs them all."""
 
 
