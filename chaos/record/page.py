@@ -22,7 +22,8 @@ _HEAD = """\
 each run of an experiment. A test fails when the page says anything else.
 
 Three router processes, an etcd of one or three, three publishers that send {rate:.0f} messages a second each,
-and four subscribers, one of them to all three topics. Every connection leads through a real Toxiproxy: those of
+and four subscribers, one of them to all three topics; in `shared` and `shared-leave` they are four members of one
+subscription to all three. Every connection leads through a real Toxiproxy: those of
 clients, those between routers, those with etcd. An experiment breaks this in rounds:
 
 - A round begins when every client is attached and has caught up, and at least {unsettled} deliveries are
