@@ -146,8 +146,6 @@ def _partitions() -> list[Experiment]:
 
 
 def _processes() -> list[Experiment]:
-    member = ClientSignal("subscriber")
-    gone = ClientSignal("subscriber", returns=False)
     return [
         Experiment(
             "kill", "SIGKILL of routers, in the end of two at once",
@@ -168,22 +166,6 @@ def _processes() -> list[Experiment]:
             "kill-clients", "SIGKILL of publishers and subscribers that keep durable journals",
             _singly(*[ClientSignal("publisher"), ClientSignal("subscriber")] * 2),
             load=replace(STEADY, is_durable=True),
-        ),
-        Experiment(
-            "shared", "four members of a shared subscription, killed or stopped beside routers, and back in time",
-            [
-                *_singly(member, replace(member, number=signal.SIGSTOP, seconds=4.0)),
-                [member, member],
-                [member, RouterSignal(signal.SIGKILL)],
-                [replace(member, number=signal.SIGSTOP, seconds=4.0), RouterSignal(signal.SIGSTOP)],
-                *_singly(RouterSignal(signal.SIGKILL), member),
-            ],
-            load=SHARED,
-        ),
-        Experiment(
-            "shared-leave", "members of a shared subscription are killed and never come back: others get what they had",
-            [[gone], [gone, RouterSignal(signal.SIGKILL)], [RouterSignal(signal.SIGKILL)]],
-            load=replace(SHARED, timeout_s=LEAVE_S),
         ),
         Experiment(
             "full-disk", "the journal of a publisher, then of a subscriber, cannot be written",
@@ -207,6 +189,30 @@ def _processes() -> list[Experiment]:
             Expectation(resumes=False, fences=False),
             etcd_members=3,
             settings=LONG_LEASE,
+        ),
+    ]  # fmt: skip
+
+
+def _shared() -> list[Experiment]:
+    member = ClientSignal("subscriber")
+    stopped = replace(member, number=signal.SIGSTOP, seconds=4.0)
+    gone = ClientSignal("subscriber", returns=False)
+    return [
+        Experiment(
+            "shared", "four members of a shared subscription, killed or stopped beside routers, and back in time",
+            [
+                *_singly(member, stopped),
+                [member, member],
+                [member, RouterSignal(signal.SIGKILL)],
+                [stopped, RouterSignal(signal.SIGSTOP)],
+                *_singly(RouterSignal(signal.SIGKILL), member),
+            ],
+            load=SHARED,
+        ),
+        Experiment(
+            "shared-leave", "members of a shared subscription are killed and never come back: others get what they had",
+            [[gone], [gone, RouterSignal(signal.SIGKILL)], [RouterSignal(signal.SIGKILL)]],
+            load=replace(SHARED, timeout_s=LEAVE_S),
         ),
     ]  # fmt: skip
 
@@ -253,5 +259,5 @@ def _draw(chance: random.Random) -> FaultPlan:
 
 def catalogue(seed: int) -> dict[str, Experiment]:
     """All experiments by name; `seed` makes `random`."""
-    experiments = [*_toxic_experiments(), *_partitions(), *_processes(), mixed(seed)]
+    experiments = [*_toxic_experiments(), *_partitions(), *_processes(), *_shared(), mixed(seed)]
     return {experiment.name: experiment for experiment in experiments}
