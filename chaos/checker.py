@@ -65,8 +65,8 @@ class SubscriberHistory:
     events: Sequence[Event]
     is_shared: bool = False
     """The events are those of all members of a shared subscription."""
-    members_leave: bool = False
-    """Members leave for good with what they have: another one may process it again when that is shown to it."""
+    left_with: frozenset[Key] = frozenset()
+    """What members had processed that are gone for good: another may process it once more if it is flagged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ class _Subscription:
     def _process(self, key: Key) -> None:
         publisher, seq = key
         if key in self.processed:
-            is_repeat = self.history.members_leave and key in self._flagged
+            is_repeat = key in self.history.left_with and key in self._flagged and key not in self.repeated
             (self.repeated if is_repeat else self.duplicated).append(key)
             return
         self.processed.add(key)

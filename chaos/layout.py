@@ -34,6 +34,8 @@ class Load:
     """Whether clients keep journals that outlive their processes."""
     share: str | None = None
     """The shared subscription that all subscribers are members of; None: each has a subscription of its own."""
+    least: int = 0
+    """Messages that publishers send at least before they are stopped, over all of them."""
     timeout_s: float = 60.0
     """How long a subscription, or what a member has, outlives its link (T_sub)."""
 

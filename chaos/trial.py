@@ -20,7 +20,7 @@ import aiohttp
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict, judge
 from chaos.client_plan import PublisherPlan, SubscriberPlan
 from chaos.client_process import ClientProcess
-from chaos.events import Sent, digest_of
+from chaos.events import Processed, Sent, digest_of
 from chaos.network_state import RouterState, read_states
 from delivery_records.topics import matches
 from router.commands.local_network import LocalNetwork
@@ -156,7 +156,13 @@ class Trial:
                 frozenset(each.name for each in self._plans if matches(plans[0].address, each.topic)),
                 list(merge(*(self._processes[plan.name].history() for plan in plans), key=lambda event: event.t)),
                 is_shared=plans[0].share is not None,
-                members_leave=any(plan.name in self._left for plan in plans),
+                left_with=frozenset(
+                    (event.publisher, event.seq)
+                    for plan in plans
+                    if plan.name in self._left
+                    for event in self._left[plan.name].history()
+                    if isinstance(event, Processed)
+                ),
             )
             for name, plans in self._subscriptions.items()
         ]

@@ -42,7 +42,7 @@ class MemberEgress(FilteredEgress):
         self._over: dict[int, int] = {}
         """Publisher epoch -> what its reserved place in a full map was used for."""
         self._short: dict[int, SyncState] = {}
-        """Publishers whose ingress was told that there is no room."""
+        """Publishers whose ingress was notified that there is no room."""
         self._stated = 0
         """Free credit that was last counted in a CLAIM or ROOM."""
 
@@ -131,7 +131,7 @@ class MemberEgress(FilteredEgress):
             entry.sync.numbers.pop(entry.number, None)
 
     def on_flow(self, flow: ClientFlow) -> None:
-        """C-3, and SH-2: who was told that there is no room hears of it."""
+        """C-3, and SH-2: who was notified that there is no room hears of it."""
         lived, self._lives = self._lives, self._lives or flow.echoed_epoch == self.epoch
         super().on_flow(flow)
         if self._lives and not lived:

@@ -288,8 +288,9 @@ STEADY = Load(
     batch_s=0.8,
 )
 SHARED = replace(
-    STEADY, subscribers=dict.fromkeys(("w1", "w2", "w3", "w4"), "load/*"), share="workers", is_durable=True
-)
+    STEADY, subscribers=dict.fromkeys(("w1", "w2", "w3", "w4"), "load/*"), share="workers", is_durable=True,
+    least=20_000,
+)  # fmt: skip
 """Four members of one shared subscription, at all routers."""
 QUICK_LEASE = {LEASE: "5"}
 """A router is fenced after 3.3 s without etcd and its key is gone after 5 s: fit for rehearsing."""

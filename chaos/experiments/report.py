@@ -36,8 +36,12 @@ def print_result(console: Console, result: ExperimentResult) -> None:
     print_verdict(
         console, f"{result.experiment.name} ", result.seconds, result.reasons(),
         f"{total('accepted')} messages accepted, "
-        f"lost 0, duplicated 0, reordered 0, stuck 0; {result.resumed_links} links resumed" + _repeats(result),
+        f"lost 0, duplicated 0, {_order(result)}, stuck 0; {result.resumed_links} links resumed" + _repeats(result),
     )  # fmt: skip
+
+
+def _order(result: ExperimentResult) -> str:
+    return "reordered 0" if result.experiment.load.share is None else "order not promised and not judged"
 
 
 def _repeats(result: ExperimentResult) -> str:

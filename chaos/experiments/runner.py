@@ -131,6 +131,11 @@ class _Run:
             for number, faults in enumerate(self._experiment.rounds, 1):
                 self._timeline.say(f"round {number} of {len(self._experiment.rounds)}")
                 await self._round(faults)
+            await trial.wait_until(
+                lambda: sum(each.counts["sent"] for each in trial.publishers.values()) >= self._experiment.load.least,
+                f"{self._experiment.load.least} messages are sent",
+                RECOVERY_TIMEOUT_S,
+            )
             await trial.cut_short()
             await trial.finish(END_S)
         except FAILURES as failure:

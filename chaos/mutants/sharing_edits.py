@@ -35,7 +35,7 @@ SHARING_EDITS: tuple[Edit, ...] = (
         "told-of-no-room-for-ever", "SH-2", "member",
         "        if not (has_grown or (free and self._short)):\n",
         "        if not has_grown:\n",
-        "an ingress that was told that there is no room never hears of it again",
+        "an ingress that was notified that there is no room never hears of it again",
         aim=("publishers=2", "prefetch=1", "window=8", "messages=20", "routers=1", *_TWO),
     ),
     Edit(

@@ -23,7 +23,9 @@ each run of an experiment. A test fails when the page says anything else.
 
 Three router processes, an etcd of one or three, three publishers that send {rate:.0f} messages a second each,
 and four subscribers, one of them to all three topics; in `shared` and `shared-leave` they are four members of one
-subscription to all three. Every connection leads through a real Toxiproxy: those of
+subscription to all three, whose order is not promised and not judged. What members had processed that never come back
+may be processed once more by another one, with the sign that it comes again; that is not counted as *duplicated*, and
+`oncewire chaos run shared-leave` prints how often it was. Every connection leads through a real Toxiproxy: those of
 clients, those between routers, those with etcd. An experiment breaks this in rounds:
 
 - A round begins when every client is attached and has caught up, and at least {unsettled} deliveries are

@@ -52,7 +52,7 @@ class SharedJudge:
         self._lives[member] = self._created(self._world.subscription_key(member))
 
     def on_confirmed(self, incarnation: int) -> None:
-        """A member was told that the shared subscription counts."""
+        """A member was notified that the shared subscription counts."""
         self._confirmed = incarnation
 
     def on_first_send(self, message: Message) -> None:

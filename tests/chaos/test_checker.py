@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -329,10 +329,11 @@ def test_a_large_run_is_judged_in_linear_time() -> None:
 # --- shared subscriptions ---------------------------------------------------------------------------------------------
 
 
-def shared_verdict(*members: Sequence[Event], members_leave: bool = False) -> SubscriberVerdict:
+def shared_verdict(*members: Sequence[Event], left_with: Iterable[int] = ()) -> SubscriberVerdict:
     """The verdict on members of one subscription, whose journals are merged by their times."""
     events = sorted((event for member in members for event in member), key=lambda event: event.t)
-    history = SubscriberHistory("work", frozenset({"p"}), events, is_shared=True, members_leave=members_leave)
+    left = frozenset(("p", seq) for seq in left_with)
+    history = SubscriberHistory("work", frozenset({"p"}), events, is_shared=True, left_with=left)
     return judge([PublisherHistory("p", DIGESTS["p"], published("p"))], [history]).subscribers[0]
 
 
@@ -369,5 +370,14 @@ def test_where_members_leave_a_repeat_is_no_duplicate_if_its_last_arrival_says_s
     first, second = halves()
     digest = DIGESTS["p"][3]
     again = [Received(20.0, "p", 4, digest, redelivered=True), Received(20.1, "p", 4, digest, redelivered)]
-    verdict = shared_verdict(first, [*second, *again, Processed(20.2, "p", 4, digest)], members_leave=True)
+    verdict = shared_verdict(first, [*second, *again, Processed(20.2, "p", 4, digest)], left_with=[4])
     assert (verdict.repeated, verdict.duplicated, verdict.passed) == (redelivered, not redelivered, redelivered)
+
+
+def test_a_repeat_is_a_duplicate_if_no_member_that_left_had_processed_it_or_if_it_comes_a_third_time() -> None:
+    first, second = halves()
+    digest = DIGESTS["p"][3]
+    again: list[Event] = [Received(20.0, "p", 4, digest, redelivered=True), Processed(20.1, "p", 4, digest)]
+    assert shared_verdict(first, second + again, left_with=[6]).duplicated == 1
+    verdict = shared_verdict(first, [*second, *again, Processed(20.2, "p", 4, digest)], left_with=[4])
+    assert (verdict.repeated, verdict.duplicated) == (1, 1)
