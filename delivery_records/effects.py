@@ -54,6 +54,8 @@ class SubscriberReply:
     """How long it may make no progress, and what becomes of it then (K-5b)."""
     filter: str = ""
     """Canonical text of the filter that is applied (E-9)."""
+    grouped: bool = False
+    """Groups of the shared subscription come in order (SH-6)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from delivery_records.entries import (
     presented_map,
 )  # fmt: skip
 from delivery_records.filters import MessageFilters
+from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
@@ -114,6 +115,7 @@ class Egress(Endpoint):
                 self.mode, self._turn.told_incarnation(self.created),
                 held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,
                 subscription.record.filter,
+                self._turn.view.subscriptions.get(subscription.record.member_of, subscription).record.grouped,
             )
         )  # fmt: skip
         if self.reduction is not None:
@@ -204,6 +206,9 @@ class Egress(Endpoint):
         entry.attempt = attempt
         entry.message_format = message_format
         outgoing.send(entry, message)
+
+    def expect_head(self, publisher_epoch: int, number: int) -> None:
+        """For members; see there."""
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -453,3 +458,4 @@ class EgressParts:
     """Tell the ingress of this stream."""
     suspend: Callable[[Endpoint, LossCause], None]
     filters: MessageFilters
+    read_group: ReadGroup

@@ -15,6 +15,8 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
+from delivery_records.grouped_sharing import GroupedShare
+from delivery_records.groups import ReadGroup
 from delivery_records.sharing import Share
 from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
@@ -26,13 +28,15 @@ class Fanout:
 
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
-        "_members_remote", "_plan_version", "_remote", "_to_egresses", "_turn", "_window", "cursors", "is_active",
+        "_members_remote", "_plan_version", "_read_group",
+        "_remote", "_to_egresses", "_turn", "_window", "cursors", "is_active",
         "listeners", "shares",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels
-    ) -> None:
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
+        read_group: ReadGroup,
+    ) -> None:  # fmt: skip
         """No subscription has joined; nothing may be sent before activation.
 
         Args:
@@ -41,12 +45,14 @@ class Fanout:
             window: of the publisher.
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
+            read_group: of a message, for shared subscriptions that keep groups in order (SH-6).
         """
         self._turn = turn
         self._endpoint = endpoint
         self._window = window
         self._to_egresses = to_egresses
         self._channels = channels
+        self._read_group = read_group
         self.cursors: dict[str, Cursor] = {}
         self.listeners: dict[str, None] = {}
         """At-most-once subscriptions: they get what comes and owe nothing (c.3)."""
@@ -88,7 +94,9 @@ class Fanout:
         else:
             cursor = self.cursors[subscription.key] = Cursor(start)
             if subscription.record.shared:
-                self.shares[subscription.key] = Share(self._turn, subscription.key, cursor, self._window, self)
+                of = self._turn, subscription.key, cursor, self._window, self
+                grouped = subscription.record.grouped
+                self.shares[subscription.key] = GroupedShare(*of, self._read_group) if grouped else Share(*of)
 
     def has_other_mode(self, subscription: Subscription) -> bool:
         """True when it came back at-most-once and owed before, or the other way round."""
@@ -186,7 +194,7 @@ class Fanout:
             )
             self._channels.broadcast(self._remote, presettled)
         for share in self.shares.values():
-            member = share.next_member()
+            member = share.next_member(message, message_format)
             if member is not None:
                 epochs = (self._turn.view.subscriptions[member].epoch,)
                 rid = self._turn.view.subscriptions[member].record.rid
@@ -316,12 +324,12 @@ class Fanout:
             )  # fmt: skip
             self._send(rid, message)
 
-    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int) -> None:
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
         """See Way."""
         found = self._turn.view.subscriptions[member]
         message = Msg(
             self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
-            redelivered=redelivered, attempt=attempt, message_format=slot.message_format,
+            redelivered=redelivered, attempt=attempt, message_format=slot.message_format, is_head=is_head,
         )  # fmt: skip
         self._send(found.record.rid, message)
 

@@ -24,6 +24,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
+from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
@@ -90,7 +91,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels
+        ways = parts.to_egresses, parts.channels, parts.read_group
         self.fanout = (
             RequiringFanout(turn, self, self.window, *ways, request.require)
             if request.require
@@ -560,3 +561,4 @@ class IngressParts:
     dirty: list[Ingress]
     """Those to flush at the end of this turn."""
     suspend: Callable[[Endpoint, LossCause], None]
+    read_group: ReadGroup

@@ -75,6 +75,8 @@ class Share:
     name: str
     is_global: bool = False
     """Members may have any container-id; else all have the same."""
+    by_group: bool = False
+    """Messages of one group are to come in order (SH-6)."""
 
 
 @dataclass(frozen=True, slots=True)

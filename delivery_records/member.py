@@ -5,16 +5,19 @@ It says what its subscriber has, and takes only what it can send at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
-from delivery_records.channels.messages import Claim, Return, Room, Sync
+from delivery_records.channels.messages import Claim, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
 from delivery_records.entries import WANTED, Entry, SyncState
 from delivery_records.filtered_egress import FilteredEgress
+from delivery_records.groups import no_group
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.returned_groups import ReturnedGroups
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -29,7 +32,7 @@ MAX_ROOM: Final = 0xFFFFFFFF
 class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
-    __slots__ = ("_lives", "_over", "_short", "_stated")
+    __slots__ = ("_heads", "_lives", "_over", "_returned", "_short", "_stated")
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
@@ -39,8 +42,13 @@ class MemberEgress(FilteredEgress):
         for entries in self.sessions.values():
             for entry in [entry for entry in entries.values() if entry.state in WANTED]:
                 self._hand_back(entries, entry)
+        shared = turn.view.subscriptions.get(subscription.record.member_of)
+        is_grouped = shared is not None and shared.record.grouped
+        self._returned = ReturnedGroups(parts.read_group if is_grouped else no_group)
         self._over: dict[int, int] = {}
         """Publisher epoch -> what its reserved place in a full map was used for."""
+        self._heads: dict[int, int] = {}
+        """Publisher epoch -> what its ingress offered last as what the publisher waits for."""
         self._short: dict[int, SyncState] = {}
         """Publishers whose ingress was notified that there is no room."""
         self._stated = 0
@@ -56,6 +64,8 @@ class MemberEgress(FilteredEgress):
         old = self.sync_of_publisher.get(publisher_key)
         if old is not None:
             self._short.pop(old.epoch, None)
+            self._returned.forget(old.epoch)
+            self._heads.pop(old.epoch, None)
         super().on_sync(publisher_key, ingress_rid, session, sync)
         self.outgoing.reserve = len(self.syncs)
         if self._lives:
@@ -68,6 +78,11 @@ class MemberEgress(FilteredEgress):
             if self.proof.is_proven:  # else it was asked just now
                 self._turn.out.append(effects.AskEcho(self.link, self.epoch))
             self._turn.timers.set(Timer.LIFE, self.key, self._turn.now + self._turn.limits.proof_timeout_s)
+
+    def on_reput(self, subscription: Subscription) -> None:
+        """A-10; SH-4: an outcome was a sign of life for its terms, and none for its map, which counts by the echo."""
+        super().on_reput(subscription)
+        self.ask_for_life()
 
     def on_silence(self) -> None:
         """No answer within T_life: detached, and not closed, as a publisher (A-4)."""
@@ -96,28 +111,40 @@ class MemberEgress(FilteredEgress):
                 self._count(publisher_epoch, tag)
                 sync.acknowledge(number, DeliveryOutcome.ACCEPTED)
                 return
-            if not self._takes(sync, number):
+            overtakes = self._returned.overtakes(publisher_epoch, number, message, message_format)
+            if overtakes or not self._takes(sync, number):
+                self._returned.add(publisher_epoch, number, message, message_format)
                 self._short[sync.epoch] = sync
                 self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
                 return
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
+        if self._returned.remove(publisher_epoch, number):
+            self._offer_room()  # SH-6: what went back because it would have overtaken this one
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
+
+    def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
+        """E-5."""
+        self._returned.on_settled(publisher_epoch, runs)
+        super().on_settle(publisher_epoch, runs)
 
     def _takes(self, sync: SyncState, number: int) -> bool:
         """SH-2: whether a new delivery would be sent now.
 
-        A full map takes one of each publisher that is older than all it has of it: before that one is done, nothing of
-        it is settled (C-4).
+        A full map takes what a publisher waits for: before that is done, nothing of that publisher is settled (C-4).
         """
         if not self.outgoing.free_credit:
             return False
         if self.outgoing.has_room:
             return True
-        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers, default=number):
+        if self._over.get(sync.epoch) in sync.numbers or self._heads.get(sync.epoch) != number:
             return False
         self._over[sync.epoch] = number
         return True
+
+    def expect_head(self, publisher_epoch: int, number: int) -> None:
+        """SH-2: the publisher waits for this one; it comes next."""
+        self._heads[publisher_epoch] = number
 
     def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
         """SH-5: what a member does not want is not its own any more, and no CLAIM may name it."""
@@ -149,7 +176,9 @@ class MemberEgress(FilteredEgress):
         for sync in self.syncs.values():
             self._parts.answer(sync, Room(sync.epoch, self.epoch, 0))
         self._short.clear()
+        self._returned.clear()
         self._over.clear()
+        self._heads.clear()
         super().forget()
 
     def _free(self) -> int:

@@ -34,6 +34,7 @@ from delivery_records.endpoint import Endpoint
 from delivery_records.entries import SyncState
 from delivery_records.faults import Faults
 from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
+from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits
@@ -53,7 +54,7 @@ class Records:
 
     def __init__(
         self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
-        era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None,
+        era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None, read_group: ReadGroup = no_group,
     ) -> None:  # fmt: skip
         """Start empty.
 
@@ -65,6 +66,7 @@ class Records:
             annotate: splices the message annotations in; raises ValueError on a malformed message.
             era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
+            read_group: the group of a message, for shared subscriptions that keep groups in order (SH-6).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
@@ -87,11 +89,12 @@ class Records:
         )
         self.ingresses = self.endpoints.ingresses
         self._ingress_parts = IngressParts(
-            annotate, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend
+            annotate, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
+            read_group,
         )
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members, [], [], self._answer,
-            self.endpoints.suspend, self._filters,
+            self.endpoints.suspend, self._filters, read_group,
         )
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)

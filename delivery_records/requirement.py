@@ -10,6 +10,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
+from delivery_records.groups import ReadGroup
 from delivery_records.limits import OWING_NAMES
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
@@ -23,10 +24,11 @@ class RequiringFanout(Fanout):
     __slots__ = ("_released", "_required")
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels, required: int
-    ) -> None:
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
+        read_group: ReadGroup, required: int,
+    ) -> None:  # fmt: skip
         """As `Fanout`. `required`: subscriptions that a new message must be owed to."""
-        super().__init__(turn, endpoint, window, to_egresses, channels)
+        super().__init__(turn, endpoint, window, to_egresses, channels, read_group)
         self._required = required
         self._released: deque[Slot] = deque()
         """Released here and perhaps not settled yet, in order; all of them are in the window, or were."""

@@ -18,7 +18,7 @@ from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
 
 
-class _Member:
+class Member:
     """One member, as this ingress knows it."""
 
     __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "last", "name", "rid", "room")
@@ -41,14 +41,19 @@ class _Member:
         """Of these, what its map has: a RETURN does not take it away."""
 
     def takes_more(self, turn: Turn) -> bool:
-        return self.answered and not self.is_full and len(self.has) < self.room and self.rid in turn.view.routers
+        """SH-2: it has room, as far as this ingress knows."""
+        return not self.is_full and len(self.has) < self.room and self.is_there(turn)
+
+    def is_there(self, turn: Turn) -> bool:
+        """SH-4: its map is known, and its link, as far as the view says; `on_deleted` may be about to be called."""
+        return self.answered and self.rid in turn.view.routers and self.key in turn.view.subscriptions
 
 
 class Way(Protocol):
     """How a share reaches a member."""
 
-    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int) -> None:
-        """Send a MSG to this member alone."""
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
+        """Send a MSG to this member alone; `is_head`: it may have no room but for what its publisher waits for."""
 
     def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         """A step of a delivery, while an operator wants to see them."""
@@ -77,8 +82,8 @@ class Share:
         self._cursor = cursor
         self._window = window
         self._way = way
-        self._members: dict[str, _Member] = {}
-        self._at: dict[int, _Member] = {}
+        self._members: dict[str, Member] = {}
+        self._at: dict[int, Member] = {}
         """Who has each delivery."""
         self._waiting: set[int] = set()
         """Nobody has it, and it may be assigned."""
@@ -104,14 +109,14 @@ class Share:
     def begin(self, members: Iterable[Subscription]) -> None:
         """SH-4: at activation, each member may have any delivery of the presented map."""
         for member in members:
-            self._members[member.key] = _Member(member)
+            self._members[member.key] = Member(member)
             self._blocking.add(member.key)
 
     def on_synced(self, member: Subscription) -> None:
         """A SYNC goes to its egress: nothing is known of its map before it answers."""
         known = self._members.get(member.key)
         if known is None:
-            known = self._members[member.key] = _Member(member)
+            known = self._members[member.key] = Member(member)
         known.epoch, known.rid = member.epoch, member.record.rid
         known.answered = False
 
@@ -133,7 +138,7 @@ class Share:
         self._release_unclaimed()
         self.assign()
 
-    def _on_claimed(self, member: _Member, number: int) -> None:
+    def _on_claimed(self, member: Member, number: int) -> None:
         holder = self._at.get(number)
         if not self._cursor.owes(number) or (holder is not None and holder is not member):
             return  # done, or assigned anew since that member's key was deleted: it keeps its copy till P settles
@@ -219,45 +224,63 @@ class Share:
         if self._is_assigning:  # what is sent may come back at once
             return
         self._is_assigning = True
+        try:
+            self._hand_out()
+        finally:
+            self._is_assigning = False
+
+    def _hand_out(self) -> None:
         aside: list[int] = []
         try:
             while self._order:
                 number = heappop(self._order)
-                slot = self._window.at(number)
-                if number not in self._waiting or slot is None or slot.state is AWAITED:
-                    self._waiting.discard(number)  # what is not received yet is offered when it comes
+                slot = self._next_waiting(number)
+                if slot is None:
                     continue
-                member = self._choose(number) or self._choose_for_head(number)
-                if member is None:
-                    aside.append(number)
-                    if number not in self._refused:
-                        break
-                    continue  # those that take more have refused it
-                self._waiting.discard(number)
-                self._at[number] = member
-                member.has[number] = None
-                self._assigned += 1
-                member.last = self._assigned
-                self._send(slot, member)
+                member = self._choose(number)
+                is_head = member is None
+                member = member or self._choose_for_head(number, self._members.values())
+                if member is not None:
+                    self._give(slot, member, is_head=is_head)
+                    continue
+                aside.append(number)
+                if number not in self._refused:
+                    break  # else those that take more have refused it
         finally:
             for number in aside:
                 heappush(self._order, number)
-            self._is_assigning = False
 
-    def _choose(self, number: int) -> _Member | None:
+    def _next_waiting(self, number: int) -> Slot | None:
+        """What a number out of a heap stands for, if it may be assigned."""
+        slot = self._window.at(number)
+        if number not in self._waiting or slot is None or slot.state is AWAITED:
+            self._waiting.discard(number)  # what is not received yet is offered when it comes
+            return None
+        return slot
+
+    def _give(self, slot: Slot, member: Member, *, is_head: bool = False) -> None:
+        number = slot.number
+        self._waiting.discard(number)
+        self._at[number] = member
+        member.has[number] = None
+        self._assigned += 1
+        member.last = self._assigned
+        self._send(slot, member, is_head)
+
+    def _choose(self, number: int) -> Member | None:
         able = [member for member in self._members.values() if member.takes_more(self._turn)]
         refused = self._refused.get(number)
         if refused:
             able = [member for member in able if member.key not in refused]
         return min(able, key=lambda member: (len(member.has), member.last, member.key), default=None)
 
-    def _choose_for_head(self, number: int) -> _Member | None:
+    def _choose_for_head(self, number: int, members: Iterable[Member]) -> Member | None:
         """C-4: maps that are full of what comes after the oldest delivery wait for it: each is asked once."""
         if number != self._window.next_accept:
             return None
-        for member in self._members.values():
-            is_there = member.answered and member.rid in self._turn.view.routers
-            if is_there and member.key not in self._tried and member.key not in self._refused.get(number, ()):
+        for member in members:
+            may_be_asked = member.key not in self._tried and member.key not in self._refused.get(number, ())
+            if may_be_asked and member.is_there(self._turn):
                 self._tried.add(member.key)
                 return member
         return None
@@ -267,13 +290,13 @@ class Share:
         self._tried.clear()
         self.assign()
 
-    def _send(self, slot: Slot, member: _Member) -> None:
+    def _send(self, slot: Slot, member: Member, is_head: bool = False) -> None:
         number = slot.number
         if self._turn.tracing is not None:
             self._way.trace(slot, Rule.ASSIGNED, member.name)
-        self._way.to_member(slot, member.key, number in self._again, self._attempts.get(number, 0))
+        self._way.to_member(slot, member.key, number in self._again, self._attempts.get(number, 0), is_head)
 
-    def next_member(self) -> str | None:
+    def next_member(self, message: bytes, message_format: int) -> str | None:
         """I-1c: who gets what is sent once and kept by nobody; None: nobody takes more."""
         member = self._choose(-1)
         return None if member is None else member.key
@@ -315,7 +338,7 @@ class Share:
         self._let_wait(number)
         return False
 
-    def _give_up(self, member: _Member, number: int) -> None:
+    def _give_up(self, member: Member, number: int) -> None:
         del self._at[number]
         del member.has[number]
         member.claimed.discard(number)

@@ -19,6 +19,7 @@ from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator
 from router.clients.message_filters import AmqpFilters
+from router.clients.message_groups import read_group
 from router.config import RouterConfig
 from router.logs import EventLog, Part
 from router.peers.dialing import Dialing
@@ -80,6 +81,7 @@ class Incarnation:
             era=membership.life.era,
             nonce_revision=membership.life_revision,
             filters=AmqpFilters(),
+            read_group=read_group,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)

@@ -266,6 +266,7 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         vhost=reader.text("vhost", ""),
         user=reader.text("user", ""),
         shared=shared,
+        grouped=reader.flag("grouped"),
         member_of=reader.text("member_of", ""),
         filter=reader.text("filter", ""),
     )

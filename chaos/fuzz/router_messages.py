@@ -72,6 +72,7 @@ def _msg(rng: random.Random) -> Msg:
     return Msg(
         number(rng), number(rng), _tag(rng), rng.choice((b"", b"body", b"b" * 500)), to, rng.random() < 0.2,
         rng.random() < 0.2, number(rng, 0xFFFF), rng.choice((0, 0, number(rng))), rng.choice((0, 0, 7)),
+        rng.random() < 0.2,
     )  # fmt: skip
 
 

@@ -8,6 +8,9 @@ _PLAIN = (
     "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0", "stock_subscriber=0", "narrows=0", "never=0",
 )  # fmt: skip
 _TWO = ("sharers=2", "subscribers=2", *_PLAIN)
+_ORDERED = (
+    "sharers=3", "subscribers=3", "window=8", "messages=20", "refuses=0", "out_of_order=0", *_PLAIN,
+)  # fmt: skip
 
 SHARING_EDITS: tuple[Edit, ...] = (
     Edit(
@@ -120,11 +123,73 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=("trim-s", "drop-s", "half-s", "window=8", "messages=8", *_TWO),
     ),
     Edit(
+        "an-early-outcome-stops-the-echo", "SH-4", "member",
+        "        super().on_reput(subscription)\n        self.ask_for_life()\n",
+        "        super().on_reput(subscription)\n",
+        "a member that states an outcome before it answers the echo never gets a delivery",
+        aim=("expire-s", "away-s", "drop-s", "groups=1", "prefetch=2", *_ORDERED),
+    ),
+    Edit(
         "full-maps-wait-for-the-oldest", "C-4", "member",
-        "        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers,"
-        " default=number):\n",
+        "        if self._over.get(sync.epoch) in sync.numbers or self._heads.get(sync.epoch) != number:\n",
         "        if True:\n",
         "all maps are full of what comes after a delivery that was wanted again, and nothing of it is settled before",
         aim=("map_bound=4", "refuses=1", "window=8", "messages=20", "prefetch=5", "publishers=2", *_TWO),
+    ),
+    Edit(
+        "full-maps-take-what-is-older", "C-4", "member",
+        "self._heads.get(sync.epoch) != number:\n",
+        "number > min(sync.numbers, default=number):\n",
+        "the one place that is kept for a publisher is taken by what it does not wait for yet",
+        aim=(
+            "expire-s", "renew-s", "close-s", "drop-s", "drop-p", "map_bound=4", "window=8", "messages=20",
+            "prefetch=2", "publishers=2", "subscribers=3", "sharers=3", "groups=2", *_PLAIN,
+        ),
+    ),
+    Edit(
+        "groups-follow-credit", "SH-6", "fanout",
+        "                grouped = subscription.record.grouped\n",
+        "                grouped = False\n",
+        "the next delivery of a group goes to whoever has credit, before the last one is done",
+        aim=("groups=1", *_ORDERED),
+    ),
+    Edit(
+        "a-member-that-joins-gets-groups-at-once", "SH-6", "grouped_sharing",
+        "                elif group.member is None:\n                    self._decide(group)\n",
+        "                else:\n                    self._bind(group, self._best(digest))\n",
+        "a member joins, and the next delivery of a group goes to it while the former member has the last one",
+        aim=("renew-s", "close-s", "groups=2", *_ORDERED),
+    ),
+    Edit(
+        "groups-of-the-dead-go-nowhere", "SH-6", "grouped_sharing",
+        "            if group.member == key:\n                self._let_go(group)\n",
+        "            pass\n",
+        "what waits for a member whose key is deleted waits for ever",
+        aim=("expire-s", "close-s", "groups=2", *_ORDERED),
+    ),
+    Edit(
+        "a-group-belongs-to-the-first-claim", "SH-6", "grouped_sharing",
+        "        if not self._members or any(number in self._unclaimed for number in group.numbers):\n",
+        "        if not self._members:\n",
+        "a member that has done what precedes gets the next of a group, and one that has not answered has the last",
+        aim=("drop-p", "drop-s", "renew-s", "groups=1", *_ORDERED),
+    ),
+    Edit(
+        "what-was-on-its-way-overtakes", "SH-6", "member",
+        "            overtakes = self._returned.overtakes(publisher_epoch, number, message, message_format)\n",
+        "            overtakes = False\n",
+        "a delivery goes back for want of credit, and the next of its group, which was on its way, finds some",
+        aim=("groups=1", "prefetch=2", "publishers=2", "routers=2", *_ORDERED),
+    ),
+    Edit(
+        "a-former-member-takes-what-waits", "SH-6", "grouped_sharing",
+        "        if group is not None and number in self._waiting and group.member != member.key:\n"
+        "            return  # it waits for another one: what this one had it had before its key was deleted\n",
+        "",
+        "a member that comes back after its key was deleted claims a delivery of a group that another one has",
+        aim=(
+            "crash-s", "expire-s", "renew-s", "away-s", "groups=1", "prefetch=3", *_ORDERED,
+            "window=16", "publishers=1", "routers=1", "shipped=1", "durable=1",
+        ),
     ),
 )  # fmt: skip

@@ -39,13 +39,14 @@ TOO_FEW = "a message was released because there were fewer subscriptions than it
 MEMBER_ENDED = "a member of a shared subscription ended"
 SHARED_ENDED = "a shared subscription ended"
 SHARED_TWICE = "a message was processed by two members, because one had ended with it"
+GROUPED = "a member processed the next message of a group"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
-    SAME_SESSION, ENDED_REPORTED, TOO_FEW, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
+    SAME_SESSION, ENDED_REPORTED, TOO_FEW, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE, GROUPED,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

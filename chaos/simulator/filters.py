@@ -39,6 +39,25 @@ class SimulatedFilters:
         return int.from_bytes(message[1:5], "big") % MODULUS
 
 
+def group_of(number: int, groups: int) -> int | None:
+    """The group of a message by its number, in a world with so many; None: it has none (SH-6)."""
+    rest = number % (groups + 1)
+    return rest if rest < groups else None
+
+
+class SimulatedGroups:
+    """Reads the group of a message for simulated routers."""
+
+    def __init__(self, groups: int) -> None:
+        """Of a world with so many."""
+        self._groups = groups
+
+    def read(self, message: bytes, message_format: int) -> bytes | None:
+        """See delivery_records.grouped_sharing.ReadGroup."""
+        group = group_of(int.from_bytes(message[1:5], "big"), self._groups)
+        return None if group is None else b"%d" % group
+
+
 class FilterJudge:
     """Knows the filter of each life of a subscription, by what stood in etcd."""
 

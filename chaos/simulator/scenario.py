@@ -161,5 +161,6 @@ def _told(router: Router, effect: effects.Effect) -> str:
         return f"r{router.index} proposes: {what} {effect.key[:9]} if revision is {effect.expect}"
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
-    told = repr(effect).replace(", filter='')", ")")  # stories written before there were filters
+    # Stories written before there were filters and groups in order.
+    told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")")
     return f"r{router.index}: {told}"

@@ -18,6 +18,7 @@ from chaos.simulator.swarm import (
     draw_drains,
     draw_fault,
     draw_filters,
+    draw_groups,
     draw_longest,
     draw_narrow,
     draw_orders,
@@ -110,6 +111,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
             traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
         )
         setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
+        groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
+        setting = replace(setting, traits=replace(setting.traits, groups=groups))
     result.setting = setting
     world = setting.build(cores)
     try:

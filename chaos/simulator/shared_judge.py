@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.etcd import Held
+from chaos.simulator.filters import group_of
 from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
@@ -36,6 +37,8 @@ class SharedJudge:
         """(member, its life) of everybody that a message has arrived at."""
         self._done: dict[Message, int] = {}
         self._flagged: set[Message] = set()
+        self._last: dict[tuple[int, int, int], int] = {}
+        """(publisher, group, life) -> the last of its messages that was processed for the first time (SH-6)."""
         self._left_at = 0.0
         """When the last member's key was deleted."""
 
@@ -86,6 +89,7 @@ class SharedJudge:
         """K-9: nothing of before is owed, and whatever comes again is not judged."""
         self._owed.clear()
         self._confirmed = 0
+        self._last.clear()
         for member in self._lives:
             self.on_forgot(member)
         self._flagged.update(self._receipts)
@@ -99,6 +103,8 @@ class SharedJudge:
         if redelivered:
             self._flagged.add(message)
         times = self._done[message] = self._done.get(message, 0) + 1
+        if times == 1:
+            self._check_order(member, message)
         if times <= 1 + self._new_again[message]:
             return
         if not any(self._is_over(index, life) for index, life in self._receipts.get(message, ())):
@@ -106,6 +112,22 @@ class SharedJudge:
         if message not in self._flagged:
             raise Violation(f"UNFLAGGED: p{message[0]}/{message[1]} is processed twice, and was not flagged")
         self._world.coverage[coverage.SHARED_TWICE] += 1
+
+    def _check_order(self, member: int, message: Message) -> None:
+        """SH-6, for whoever never answers Again and has the application finish in order."""
+        publisher, number = message
+        world, traits = self._world, self._world.traits
+        group = group_of(number, traits.groups)
+        if group is None or self._new_again[message] or world.has_no_session(publisher):
+            return
+        if traits.refuses or (traits.shipped and traits.out_of_order):
+            return
+        place = publisher, group, self._life
+        last = self._last.get(place, -1)
+        if number < last:
+            raise Violation(f"ORDER: s{member} processes p{publisher}/{number} of group {group}, after {last} was")
+        world.coverage[coverage.GROUPED] += last >= 0
+        self._last[place] = number
 
     def _is_over(self, member: int, life: int) -> bool:
         return (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from chaos.simulator.connections import SimulatedConnection
@@ -150,7 +151,9 @@ class WorldState:
 
     def share_of(self, index: int) -> inputs.Share | None:
         """What the attach of a subscriber says of that."""
-        return SHARE if self.is_member(index) else None
+        if not self.is_member(index):
+            return None
+        return replace(SHARE, by_group=self.traits.groups > 0)
 
     def life_key(self, index: int) -> str:
         """The etcd key of what a subscriber is owed by: the shared subscription of a member."""

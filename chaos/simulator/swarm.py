@@ -219,6 +219,16 @@ def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, subscribers=sharers + rng.choice([0, 0, 1]), traits=traits)
 
 
+def draw_groups(rng: random.Random, traits: Traits) -> int:
+    """In some worlds a shared subscription keeps groups of messages in order (SH-6).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return rng.choice([0, 0, 1, 2, 3]) if traits.sharers else 0
+
+
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
     """In some worlds subscribers have filters, and come back with others (E-9).
 

@@ -72,6 +72,8 @@ class Traits:
     """Shipped publishers require so many subscriptions for each message (I-3c)."""
     sharers: int = 0
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
+    groups: int = 0
+    """The shared subscription keeps so many groups in order, and some messages have none (SH-6); 0: it keeps none."""
     filters: int = 0
     """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
 

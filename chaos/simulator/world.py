@@ -20,7 +20,7 @@ from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
-from chaos.simulator.filters import SimulatedFilters
+from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
@@ -135,7 +135,7 @@ class World(WorldState):
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
-            limits=self.limits, filters=SimulatedFilters(),
+            limits=self.limits, filters=SimulatedFilters(), read_group=SimulatedGroups(self.traits.groups).read,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()

@@ -358,6 +358,8 @@ class Attaching:
         elif shared is not None and (shared.topic, shared.filter) != (request.topic, filter_text):
             has = f"the topic {shared.topic}" + (f" and the filter {shared.filter}" if shared.filter else "")
             return "amqp:precondition-failed", f"the shared subscription has {has}: attach with that, or end it first"
+        if shared is not None and request.share is not None and request.share.by_group and not shared.grouped:
+            return "amqp:precondition-failed", "the shared subscription keeps no groups in order: end it first"
         if shared is not None and (shared.user not in {request.owner.user, ""} or not shared.shared):
             return "amqp:unauthorized-access", "this shared subscription is another user's: take another name"
         if filter_text and (unknown := self._why_unknown(filter_text)):
@@ -376,7 +378,7 @@ class Attaching:
             "" if request.share.is_global else request.container_id, request.share.name, request.topic, 0, "",
             terms.timeout_s, terms.expiry_policy, SubscriptionMode.EXACTLY_ONCE,
             provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S, vhost=owner.vhost, user=owner.user, shared=True,
-            filter=request.filter,
+            grouped=request.share.by_group, filter=request.filter,
         )  # fmt: skip
 
     def _put(

@@ -92,6 +92,8 @@ class SubscriptionRecord:
     """Whose link it is (A-2c); empty for the default virtual host, and without a login."""
     shared: bool = False
     """A shared subscription itself: it has no link, its members have (SH-1)."""
+    grouped: bool = False
+    """Of a shared subscription: messages of one group come in order (SH-6)."""
     member_of: str = ""
     """Key of the shared subscription that the link is a member of (SH-1)."""
     filter: str = ""

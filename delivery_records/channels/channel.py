@@ -335,7 +335,7 @@ class Channel:
 def _without_body(message: Msg) -> Msg:
     return Msg(
         message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
-        message.attempt, message.after, message.message_format,
+        message.attempt, message.after, message.message_format, message.is_head,
     )  # fmt: skip
 
 

@@ -97,6 +97,7 @@ _MSG_SIZE: Final = _MSG.size
 _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
 _FLAG_SETTLED: Final = 4
+_FLAG_HEAD: Final = 8
 
 _OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
@@ -231,6 +232,8 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_REDELIVERED
     if message.settled:
         flags |= _FLAG_SETTLED
+    if message.is_head:
+        flags |= _FLAG_HEAD
     named = len(to) if to is not None else 0
     tag = message.tag
     head = (
@@ -387,7 +390,8 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         to = unpack_from(f">{named}Q", frame, end)
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
-    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format), end
+    is_head = bool(flags & _FLAG_HEAD)
+    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head), end
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:

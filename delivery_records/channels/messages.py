@@ -30,7 +30,7 @@ class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
     __slots__ = (
-        "after", "attempt", "message", "message_format", "number", "publisher_epoch",
+        "after", "attempt", "is_head", "message", "message_format", "number", "publisher_epoch",
         "redelivered", "settled", "tag", "to",
     )  # fmt: skip
 
@@ -46,11 +46,13 @@ class Msg:
         attempt: int = 0,
         after: int = 0,
         message_format: int = 0,
+        is_head: bool = False,
     ) -> None:
         """Keep the fields.
 
         `to` None means all subscriptions synced to this publisher at the egress. `after` is a revision the egress must
         have applied first: the ingress has seen a subscription deleted that the egress may still count (T-3).
+        `is_head`: the publisher waits for it, so the map of the member it is for may be full (SH-2).
         """
         self.publisher_epoch = publisher_epoch
         self.number = number
@@ -62,6 +64,7 @@ class Msg:
         self.attempt = attempt
         self.after = after
         self.message_format = message_format
+        self.is_head = is_head
 
     def __repr__(self) -> str:
         """Short form for stories and logs."""

@@ -89,6 +89,8 @@ class ToEgresses:
             if message.settled:
                 egress.on_presettled(message.publisher_epoch, message.tag, message.message, message.message_format)
             else:
+                if message.is_head:
+                    egress.expect_head(message.publisher_epoch, message.number)
                 egress.on_msg(
                     message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
                     message.attempt, message.message_format,

@@ -198,6 +198,9 @@ def _accepted_text(accepted: int, by_none: int) -> str:
     help="Share this subscription: each message goes to one of those that share it.",
 )
 @click.option(
+    "--by-group", is_flag=True, help="With --share: messages of a publisher with one group-id stay with one, in order."
+)
+@click.option(
     "--selector",
     metavar="CONDITION",
     help="Only messages for which this is true, such as \"color = 'red' AND size > 3\".",
@@ -209,6 +212,7 @@ def sub(
     unsubscribe: bool,
     settled: bool,
     share: str | None,
+    by_group: bool,
     selector: str | None,
     urls: tuple[str, ...],
     name: str | None,
@@ -234,8 +238,8 @@ def sub(
     run_client(
         cli_subscribe.subscribe(
             target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector,
-            share=share,
-        )
+            share=share, by_group=by_group,
+        )  # fmt: skip
     )
 
 

@@ -36,13 +36,13 @@ class _Reporter(Reporter):
 
 async def subscribe(
     target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool, selector: str | None,
-    share: str | None,
+    share: str | None, by_group: bool,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
         async with target.connect(_Reporter(), store) as client:
             subscriber = await client.subscriber(
-                target.topic, name=target.name, settled=settled, selector=selector, share=share
+                target.topic, name=target.name, settled=settled, selector=selector, share=share, by_group=by_group
             )
             say(f"subscribed to {target.topic}")
             try:

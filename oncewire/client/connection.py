@@ -31,7 +31,7 @@ from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.source_terms import SourceTerms, member_name
+from oncewire.client.source_terms import SourceTerms, check_terms, member_name
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
@@ -396,6 +396,7 @@ class Client:
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
         selector: str | None = None,
         share: str | None = None,
+        by_group: bool = False,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
 
@@ -417,16 +418,14 @@ class Client:
                 messages for which it is true. Another selector is another subscription.
             share: name of a shared subscription: each message goes to one of its subscribers, of any client. What one
                 had goes to others when it has not come back within `timeout`.
+            by_group: with `share`: what a publisher sends with one group-id goes to one subscriber at a time, in order.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             JournalError: the journal cannot be used.
-            UsageError: the name is in use in this client, or `share` has a "|" or is empty.
+            UsageError: the name is in use in this client, `share` has a "|" or is empty, or these do not go together.
         """
-        if settled and journal is not None:
-            problem = "a subscriber that receives settled cannot have a journal"
-            why = "nothing it receives is kept or comes again (at-most-once)"
-            raise UsageError(problem, why, "leave out the journal, or settled=True")
+        check_terms(settled, journal, share, by_group)
         link_name, kept_in = self._named("sub", name, journal)
         link_name, kept_in = member_name(share, link_name), None if settled else kept_in
 
@@ -438,7 +437,8 @@ class Client:
                 )  # fmt: skip
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None, terms=SourceTerms(selector, share is not None),
+                    timeout_s=timeout, is_named=name is not None,
+                    terms=SourceTerms(selector, share is not None, by_group),
                 )  # fmt: skip
                 self._add(subscriber, writer)
             await self._open(subscriber)

@@ -19,6 +19,7 @@ class SourceTerms:
 
     selector: str | None = None
     is_shared: bool = False
+    by_group: bool = False
 
     @property
     def filter(self) -> dict[Symbol, object] | None:
@@ -29,7 +30,7 @@ class SourceTerms:
     def capabilities(self) -> tuple[Symbol, ...]:
         """Of the source. Members of a shared subscription have container-ids of their own."""
         shared = (vocabulary.SHARED, vocabulary.GLOBAL) if self.is_shared else ()
-        return (vocabulary.TOPIC, *shared)
+        return (vocabulary.TOPIC, *shared, *((vocabulary.GROUP_ORDER,) if self.by_group else ()))
 
     def refused(self, reply: Source | None) -> tuple[str, str] | None:
         """Why the reply's source is not what was asked for, and what to do (AMQP 1.0 section 3.5.3); None: it is."""
@@ -40,7 +41,25 @@ class SourceTerms:
         if self.is_shared and (reply is None or vocabulary.SHARED not in reply.capabilities):
             why = "its reply does not say shared, so each subscriber would get every message"
             return why, "connect to an Oncewire router of this release, or leave share out"
+        if self.by_group and (reply is None or vocabulary.GROUP_ORDER not in reply.capabilities):
+            why = "its reply does not say that messages of one group come in order"
+            return why, "connect to an Oncewire router of this release, or leave by_group out"
         return None
+
+
+def check_terms(settled: bool, journal: object, share: str | None, by_group: bool) -> None:
+    """See `Client.subscriber`.
+
+    Raises:
+        UsageError: they do not go together.
+    """
+    if settled and journal is not None:
+        problem = "a subscriber that receives settled cannot have a journal"
+        why = "nothing it receives is kept or comes again (at-most-once)"
+        raise UsageError(problem, why, "leave out the journal, or settled=True")
+    if by_group and share is None:
+        why = "a subscription of one subscriber has everything in order already"
+        raise UsageError("by_group is of a shared subscription", why, "name it with share, or leave by_group out")
 
 
 def member_name(share: str | None, name: str) -> str:

@@ -21,6 +21,8 @@ SHARED = Symbol("shared")
 """Of a subscriber's source: the link is a member of a shared subscription (SH-1)."""
 GLOBAL = Symbol("global")
 """With it: members may have any container-id."""
+GROUP_ORDER = Symbol("topic-group-order")
+"""With it: messages of one group come in order (SH-6)."""
 SHARED_SUBSCRIPTIONS = Symbol("SHARED-SUBS")
 """Of a connection, offered: JMS clients ask for it."""
 INTER_ROUTER = Symbol("oncewire-inter-router")
@@ -46,6 +48,8 @@ REDELIVERED = Symbol("x-opt-topic-redelivered")
 # --- message annotations of publishers and bridges --------------------------------------------------------------------
 
 IN_DOUBT = Symbol("x-opt-topic-in-doubt")
+GROUP_ID = Symbol("x-opt-group-id")
+"""The group of a message; without it the group-id of its properties (SH-6)."""
 PRODUCER = Symbol("x-opt-topic-producer")
 """NAME@BORN; a name without a birth is as old as can be."""
 SEQUENCE = Symbol("x-opt-topic-seq")

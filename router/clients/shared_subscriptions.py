@@ -15,8 +15,9 @@ VOLATILE = ":volatile"
 def share_of(link: SenderLink) -> Share | None:
     """The shared subscription that a subscriber's attach asks for; None: it asks for one of its own.
 
-    The source has the capability `shared`, and `global` where members may have any container-id; the attach itself
-    desires them where the source is null, to look the subscription up.
+    The source has the capability `shared`, `global` where members may have any container-id, and `topic-group-order`
+    where messages of one group are to come in order (SH-6). Where the source is null, to look the subscription up, the
+    attach itself desires them.
 
     Raises:
         LinkRefusal: the link's name names no subscription.
@@ -32,10 +33,11 @@ def share_of(link: SenderLink) -> Share | None:
         text = f"a shared subscription has the name of its links, up to {SUFFIX!r}: {link.name!r} has none"
         raise LinkRefusal("amqp:invalid-field", text)
     durable = source is None or source.durable != TerminusDurability.NONE
-    return Share(name if durable else name + VOLATILE, vocabulary.GLOBAL in asked)
+    return Share(name if durable else name + VOLATILE, vocabulary.GLOBAL in asked, vocabulary.GROUP_ORDER in asked)
 
 
-def granted(source: Source | None, asked: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
-    """What of these capabilities the reply's source repeats."""
+def granted(source: Source | None, asked: tuple[Symbol, ...], *, grouped: bool) -> tuple[Symbol, ...]:
+    """What of these capabilities the reply's source repeats, and that groups come in order if they do (SH-6)."""
     wanted = asked if source is None else source.capabilities
-    return tuple(each for each in (vocabulary.SHARED, vocabulary.GLOBAL) if each in wanted)
+    repeated = tuple(each for each in (vocabulary.SHARED, vocabulary.GLOBAL) if each in wanted)
+    return (*repeated, vocabulary.GROUP_ORDER) if grouped else repeated

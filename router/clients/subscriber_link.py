@@ -351,7 +351,7 @@ class SubscriberLink:
                 outcomes=vocabulary.OUTCOMES,
                 capabilities=(
                     *((vocabulary.EXACTLY_ONCE,) if effect.exactly_once else ()),
-                    *granted(remote.source, remote.desired_capabilities),
+                    *granted(remote.source, remote.desired_capabilities, grouped=effect.grouped),
                 ),
             ),
             target=remote.target,

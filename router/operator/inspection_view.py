@@ -221,6 +221,7 @@ class ViewTables:
             "key": subscription.key, "name": subscription.name, **topic_facts(record.topic),
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             "members": members, "member_of": shared.name if record.member_of else "",
+            "grouped": shared.record.grouped,
             # Text, for JavaScript's numbers end at 2^53.
             "incarnation": str(core.turn.told_incarnation(shared.created)), "mode": record.mode.value,
             "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user, "filter": record.filter,

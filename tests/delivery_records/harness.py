@@ -16,6 +16,7 @@ from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.filters import FilterEngine
+from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate
 from delivery_records.inputs import LossCause, StoreFailure
 from delivery_records.limits import Limits
@@ -80,9 +81,11 @@ class Net:
         annotate: Annotate = keep_message,
         records: Callable[..., Records] = Records,
         filters: FilterEngine | None = None,
+        read_group: ReadGroup = no_group,
     ) -> None:
         """Start all routers (K-1); `records` makes their cores."""
         self.filters = filters
+        self.read_group = read_group
         self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
@@ -114,7 +117,7 @@ class Net:
     def _core(self, rid: int) -> Records:
         return self._records(
             rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate,
-            filters=self.filters,
+            filters=self.filters, read_group=self.read_group,
         )  # fmt: skip
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:

@@ -30,6 +30,13 @@ async def test_the_snippet_shares_its_work() -> None:
     assert min(done.values()) > 0
 
 
+async def test_the_snippet_gets_each_customer_in_order() -> None:
+    async with running_router("--standalone") as router:
+        seen = await _functions()["follow_customers"](router.url, 20)
+    assert [step for customer, step in seen if customer == "ann"] == list(range(20))
+    assert [step for customer, step in seen if customer == "bob"] == list(range(20))
+
+
 def _functions() -> dict[str, Any]:
     names: dict[str, Any] = {}
     for block in blocks_of(PAGE):

@@ -1,4 +1,4 @@
-"""Members of a shared subscription at three real routers, while routers and members are killed (SH-1 to SH-5)."""
+"""Members of a shared subscription at three real routers, while routers and members are killed (SH-1 to SH-6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client import Client, ClientError, Delivery, Subscriber, connect
+from oncewire.client import Client, ClientError, Delivery, Message, Subscriber, connect
+from oncewire.wire import Properties
 from router.commands.local_network import LocalNetwork
 
 MESSAGES = 2000
@@ -121,3 +122,56 @@ async def test_what_a_member_had_that_never_comes_back_is_done_by_others_and_fla
     assert had == 5
     assert members.all() == Counter(range(200))
     assert {number_of(delivery) for delivery in first} <= members.flagged
+
+
+GROUPS = 12
+
+
+async def publish_groups(client: Client, count: int) -> int:
+    async with client.publisher("work", name="p") as publisher:
+        sending = [
+            await publisher.submit(Message(b"%d" % number, properties=Properties(group_id=f"g{number % GROUPS}")))
+            for number in range(count)
+        ]
+        outcomes = [await each for each in sending]
+    return sum(outcome.is_accepted for outcome in outcomes)
+
+
+async def test_groups_come_in_order_though_routers_are_killed_and_members_come_and_go(
+    network: LocalNetwork, tmp_path: Path
+) -> None:  # SH-6
+    members, in_order = Members(), list[tuple[str, int]]()
+
+    async def run(name: str, subscriber: Subscriber) -> None:
+        mine = members.done.setdefault(name, [])
+        with suppress(ClientError):
+            async for delivery in subscriber:
+                mine.append(number_of(delivery))
+                in_order.append((name, number_of(delivery)))
+                await delivery.accept()
+
+    async def member(number: int) -> Client:
+        name = f"m{number}"
+        client = await connect(urls(network, number % 3), container_id=name, journal=tmp_path / f"{name}.db")
+        subscriber = await client.subscriber("work", name="in", share="pool", by_group=True, prefetch=20)
+        tasks.create_task(run(name, subscriber))
+        return client
+
+    async with asyncio.timeout(END_S), asyncio.TaskGroup() as tasks:
+        clients = [await member(number) for number in range(2)]
+        publisher = await connect(urls(network, 0), container_id="p", journal=tmp_path / "p.db")
+        publishing = tasks.create_task(publish_groups(publisher, MESSAGES))
+        await members.until(MESSAGES // 4)
+        await network.kill("r1")
+        clients.append(await member(2))
+        await network.restart("r1")
+        await members.until(MESSAGES // 2)
+        await network.kill("r3")
+        await network.restart("r3")
+        assert await publishing == MESSAGES
+        for client in (*clients, publisher):
+            await client.close()
+    assert members.all() == Counter(range(MESSAGES))
+    for group in range(GROUPS):
+        assert [number for _, number in in_order if number % GROUPS == group] == list(range(group, MESSAGES, GROUPS))
+    assert all(members.done.values())

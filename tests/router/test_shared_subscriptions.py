@@ -10,7 +10,7 @@ from oncewire.wire import LinkDetached, Source, Symbol, Target
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 
-SHARED, GLOBAL = Symbol("shared"), Symbol("global")
+SHARED, GLOBAL, GROUP_ORDER = Symbol("shared"), Symbol("global"), Symbol("topic-group-order")
 
 
 @pytest.fixture
@@ -33,13 +33,24 @@ async def test_the_reply_says_what_was_granted_and_the_connection_offers_it(rout
     assert {SHARED, GLOBAL} <= set(reply.source.capabilities)
 
 
+async def test_the_reply_says_that_groups_come_in_order_whoever_asked_for_it(router: RouterProcess) -> None:  # SH-6
+    client = await RawClient.connect(router.port)
+    for name, asked in (("pool|1", (GROUP_ORDER,)), ("pool|2", ())):
+        link = client.session.attach_receiver(name, source=shared("orders", *asked), target=Target("in"))
+        client.flush()
+        reply = await client.attached(link)
+        assert reply.source is not None
+        assert GROUP_ORDER in reply.source.capabilities
+
+
 @pytest.mark.parametrize(
     ("name", "source", "condition", "says"),
     [
         ("|1", shared(), "amqp:invalid-field", "has none"),
         ("pool|2", shared("bills"), "amqp:precondition-failed", "has the topic orders"),
+        ("pool|2", shared("orders", GROUP_ORDER), "amqp:precondition-failed", "keeps no groups in order"),
     ],
-    ids=["no name", "another topic"],
+    ids=["no name", "another topic", "group order"],
 )
 async def test_a_member_that_cannot_be_one_is_refused_and_told_why(
     router: RouterProcess, name: str, source: Source, condition: str, says: str

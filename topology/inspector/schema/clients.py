@@ -57,6 +57,9 @@ SUBSCRIPTION = EntityType(
             is_nullable=True,
         ),
         text("member_of", "Shared subscription whose member it is; empty of others.", Column("member of", 5)),
+        Attribute(
+            "grouped", Type.BOOLEAN, "Whether a shared subscription keeps groups of messages in order (SH-6).",
+        ),
         rate(
             "delivered_rate", "Deliveries per second to it; null where its link is not here.",
             Column("deliv/s", 2, "Delivered"),

@@ -1,0 +1,216 @@
+"""Groups of a shared subscription stay with one member, in order (rule SH-6). The group is what precedes the colon."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery_records import effects, inputs
+from delivery_records.grouped_sharing import GroupedShare
+from delivery_records.groups import group_hash
+from delivery_records.outcomes import Decision, DeliveryOutcome
+from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+
+SHARE = inputs.Share("work", is_global=True, by_group=True)
+
+
+def read_group(message: bytes, message_format: int) -> bytes | None:
+    name, colon, _ = message.partition(b":")
+    return name if colon else None
+
+
+def network(routers: int = 1) -> Net:
+    return Net(routers, read_group=read_group)
+
+
+def member(net: Net, node: Node, name: str, share: inputs.Share = SHARE, **more: object) -> SubscriberLink:
+    return net.subscriber(node, name, share=share, **more)  # type: ignore[arg-type]  # passed on as it is
+
+
+def send(publisher: PublisherLink, *tags: bytes) -> None:
+    for tag in tags:
+        publisher.send(tag)
+
+
+def of_group(link: SubscriberLink, group: bytes) -> list[bytes]:
+    return [tag for tag in link.deliveries if tag.startswith(group)]
+
+
+def test_a_group_goes_to_one_member_and_groups_are_spread_over_members() -> None:
+    net = network(3)
+    members = [member(net, node, f"m{number}") for number, node in enumerate(net.nodes)]
+    publisher = net.publisher(net.nodes[0])
+    groups = [b"g%d:" % number for number in range(24)]
+    send(publisher, *(group + b"%d" % turn for turn in range(3) for group in groups))
+    for group in groups:
+        having = [of_group(each, group) for each in members if of_group(each, group)]
+        assert having == [[group + b"0", group + b"1", group + b"2"]]
+    assert all(each.deliveries for each in members)
+
+
+def test_publishers_at_different_routers_choose_the_same_member() -> None:
+    net = network(3)
+    members = [member(net, node, f"m{number}") for number, node in enumerate(net.nodes)]
+    first, second = net.publisher(net.nodes[0], "p1"), net.publisher(net.nodes[2], "p2")
+    send(first, b"g:1", b"h:1")
+    send(second, b"g:2", b"h:2")
+    for group in (b"g:", b"h:"):
+        assert [len(of_group(each, group)) for each in members if of_group(each, group)] == [2]
+
+
+def test_a_group_waits_for_its_member_while_others_and_what_has_no_group_go_on() -> None:
+    net = network()
+    one, other = member(net, net.nodes[0], "m0", limit=1), member(net, net.nodes[0], "m1", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"g:1", b"g:2")
+    holder, idle = (one, other) if of_group(one, b"g:") else (other, one)
+    if holder is other:
+        holder.flow(1)
+    idle.flow(10)
+    assert of_group(holder, b"g:") == [b"g:1"]
+    send(publisher, b"plain")
+    assert b"plain" in idle.deliveries
+    assert not of_group(idle, b"g:")
+    holder.accept(b"g:1")
+    holder.flow(2, delivery_count=1)
+    assert of_group(holder, b"g:") == [b"g:1", b"g:2"]
+
+
+def test_a_member_that_joins_gets_groups_only_when_nothing_of_them_is_under_way() -> None:
+    net = network()
+    one = member(net, net.nodes[0], "m0")
+    publisher = net.publisher(net.nodes[0])
+    groups = [b"g%d:" % number for number in range(16)]
+    send(publisher, *(group + b"1" for group in groups))
+    other = member(net, net.nodes[0], "m1")
+    send(publisher, *(group + b"2" for group in groups))
+    assert other.deliveries == []
+    one.accept(*one.deliveries)
+    send(publisher, *(group + b"3" for group in groups))
+    moved = len(other.deliveries)
+    assert 0 < moved < len(groups)
+    assert len(one.deliveries) == 3 * len(groups) - moved
+
+
+def test_what_a_member_had_and_what_waited_for_it_go_to_another_in_order_when_its_key_is_deleted() -> None:
+    net = network()
+    links = [member(net, net.nodes[0], f"m{number}", limit=2) for number in range(2)]
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"g:1", b"g:2", b"g:3", b"g:4")
+    holder, other = links if links[0].deliveries else reversed(links)
+    assert (holder.deliveries, other.deliveries) == ([b"g:1", b"g:2"], [])
+    holder.drop()
+    other.flow(20)
+    net.advance(50.0)
+    assert other.deliveries == []
+    net.advance(20.0)
+    assert other.deliveries == [b"g:1", b"g:2", b"g:3", b"g:4"]
+    assert [each.redelivered for each in other.all(effects.Deliver)] == [True, True, False, False]
+
+
+def test_after_a_failover_nothing_of_a_group_is_assigned_before_all_have_answered_who_may_have_some() -> None:
+    net = network(2)
+    one = member(net, net.nodes[0], "m0")
+    first = net.publisher(net.nodes[0])
+    groups = [b"g%d:" % number for number in range(16)]
+    send(first, *(group + b"1" for group in groups))
+    one.accept(*one.deliveries)
+    other = member(net, net.nodes[1], "m1")
+    send(first, *(group + b"2" for group in groups))
+    group = other.deliveries[0].partition(b":")[0] + b":"
+    had = other.network_tag(group + b"2")
+    other.drop()
+    first.drop()
+    tags = [each + turn for turn in (b"1", b"2") for each in groups]
+    again = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
+    send(again, *tags, group + b"3")
+    assert not [each for each in (one, other) if group + b"3" in each.deliveries]
+    back = member(net, net.nodes[1], "m1", unsettled={had: None})
+    assert of_group(back, group) == [group + b"2", group + b"3"]
+
+
+def test_one_that_was_on_its_way_when_another_of_its_group_was_returned_does_not_overtake_it() -> None:
+    net = network(2)
+    one = member(net, net.nodes[0], "m0", limit=2)
+    first, second = net.publisher(net.nodes[1], "p1"), net.publisher(net.nodes[0], "p2")
+    net.held.add((1, 0))
+    send(first, b"g:1", b"g:2")
+    send(second, b"h:1", b"h:2")  # they use the credit that the other ingress counts on
+    net.feed(net.nodes[0], net.frames[(net.nodes[1].rid, net.nodes[0].rid)].popleft())
+    one.accept(b"h:1", b"h:2")
+    one.flow(22, delivery_count=2)
+    net.held.clear()
+    net.run()
+    assert net.nodes[1].count(Decision.RETURNED_BY_MEMBER) == 2
+    assert of_group(one, b"g:") == [b"g:1", b"g:2"]
+    one.accept(b"g:1", b"g:2")
+    assert len(first.accepted) == 2
+
+
+def test_undeliverable_here_is_done_for_a_group_has_no_other_member() -> None:
+    net = network()
+    links = [member(net, net.nodes[0], f"m{number}") for number in range(2)]
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"g:1")
+    holder, other = links if links[0].deliveries else reversed(links)
+    holder.answer(DeliveryOutcome.UNDELIVERABLE, b"g:1")
+    assert len(publisher.outcomes) == 1
+    assert other.deliveries == []
+
+
+def test_what_is_wanted_again_comes_to_the_same_member() -> None:
+    net = network()
+    links = [member(net, net.nodes[0], f"m{number}") for number in range(2)]
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"g:1")
+    holder, other = links if links[0].deliveries else reversed(links)
+    holder.answer(DeliveryOutcome.RELEASED, b"g:1")
+    net.advance(1.0)
+    assert (holder.deliveries, other.deliveries) == ([b"g:1", b"g:1"], [])
+
+
+def test_a_pre_settled_message_goes_to_the_member_of_its_group_or_to_nobody() -> None:
+    net = network()
+    links = [member(net, net.nodes[0], f"m{number}", limit=2) for number in range(2)]
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"g:1")
+    holder, other = links if links[0].deliveries else reversed(links)
+    publisher.send(b"g:once", settled=True)
+    publisher.send(b"g:too many", settled=True)
+    assert (holder.deliveries, other.deliveries) == ([b"g:1", b"g:once"], [])
+
+
+def test_who_asks_for_the_order_of_groups_is_refused_where_the_first_member_did_not() -> None:
+    net = network()
+    without = inputs.Share("work", is_global=True)
+    one = member(net, net.nodes[0], "m0", without)
+    late = member(net, net.nodes[0], "m1")
+    assert not one.last(effects.SubscriberReply).grouped
+    assert late.end().condition == "amqp:precondition-failed"
+
+
+def test_who_does_not_ask_gets_the_order_that_is_there() -> None:
+    net = network()
+    member(net, net.nodes[0], "m0")
+    late = member(net, net.nodes[0], "m1", inputs.Share("work", is_global=True))
+    assert late.last(effects.SubscriberReply).grouped
+
+
+def test_records_of_groups_leave_with_their_deliveries() -> None:  # G6
+    net = network()
+    one = member(net, net.nodes[0], "m0", limit=100)
+    publisher = net.publisher(net.nodes[0])
+    tags = [b"g%d:" % number for number in range(50)]
+    send(publisher, *tags)
+    one.accept(*tags)
+    publisher.settle(*tags)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    (share,) = ingress.fanout.shares.values()
+    assert isinstance(share, GroupedShare)
+    assert share.groups == 0
+
+
+@pytest.mark.parametrize("size", [1, 30_000])
+def test_what_is_kept_of_a_group_has_the_same_size_whatever_its_name_has(size: int) -> None:
+    found = group_hash(read_group, b"g" * size + b":1", 0)
+    assert found is not None
+    assert len(found) == 16
