@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Iterator
 
 import pytest
 
 from oncewire.wire.frames import SASL_HEADER
+from router.commands.local_network import LocalNetwork
 from tests.conformance.peer import Dial, Peer
-from tests.conformance.routers import LARGEST_MESSAGE, PASSWORD, USER, Router, running
+from tests.conformance.resuming import Network
+from tests.conformance.routers import LARGEST_MESSAGE, PASSWORD, USER, Router, TwoRouters, running
+from tests.router.relay import assert_no_internal_error
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +34,19 @@ def guarded_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]
 def hasty_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
     """A router for which a client is lost after two seconds of silence."""
     yield from running(tmp_path_factory.mktemp("hasty"), "--listen-idle-timeout-s=2")
+
+
+@pytest.fixture(scope="session")
+def two_routers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoRouters]:
+    """A network of two routers and an etcd; each test has container-ids and topics of its own."""
+    folder = tmp_path_factory.mktemp("two-routers")
+    network = LocalNetwork(2, log_folder=folder)
+    try:
+        asyncio.run(network.start())
+        yield TwoRouters(network.routers["r1"].amqp_port, network.routers["r2"].amqp_port)
+    finally:
+        asyncio.run(network.stop())
+    assert_no_internal_error(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,6 +70,12 @@ def dial(router: Router) -> Iterator[Dial]:
     yield connect
     for peer in peers:
         peer.drop()
+
+
+@pytest.fixture
+def network(dial: Dial, two_routers: TwoRouters, topic: str) -> Network:
+    """The two routers, and a topic of its own."""
+    return Network(dial, two_routers, hashlib.sha256(topic.encode()).hexdigest())
 
 
 @pytest.fixture

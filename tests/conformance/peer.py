@@ -139,6 +139,12 @@ class Peer:
         data, self._pipeline = b"".join(self._pipeline), None
         self.write(data)
 
+    @property
+    def address(self) -> str:
+        """Our end of the transport, as the router sees it."""
+        host, port = self._socket.getsockname()
+        return f"{host}:{port}"
+
     def drop(self) -> None:
         """Close the transport without a word."""
         self._socket.close()
@@ -376,9 +382,9 @@ class Peer:
             if found.first <= delivery_id <= (found.first if found.last is None else found.last):
                 return found
 
-    def delivery(self) -> Delivery:
-        """The next whole delivery."""
-        frames, payload = [self.expect(Transfer, Flow)], self.payload
+    def delivery(self, *skipped: type[Body]) -> Delivery:
+        """The next whole delivery; frames of the kinds to be skipped may come before."""
+        frames, payload = [self.expect(Transfer, Flow, *skipped)], self.payload
         while frames[-1].more:
             frames.append(self.expect(Transfer, Flow))
             payload += self.payload

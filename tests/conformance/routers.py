@@ -1,4 +1,4 @@
-"""Router processes for this folder: each lives as long as the tests, which share it."""
+"""Router processes for this folder: each runs as long as the tests, which share it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ class Router:
 
     port: int
     http: str
+
+
+@dataclass(frozen=True)
+class TwoRouters:
+    """AMQP ports of two linked routers."""
+
+    first: int
+    second: int
 
 
 def running(folder: Path, *flags: str) -> Iterator[Router]:
