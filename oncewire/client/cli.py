@@ -239,7 +239,7 @@ def sub(
         cli_subscribe.subscribe(
             target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector,
             share=share, by_group=by_group,
-        )  # fmt: skip
+        )
     )
 
 

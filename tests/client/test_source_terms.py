@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oncewire.client import UsageError
-from oncewire.client.source_terms import NAME, SourceTerms, member_name
+from oncewire.client.source_terms import NAME, SourceTerms, check_terms, member_name
 from oncewire.wire import Described, Source, Symbol, vocabulary
 
 ASKED = SourceTerms(selector="color = 'red'")
 APPLIED = Described(Symbol("apache.org:selector-filter:string"), ASKED.selector)
 SHARED = SourceTerms(is_shared=True)
+GROUPED = SourceTerms(is_shared=True, by_group=True)
 
 
 def test_a_subscriber_without_terms_asks_for_no_filter_and_needs_none() -> None:
@@ -22,6 +23,7 @@ def test_a_subscriber_without_terms_asks_for_no_filter_and_needs_none() -> None:
 def test_a_reply_that_states_what_was_asked_for_is_taken() -> None:
     assert ASKED.refused(Source(address="orders", filter=ASKED.filter)) is None
     assert SHARED.refused(Source(address="orders", capabilities=SHARED.capabilities)) is None
+    assert GROUPED.refused(Source(address="orders", capabilities=GROUPED.capabilities)) is None
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,14 @@ def test_the_name_of_a_shared_subscription_stands_before_that_of_its_link() -> N
 def test_a_name_that_cannot_be_told_from_what_follows_is_refused(share: str) -> None:
     with pytest.raises(UsageError, match="choose another name"):
         member_name(share, "in")
+
+
+def test_a_reply_that_does_not_say_that_groups_come_in_order_is_refused() -> None:  # SH-6
+    refused = GROUPED.refused(Source(address="orders", capabilities=SHARED.capabilities))
+    assert refused is not None
+    assert "leave by_group out" in refused[1]
+
+
+def test_the_order_of_groups_is_of_a_shared_subscription() -> None:
+    with pytest.raises(UsageError, match="by_group is of a shared subscription"):
+        check_terms(settled=False, journal=None, share=None, by_group=True)
