@@ -124,7 +124,7 @@ class SharedJudge:
             return
         place = publisher, group, self._life
         last = self._last.get(place, -1)
-        if number < last:
+        if number < last and self._owed.get(message) == self._life:  # else it was sent before this life was confirmed
             raise Violation(f"ORDER: s{member} processes p{publisher}/{number} of group {group}, after {last} was")
         world.coverage[coverage.GROUPED] += last >= 0
         self._last[place] = number
