@@ -145,7 +145,7 @@ demo-queue: $(VENV)/.installed
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
 
-# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last sitting left
+# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last run left
 # them. The record needs what `make tools` fetches.
 campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
@@ -176,7 +176,7 @@ bench: $(VENV)/.installed
 
 # --- optional parts ---------------------------------------------------------------------------------------------
 
-# Each part tells by itself what it lacks; one that cannot be had does not keep the others away.
+# Each part reports by itself what it lacks; one that cannot be had does not keep the others away.
 tools: $(VENV)/.installed
 	@failed=; \
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
