@@ -213,8 +213,9 @@ tools: $(VENV)/.installed
 
 SITE := env NO_MKDOCS_2_WARNING=1 $(RUN) $(VENV)/bin/mkdocs
 
-$(VENV)/.site: $(VENV)/.installed constraints.txt
+$(VENV)/.site: $(VENV)/.installed constraints.txt scripts/fetch_site_parts.sh
 	@$(PIP) mkdocs mkdocs-material 'mkdocstrings[python]'
+	@scripts/fetch_site_parts.sh .tools/site || echo "the site's diagrams and search need the internet: their parts were not fetched (npm)" >&2
 	@touch $@
 
 # Every warning is an error: dead links and anchors, pages outside of the navigation, docstrings that cannot be read.
