@@ -145,7 +145,7 @@ demo-queue: $(VENV)/.installed
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
 
-# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last sitting left
+# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last run left
 # them. The record needs what `make tools` fetches.
 campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
@@ -176,7 +176,7 @@ bench: $(VENV)/.installed
 
 # --- optional parts ---------------------------------------------------------------------------------------------
 
-# Each part tells by itself what it lacks; one that cannot be had does not keep the others away.
+# Each part reports by itself what it lacks; one that cannot be had does not keep the others away.
 tools: $(VENV)/.installed
 	@failed=; \
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
@@ -213,8 +213,9 @@ tools: $(VENV)/.installed
 
 SITE := env NO_MKDOCS_2_WARNING=1 $(RUN) $(VENV)/bin/mkdocs
 
-$(VENV)/.site: $(VENV)/.installed constraints.txt
+$(VENV)/.site: $(VENV)/.installed constraints.txt scripts/fetch_site_parts.sh
 	@$(PIP) mkdocs mkdocs-material 'mkdocstrings[python]'
+	@scripts/fetch_site_parts.sh .tools/site || echo "the site's diagrams and search need the internet: their parts were not fetched (npm)" >&2
 	@touch $@
 
 # Every warning is an error: dead links and anchors, pages outside of the navigation, docstrings that cannot be read.

@@ -3,6 +3,7 @@
 - README's neighbours (CONTRIBUTING.md, CHANGELOG.md, SECURITY.md, deploy/README.md) become pages under project/.
 - Each sub-command of `oncewire` becomes a section of reference/cli.md, from its own help.
 - Links to files beside docs/ lead to the repository that `repo_url` names, or become text.
+- Parts that the theme loads from other sites become files of this one, where fetch_site_parts.sh has fetched them.
 - A list needs no blank line before it on GitHub, and `[a] [b]` are two links there.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 from mkdocs.structure.files import File
+from mkdocs.utils import get_relative_url
 
 from oncewire.cli.run import root_command
 
@@ -25,6 +27,10 @@ BESIDE = {
 }
 """From the project's folder, and the pages of the site that show them."""
 SOURCES = {page: source for source, page in BESIDE.items() if page != "index.md"}
+PARTS = ROOT / ".tools" / "site"
+"""Where `make docs` puts what it fetches."""
+SHOWN_AT = "assets/parts"
+DIAGRAM = 'class="mermaid"'
 LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s]+)\)")
 EVIDENCE = {"real": "real-processes", "gold": "golden-scenarios", "core": "cores", "part": "parts"}
 DEFINITION = re.compile(r"^(\[[^\]]+\]): (\S+)$")
@@ -39,6 +45,9 @@ def on_config(config):
     (errors,) = [part["Error conditions"] for part in reference if "Error conditions" in part]
     folder = ROOT / "docs" / "reference" / "errors"
     errors += sorted(f"reference/errors/{path.name}" for path in folder.glob("*.md") if path.name != "index.md")
+    if (PARTS / "iframe-worker.js").is_file():
+        # In the place of the one from another site.
+        config["extra"]["polyfills"] = [f"{SHOWN_AT}/iframe-worker.js"]
     return config
 
 
@@ -47,7 +56,17 @@ def on_files(files, config):
     for page, source in SOURCES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/cli.md", content=cli_reference()))
+    for part in sorted(PARTS.glob("*.js")) + sorted(PARTS.glob("*.LICENSE.txt")):
+        files.append(File.generated(config, f"{SHOWN_AT}/{part.name}", abs_src_path=str(part)))
     return files
+
+
+def on_post_page(output, page, **_):
+    """A page with a diagram loads our Mermaid; the theme then fetches none."""
+    if DIAGRAM not in output or not (PARTS / "mermaid.js").is_file():
+        return output
+    source = get_relative_url(f"{SHOWN_AT}/mermaid.js", page.url)
+    return output.replace("</head>", f'<script src="{source}"></script></head>', 1)
 
 
 def on_page_markdown(markdown, page, config, **_):

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,10 @@ class Contexts:
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet"
+            close = get_close_matches(name, self.by_name, 1)
+            guess = f". Did you mean {close[0]!r}?" if close else ""
             raise CliError(
-                f"there is no context {name!r}", f"the contexts of this user: {known}",
+                f"there is no context {name!r}", f"the contexts of this user: {known}{guess}",
                 "add it with `oncewire context add`, or take another",
             )  # fmt: skip
         return self.by_name[name]

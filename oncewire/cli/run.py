@@ -32,6 +32,10 @@ def run(arguments: Sequence[str], group: click.Group | None = None) -> int:
     except CliError as error:
         error.show()
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        # Like `oncewire` alone: what it offers is the answer.
+        click.echo(error.format_message())
+        return 0
     except click.UsageError as error:
         from_usage_error(error, _name_of(command, arguments)).show()
         return EXIT_MISUSE

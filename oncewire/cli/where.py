@@ -17,6 +17,7 @@ import click
 from oncewire.cli.contexts import NetworkContext, load_contexts
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import running_network
+from oncewire.cli.program import name_as_typed
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 DEFAULT_HTTP = "http://127.0.0.1:8672"
@@ -28,7 +29,6 @@ PRECEDENCE = "--url, {variable}, the context, a running `oncewire local`, {defau
 NEAR_CONNECT_S = 1.0
 """To find a listener at an address of this machine that nobody named: it answers in milliseconds, or there is none."""
 CONNECT_S = 30.0
-START_ONE = "start a network with `oncewire local`, or name a router: {option}, {variable}, or `oncewire context add`"
 _META = "oncewire.where"
 
 
@@ -47,6 +47,12 @@ class Where:
     source: str
     is_guessed: bool = False
     context: NetworkContext | None = None
+
+
+def start_one(option: str, variable: str) -> str:
+    """What to do where no address was given and nobody listens."""
+    name = name_as_typed()
+    return f"start a network with `{name} local`, or name a router: {option}, {variable}, or `{name} context add`"
 
 
 def context_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +97,9 @@ def http_address(given: str | None) -> Where:
         return _chosen(Where((http_of(context),), f"context {name}", context=context))
     local = running_network()
     if local is not None and local.http:
-        return _chosen(Where(local.http[:1], f"the local network of process {local.pid}", is_guessed=True))
+        # Whoever tries the network kills routers of it: one that runs answers for all.
+        at = next(filter(_listens, local.http), local.http[0])
+        return _chosen(Where((at,), f"the local network of process {local.pid}", is_guessed=True))
     return _chosen(Where((DEFAULT_HTTP,), "the default", is_guessed=True))
 
 
@@ -101,18 +109,24 @@ def require_listener(where: Where) -> None:
     Raises:
         CliError: nobody does, so there is nothing to wait for.
     """
-    places = []
-    for url in where.urls:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or 0
-        try:
-            socket.create_connection((host, port), NEAR_CONNECT_S).close()
-        except OSError:
-            places.append(f"{host}:{port}")
-        else:
-            return
-    fix = START_ONE.format(option="--url amqp://HOST:PORT", variable=URL_VARIABLE)
-    raise CliError("there is no router to connect to", f"nobody listens at {', '.join(places)} ({where.source})", fix)
+    if any(map(_listens, where.urls)):
+        return
+    places = ", ".join("{}:{}".format(*_place(url)) for url in where.urls)
+    fix = start_one("--url amqp://HOST:PORT", URL_VARIABLE)
+    raise CliError("there is no router to connect to", f"nobody listens at {places} ({where.source})", fix)
+
+
+def _listens(url: str) -> bool:
+    try:
+        socket.create_connection(_place(url), NEAR_CONNECT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 0
 
 
 def http_of(context: NetworkContext) -> str:

@@ -70,6 +70,7 @@ def _print(plan: BenchPlan, result: BenchResult) -> None:
     from rich.table import Table
 
     from oncewire.client.bench import percentiles_ms, rate
+    from oncewire.client.outcomes import counted
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -86,6 +87,7 @@ def _print(plan: BenchPlan, result: BenchResult) -> None:
         table.add_row(name, f"{count:,}", f"{each:,}", f"{each * plan.size / 1e6:.2f}", *cells)
     console = Console(highlight=False)
     console.print(
-        f"{plan.publishers} publisher(s), {plan.subscribers} subscriber(s), {plan.size} bytes, window {plan.window}"
+        f"{counted(plan.publishers, 'publisher')}, {counted(plan.subscribers, 'subscriber')}, "
+        f"{counted(plan.size, 'byte')}, window {plan.window}"
     )
     console.print(table)

@@ -70,9 +70,9 @@ def _encoded_by_itself(body: Encodable) -> bytes:
     try:
         encoded = encode() if callable(encode) else None
     except TypeError as error:  # it encodes something else, and needs to be told what
-        raise _not_sendable(f"a {type(body).__name__} is no message: {error}") from None
+        raise _not_sendable(f"an object of the type {type(body).__name__} is no message: {error}") from None
     if not isinstance(encoded, (bytes, bytearray)):  # proton.Message gives a bytearray
-        raise _not_sendable(f"a {type(body).__name__} is no message")
+        raise _not_sendable(f"an object of the type {type(body).__name__} is no message")
     try:
         decode_message(bytes(encoded))
     except WireError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -110,32 +111,32 @@ def target_of(
     )  # fmt: skip
 
 
-@click.command("pub", short_help="Send lines as messages, and wait for their outcomes.")
+@click.command("pub", short_help="Send messages, and wait for their outcomes.")
 @click.argument("topic")
+@click.argument("messages", nargs=-1, metavar="[MESSAGE]...")
 @click.option(
     "--file",
     "-f",
     "source",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    default="-",
-    show_default=True,
-    help="Send each line of this file; - is the standard input.",
+    help="Send each line of this file; - is the standard input. [-, where no MESSAGE is given]",
 )
 @click.option(
     "--settled",
     is_flag=True,
-    help="At-most-once: write each line once and wait for no outcome; what a fault hits is lost.",
+    help="At-most-once: write each message once and wait for no outcome; what a fault hits is lost.",
 )
 @click.option(
     "--require",
     type=click.IntRange(min=1, max=MAX_REQUIRE),
     metavar="N",
-    help="Send a line only if the topic has N subscriptions or more; else it is released, and sent to nobody.",
+    help="Send a message only if the topic has N subscriptions or more; else it is released, and sent to nobody.",
 )
 @_common_options
 def pub(
     topic: str,
-    source: str,
+    messages: tuple[str, ...],
+    source: str | None,
     settled: bool,
     require: int | None,
     urls: tuple[str, ...],
@@ -146,26 +147,29 @@ def pub(
     connect_timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Send each line of a file or of the standard input as a message, and wait until all have an outcome.
+    """Send each MESSAGE, or each line of a file or of the standard input, and wait until all have an outcome.
 
-    A line counts as accepted when every subscription has processed it. Lines without a subscription are counted; with
-    --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit code 1:
-    some lines were not accepted.
+    A message counts as accepted when every subscription has processed it. Messages without a subscription are counted;
+    with --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit
+    code 1: some messages were not accepted.
     """
     from oncewire.client import cli_publish
 
+    if messages and source is not None:
+        raise click.UsageError("messages come from the command line or from --file, not from both")
+    given = tuple(map(os.fsencode, messages)) or source or "-"
     identity = _identity(name, container_id, journal)
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     if settled:
         _refuse_journal(journal, "sent")
         if require is not None:
             raise click.UsageError("--require needs outcomes, and --settled waits for none")
-        report = run_client(cli_publish.publish_settled(target, source))
+        report = run_client(cli_publish.publish_settled(target, given))
     else:
         # Whoever types sees what was typed.
-        is_typed = source == "-" and sys.stdin.isatty()
+        is_typed = given == "-" and sys.stdin.isatty()
         with progress_of("accepted", None, is_wanted=not is_typed) as show:
-            report = run_client(cli_publish.publish(target, source, show, require=require or 0))
+            report = run_client(cli_publish.publish(target, given, show, require=require or 0))
     if as_json:
         click.echo(json.dumps(report))
     elif settled:

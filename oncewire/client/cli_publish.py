@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from oncewire.client import (
     Client,
@@ -38,6 +38,8 @@ LEAVE_S = 3.0
 LINE_LIMIT = 64 << 20
 """Bytes of the longest line, the routers' limit of a message."""
 
+Source: TypeAlias = str | tuple[bytes, ...]
+"""A file's name, `-` for the standard input, or the messages themselves."""
 _PLACE = "oncewire_cli_place"
 
 
@@ -126,11 +128,11 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
 
 
 async def publish(
-    target: Target, source: str, show: Callable[[int], None], *, require: int = 0
+    target: Target, source: Source, show: Callable[[int], None], *, require: int = 0
 ) -> dict[str, Any]:
-    """Send the lines and return the report; `show` is called with how many are accepted.
+    """Send the messages and return the report; `show` is called with how many are accepted.
 
-    `require`: subscriptions that each line must have (I-3c).
+    `require`: subscriptions that each message must have (I-3c).
     """
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
@@ -138,7 +140,7 @@ async def publish(
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
-                if store is not None and source != "-":
+                if store is not None and isinstance(source, str) and source != "-":
                     await _send_file(publisher, store, source, show)
                 else:
                     async for line in _lines(source):
@@ -163,8 +165,8 @@ async def publish(
             }
 
 
-async def publish_settled(target: Target, source: str) -> dict[str, Any]:
-    """Write each line once, at-most-once, and return the report."""
+async def publish_settled(target: Target, source: Source) -> dict[str, Any]:
+    """Write each message once, at-most-once, and return the report."""
     async with target.connect(Reporter()) as client:
         publisher = await client.settled_publisher(target.topic, name=target.name)
         async for line in _lines(source):
@@ -212,8 +214,12 @@ def _move_place(path: Path, offset: int | None) -> Callable[[sqlite3.Connection]
     return write
 
 
-async def _lines(source: str) -> AsyncIterator[bytes]:
-    """The lines of a file or of the standard input, which may be a terminal or a pipe that is slow."""
+async def _lines(source: Source) -> AsyncIterator[bytes]:
+    """What to send; the standard input may be a terminal or a pipe that is slow."""
+    if not isinstance(source, str):
+        for message in source:
+            yield message
+        return
     if source != "-":
         with Path(source).open("rb") as file:  # noqa: ASYNC230  # a file on disk does not keep us waiting
             for line in file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from oncewire.client.outcomes import Outcome
+from oncewire.client.outcomes import Outcome, counted
 
 
 class ClientError(Exception):
@@ -120,7 +120,7 @@ class NotAccepted(ClientError):
         first = outcomes[0]
         reason = ": ".join(part for part in (first.condition, first.description) if part)
         super().__init__(
-            f"{len(outcomes)} message(s) were not accepted",
+            f"{counted(len(outcomes), 'message')} {'was' if len(outcomes) == 1 else 'were'} not accepted",
             f"the first is {first.kind.value}" + (f" ({reason})" if reason else ""),
             "decide by the outcome: correct it, send it again as a new message, or abandon it",
         )

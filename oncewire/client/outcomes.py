@@ -75,9 +75,15 @@ TOO_FEW = "oncewire:too-few-subscriptions"
 """Condition of a message for which there were fewer subscriptions than its publisher requires (I-3c)."""
 
 
+def counted(count: int, noun: str) -> str:
+    """For people: `1 message`, `2 messages`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def released_for_want_of(require: int) -> Outcome:
     """The outcome of a message that was sent to nobody, because there were fewer subscriptions."""
-    text = f"the topic has fewer than {require} subscription(s), or had when an earlier message came; sent to nobody"
+    wanted = counted(require, "subscription")
+    text = f"the topic has fewer than {wanted}, or had when an earlier message came; sent to nobody"
     return Outcome(OutcomeKind.RELEASED, TOO_FEW, text)
 
 
@@ -86,7 +92,7 @@ def accepted_by(subscriptions: Subscriptions, require: int) -> Outcome:
     if subscriptions.count >= require:
         return Outcome(OutcomeKind.ACCEPTED, subscriptions=subscriptions)
     text = (
-        f"{subscriptions.count} subscription(s) processed it and {require} are required; "
+        f"{counted(subscriptions.count, 'subscription')} processed it, required: {require}; "
         "others that have ended may have processed it"
     )
     return Outcome(OutcomeKind.UNKNOWN, TOO_FEW, text, subscriptions=subscriptions)

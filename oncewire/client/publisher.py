@@ -14,7 +14,7 @@ from oncewire.client.errors import ClientError, NotAccepted, StillOwed, UsageErr
 from oncewire.client.events import PublisherWaits
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
-from oncewire.client.outcomes import Outcome
+from oncewire.client.outcomes import Outcome, counted
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
@@ -234,8 +234,9 @@ class Publisher(PublisherLink):
         is_leaving = self._notice.is_leaving
         self.client.tell(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
         logger.warning(
-            "%s%s has waited %.0f s for the outcomes of %d message(s): %s",
-            "leaving its block, " if is_leaving else "", self.name, seconds, self.unfinished, why,
+            "%s%s has waited %.0f s for the outcomes of %s: %s",
+            "leaving its block, " if is_leaving else "", self.name, seconds,
+            counted(self.unfinished, "message"), why,
         )  # fmt: skip
 
     @property
@@ -365,4 +366,5 @@ class Publisher(PublisherLink):
 
 
 def _owed_text(report: ReportOwing) -> str:
-    return f"{report.count} subscription(s) have not processed it: {', '.join(report.names)}"
+    has = "has" if report.count == 1 else "have"
+    return f"{counted(report.count, 'subscription')} {has} not processed it: {', '.join(report.names)}"

@@ -26,6 +26,7 @@ from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
 from oncewire.client.events import SessionExpired, SubscriptionsEnded
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import ClientLink, LinkOwner
+from oncewire.client.outcomes import counted
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.sending import Sending
 from oncewire.wire import (
@@ -303,8 +304,8 @@ class PublisherLink(ClientLink):
         if self._ended_logged_at is None or now - self._ended_logged_at >= ENDED_LOG_S:
             self._ended_logged_at = now
             logger.warning(
-                "%d subscription(s) ended before they had processed message %d of %s, or later ones: %s",
-                report.count, report.number, self.name, ", ".join(report.names),
+                "%s ended before processing message %d of %s, or later ones: %s",
+                counted(report.count, "subscription"), report.number, self.name, ", ".join(report.names),
             )  # fmt: skip
 
     def _transfer(self, effect: SendTransfer) -> None:

@@ -229,7 +229,7 @@ async def _member(session: aiohttp.ClientSession, endpoint: str, clock: Callable
         found = [Finding("etcd", State.FAILED, f"{version} at {endpoint} is too old", f"take etcd {oldest} or newer")]
     with suppress(ValueError, TypeError):
         seconds = abs(email.utils.parsedate_to_datetime(date).timestamp() - clock())
-        text = f"{seconds:.0f} s beside that of {endpoint}"
+        text = f"{seconds:.0f} s apart from that of {endpoint}"
         is_off = seconds > CLOCK_S
         fix = "synchronize clocks (systemd-timesyncd, chrony): certificates, tokens and logs depend on them"
         found.append(Finding("clock", State.WARNING if is_off else State.OK, text, fix if is_off else ""))

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from oncewire.cli.contexts import load_contexts
 from oncewire.cli.errors import CliError
+from oncewire.cli.program import name_as_typed
 from oncewire.cli.where import CONTEXT_VARIABLE, HTTP_VARIABLE, URL_VARIABLE
 from router.commands.local_network import LocalNetwork
 
@@ -46,6 +48,7 @@ def show(console: Console, network: LocalNetwork) -> None:
         table.add_row(router.id, router.url, router.http, str(router.pid))
     console.print(table)
     first = next(iter(network.routers.values()))
+    oncewire = escape(name_as_typed())
     # soft_wrap: whoever copies a command or an address gets it in one piece.
     for line in (
         f"etcd  {','.join(network.etcd_urls)}",
@@ -53,18 +56,18 @@ def show(console: Console, network: LocalNetwork) -> None:
         f"[bold]See it[/]: {first.http}",
         "",
         "[bold]Next[/], type in another terminal:",
-        "  oncewire sub orders",
+        f"  {oncewire} sub orders",
         "and in a third one:",
-        "  echo 'two coffees' | oncewire pub orders",
-        "  oncewire inspect",
-        *_others(),
+        f"  {oncewire} pub orders 'two coffees'",
+        f"  {oncewire} inspect",
+        *_others(oncewire),
         "",
         "Ctrl-C stops it.",
     ):
         console.print(line, soft_wrap=True)
 
 
-def _others() -> list[str]:
+def _others(oncewire: str) -> list[str]:
     """What keeps the commands from finding this network."""
     for variable in (URL_VARIABLE, HTTP_VARIABLE, CONTEXT_VARIABLE):
         if os.environ.get(variable):
@@ -74,4 +77,4 @@ def _others() -> list[str]:
     except CliError:  # it is told by the commands that need them
         return []
     note = f"Note: the context {current} is in use, so these commands go there. To use this network: "
-    return ["", f"{note}oncewire context use --none"] if current else []
+    return ["", f"{note}{oncewire} context use --none"] if current else []

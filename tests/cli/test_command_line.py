@@ -20,6 +20,7 @@ from oncewire.cli import python_check
 from oncewire.cli.commands import COMMAND_GROUP, CommandGroup, installed_commands
 from oncewire.cli.errors import CliError
 from oncewire.cli.nouns import Noun
+from oncewire.cli.program import name_as_typed
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
 
@@ -47,7 +48,8 @@ def test_version_as_json_is_one_line_that_names_the_packages_it_stands_on(capsys
     assert len(lines) == 1
     versions = json.loads(lines[0])
     assert versions["python"].split(".")[:2] == [str(part) for part in sys.version_info[:2]]
-    assert {"aiohttp", "click", "prometheus-client", "rich", "uvloop"} <= set(versions["packages"])
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {each.partition(">=")[0] for each in project["dependencies"]} <= set(versions["packages"])
 
 
 def test_every_declared_command_is_installed_and_loads() -> None:
@@ -70,6 +72,30 @@ def test_help_lists_every_installed_command(capsys: pytest.CaptureFixture[str]) 
 def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 0
     assert capsys.readouterr().out.startswith("Usage: oncewire")
+
+
+def test_a_group_without_a_command_prints_its_help_as_oncewire_does(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("context", "manage"):
+        assert run([name]) == 0
+        printed = capsys.readouterr()
+        assert printed.out.startswith(f"Usage: oncewire {name} [OPTIONS] COMMAND [ARGS]...\n")
+        assert printed.err == ""
+
+
+def test_a_program_that_path_does_not_have_is_named_as_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("my venv", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "oncewire").touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "other"))
+    monkeypatch.setattr(sys, "argv", ["my venv/oncewire", "local"])
+    assert name_as_typed() == "'my venv/oncewire'"
+    monkeypatch.setenv("PATH", str(tmp_path / "my venv"))
+    assert name_as_typed() == "oncewire"
+    monkeypatch.setattr(sys, "argv", ["-c", "local"])
+    assert name_as_typed() == "oncewire"
 
 
 def test_only_the_command_that_runs_is_imported() -> None:

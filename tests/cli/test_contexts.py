@@ -84,6 +84,15 @@ def test_flag_environment_context_local_network_default_in_this_order(monkeypatc
         assert looked("--url", "amqp://of-the-flag")["urls"] == ["amqp://of-the-flag"]
 
 
+def test_a_context_that_is_spelled_wrong_is_met_with_the_one_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("prod", "lab"):
+        assert oncewire("context", "add", name, "--url", f"amqp://{name}") == 0
+    for arguments in (("context", "use", "prd"), ("context", "remove", "prd")):
+        capsys.readouterr()
+        assert oncewire(*arguments) == 2
+        assert "why: the contexts of this user: lab, prod. Did you mean 'prod'?\n" in capsys.readouterr().err
+
+
 def test_the_variable_and_the_flag_choose_among_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "three"):
         assert oncewire("context", "add", name, "--url", f"amqp://{name}") == 0

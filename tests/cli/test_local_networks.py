@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,12 @@ def free_ports_in_a_row(count: int) -> int:
         return first
 
 
+def until_closed(port: int) -> None:
+    with suppress(OSError):
+        while True:
+            socket.create_connection(("127.0.0.1", port)).close()
+
+
 def test_ports_follow_each_other_and_leave_out_those_that_are_taken() -> None:
     amqp, http = free_ports_in_a_row(4), free_ports_in_a_row(4)
     pairs = following_pairs(amqp, http)
@@ -93,6 +100,13 @@ def test_a_person_sees_addresses_page_and_next_steps_and_other_commands_need_no_
             assert oncewire("pub", "orders", text="tea\n").returncode == 0
             assert subscriber.end(None) == 0
             assert subscriber.text.splitlines()[-1] == "tea"
+        # As the pages invite people to do. The other commands look at a router that runs.
+        pid = re.search(r"^r1 .* (\d+) *$", shown, re.MULTILINE)
+        assert pid is not None
+        os.kill(int(pid[1]), signal.SIGKILL)
+        until_closed(http)
+        rows = json.loads(oncewire("inspect", "routers", "--json").stdout)["routers"]
+        assert [row["id"] for row in rows if row["is_self"]] == ["r2"]
         assert network.end() == 0
     assert local_registry.running_network() is None
     done = oncewire("inspect")

@@ -135,7 +135,7 @@ async def test_flush_tells_of_bad_outcomes_nobody_looked_at(server: WireServer, 
         looked_at = await publisher.submit(b"x")
         assert (await looked_at).kind is OutcomeKind.RELEASED
         _ = await publisher.submit(b"y")
-        with pytest.raises(NotAccepted, match=r"1 message\(s\) were not accepted"):
+        with pytest.raises(NotAccepted, match=r"1 message was not accepted"):
             await publisher.flush()
         await publisher.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -47,7 +48,9 @@ def test_the_first_program_shows_a_message_arriving(folder: Path) -> None:
     amqp, http = free_port(), free_port()
     assert network.text == ".venv/bin/oncewire local\n"
     arguments = ("local", "--port", str(amqp), "--http-port", str(http))
-    with on_terminal("local=router.commands.cli:local", *arguments) as local:
+    # As on the page: not on PATH, so that what it prints for typing must have the path, too.
+    typed, path = network.text.split()[0], {"PATH": os.defpath}
+    with on_terminal("", *arguments, program=typed, folder=folder, environment=path) as local:
         text = local.wait_for("Ctrl-C stops it.")
         urls = re.findall(r"amqp://127.0.0.1:(\d+)", text)
         pages = re.findall(r"r\d +amqp://127.0.0.1:\d+ +http://127.0.0.1:(\d+)", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,13 @@ from router.operator.amqp_requests import Answering, read_request
 from router.operator.schema import as_data
 from router.operator.service import Management
 from topology.inspector.rows_core import WATCHABLE, Head, Row
-from topology.inspector.schema.catalogue import MANAGED, SHOWN, entity_of, page_module
+from topology.inspector.schema.catalogue import MANAGED, SHOWN, columns_of, entity_of, page_module
 from topology.inspector.schema.model import Column, Role, Unit, integer
 from topology.inspector.show_cli import shown
 
 DOCS = Path(__file__).resolve().parents[2]
 ROW: Row = {"key": "k", "name": "box/sub", "topic": "orders", "router": "r1", "state": "attached", "weight": 2_000}
+WEIGHT = {"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes", "optional": False}
 
 
 class Rows:
@@ -93,7 +95,21 @@ def test_the_command_line_has_a_column() -> None:
 @pytest.mark.usefixtures("weighed")
 def test_the_page_has_a_column() -> None:
     tables = tables_of_page()
-    assert tables["subscriptions"][-1] == {"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}
+    assert tables["subscriptions"][-1] == WEIGHT
+
+
+def test_texts_that_no_row_has_are_in_no_column_of_the_page_and_of_the_command_line() -> None:
+    table = {each["name"]: each for each in tables_of_page()["subscriptions"]}
+    optional = {name for name, each in table.items() if each["optional"]}
+    assert {"filter", "member_of", "user"} <= optional
+    assert not {"name", "topic", "router", "state", "lag"} & optional
+    known = dict(columns_of("subscriptions"))
+    for row in (ROW, ROW | dict.fromkeys(optional, "some")):
+        console = Console(width=500)
+        with console.capture() as capture:
+            console.print(shown("subscriptions", {"subscriptions": [row]}, 500))
+        heads = re.split(r"\s{2,}", capture.get().splitlines()[0].strip())
+        assert {name for name in optional if known[name].title in heads} == optional & row.keys()
 
 
 @pytest.mark.usefixtures("weighed")
@@ -120,7 +136,7 @@ def test_a_new_attribute_of_a_delivery_is_shown_by_command_line_page_and_referen
         ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
     ]  # fmt: skip
     tables = tables_of_page()
-    assert tables["deliveries"] == [{"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}]
+    assert tables["deliveries"] == [WEIGHT]
     page = reference.written(reference.INSPECTOR_PAGE, (DOCS / reference.INSPECTOR_PAGE).read_text(encoding="utf-8"))
     assert "| `weight` | integer, bytes | What it weighs. |\n" in page
 

@@ -106,10 +106,28 @@ async def test_pub_says_that_nobody_subscribed_and_with_require_ends_with_an_err
     code, out, err = await pub("ordres", "--require", "1", "--url", router.url, text=b"a\n")
     assert (code, out) == (1, "published 1, accepted 0\n")
     assert "released" in err
-    assert "fewer than 1 subscription(s)" in err
+    assert err.startswith("1 message was not accepted: the first is released")
+    assert "the topic has fewer than 1 subscription, or had" in err
     code, out, _ = await pub("ordres", "--require", "1", "--json", "--url", router.url, text=b"a\n")
     report = json.loads(out)
     assert (code, report["accepted"], report["accepted_by_none"], report["not_accepted"]) == (1, 0, 0, 1)
     code, _, err = await pub("ordres", "--require", "1", "--settled", "--url", router.url, text=b"")
     assert code == 2
     assert "--settled waits for none" in err
+
+
+async def test_pub_sends_each_message_of_the_command_line(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="till") as till:
+        subscriber = await till.subscriber("orders", name="s")
+        sent = asyncio.create_task(pub("orders", "two coffees", "", "\u2615", "--url", router.url, text=b"not this"))
+        async with asyncio.timeout(LONG):
+            for expected in ("two coffees", "", "\u2615"):
+                delivery = await subscriber.receive()
+                assert delivery.body == expected.encode()
+                await delivery.accept()
+            assert await sent == (0, "published 3, accepted 3\n", "")
+    code, out, _ = await pub("orders", "at most once", "--settled", "--url", router.url, text=b"")
+    assert (code, out) == (0, "published 1, settled\n")
+    code, _, err = await pub("orders", "a", "--file", "-", "--url", router.url, text=b"")
+    assert code == 2
+    assert "not from both" in err

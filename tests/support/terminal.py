@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 DEADLINE_S = 120.0
 """A busy machine takes its time."""
@@ -76,18 +77,24 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(commands: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+def on_terminal(
+    commands: str, *arguments: str, environment: Mapping[str, str] | None = None, program: str | None = None,
+    folder: Path | None = None,
+) -> Iterator[Terminal]:  # fmt: skip
     """Run `oncewire ARGUMENTS` on a terminal of 120 columns.
 
     Args:
         commands: `name=module:attribute,...` of what the command line has.
         arguments: of the command line.
         environment: further variables.
+        program: what is installed, as it is typed, in the place of `commands`.
+        folder: where it runs.
     """
+    called = [program] if program else [sys.executable, "-P", "-c", ONCEWIRE, commands]
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", ONCEWIRE, commands, *arguments],
-        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        [*called, *arguments],
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=folder,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **(environment or {})},
     )  # fmt: skip
     os.close(slave)

@@ -110,6 +110,13 @@ def test_ages_are_shown_with_units(seconds: float, words: str) -> None:
     assert age(seconds) == words
 
 
+def test_an_event_shows_no_fields_that_are_empty() -> None:
+    fields = {"container_id": "till", "user": "", "links": 0}
+    row = {"key": "1", "seq": 1, "time": "12:00", "level": "info", "event": "client_connected", "fields": fields}
+    shown_row = lines("events", {"events": [row]}, 120)[1]
+    assert shown_row.split() == ["12:00", "info", "client_connected", "container_id=till", "links=0"]
+
+
 def test_markup_in_names_is_text() -> None:
     row = subscription("a", name="[bold]x[/]/[link=http://evil]y", topic="[red]t")
     assert "[bold]x[/]/[link=http://evil]y" in lines("subscriptions", {"subscriptions": [row], "total": 1}, 200)[1]

@@ -16,7 +16,7 @@ from yarl import URL
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_fault, tls_of_command
 from oncewire.cli.token import others_can_read
-from oncewire.cli.where import HTTP_VARIABLE, START_ONE, where_in_use
+from oncewire.cli.where import HTTP_VARIABLE, start_one, where_in_use
 from topology.inspector.rows_core import MAX_ROWS, Row
 
 TIMEOUT_S = 10.0
@@ -200,7 +200,7 @@ class Api:
     def _absent(self, why: str) -> CliError:
         where = where_in_use()
         if where is not None and where.is_guessed:
-            fix = START_ONE.format(option="--url http://HOST:8672", variable=HTTP_VARIABLE)
+            fix = start_one("--url http://HOST:8672", HTTP_VARIABLE)
             return CliError(f"no router answers at {self.shown} ({where.source})", why, fix)
         return CliError(f"no router answers at {self.shown}", why, _FIX)
 

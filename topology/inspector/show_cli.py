@@ -64,7 +64,7 @@ def table_of(known: Iterable[tuple[str, Column]], rows: Sequence[Row], width: in
     """Rows as a table; columns are left out until it fits `width`, as far as their ranks allow."""
     columns = dict(known)
     cells = {shown: [cell(shown, row.get(shown)) for row in rows] for shown in columns}
-    columns = {shown: each for shown, each in columns.items() if each.rank < 2 or any(cells[shown])}
+    columns = {shown: each for shown, each in columns.items() if not each.is_optional or any(cells[shown])}
     widths = {shown: max(len(each.title), *map(len, cells[shown])) for shown, each in columns.items()}
     while sum(widths[each] + GAP for each in columns) - GAP > width and any(each.rank for each in columns.values()):
         del columns[max(columns, key=lambda shown: columns[shown].rank)]
@@ -94,7 +94,7 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, list):
         return ", ".join(str(part) for part in value)
     if isinstance(value, dict):
-        return " ".join(f"{key}={part}" for key, part in value.items())
+        return " ".join(f"{key}={part}" for key, part in value.items() if part != "")
     return str(value)
 
 

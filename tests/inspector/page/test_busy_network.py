@@ -201,6 +201,24 @@ async def test_a_topic_shows_place_mode_and_lag_of_its_subscriptions_at_all_rout
         assert int(shown["store/all"][heads.index("Lag")]) >= 0, "r2 was asked"
 
 
+async def test_columns_of_texts_that_no_row_has_are_left_out(scene: Scene, browser: Any) -> None:
+    heads = "main thead th:visible"
+    async with looking_at(browser, f"{scene.http()}/#/clients/subscriptions") as page:
+        await until_text(page, "6 subscriptions", "main")
+        shown = await page.locator(heads).all_text_contents()
+        assert not {"Filter", "Member of", "User"} & {head.strip() for head in shown}
+        async with scene.client("reader", "r2") as reader:
+            subscriber = await reader.subscriber("orders", name="red", selector="color = 'red'")
+            await until_text(page, "color = 'red'", "main")
+            shown = await page.locator(heads).all_text_contents()
+            assert "Filter" in {head.strip() for head in shown}
+            assert "Member of" not in {head.strip() for head in shown}
+            await subscriber.unsubscribe()
+        await page.wait_for_function("() => !document.querySelector('main').innerText.includes(\"color = 'red'\")")
+        shown = await page.locator(heads).all_text_contents()
+        assert "Filter" not in {head.strip() for head in shown}
+
+
 async def test_one_switch_shows_the_whole_network_or_this_router_in_all_views(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, f"{scene.http()}/#/clients/connections") as page:
         await until_text(page, "7 connections", "main")

@@ -6,7 +6,7 @@ import json
 
 from topology.inspector.schema.clients import CONNECTION, PUBLISHER, SUBSCRIPTION, WAIT
 from topology.inspector.schema.deliveries import DELIVERY
-from topology.inspector.schema.model import Aging, Column, EntityType, columns_in, with_parts
+from topology.inspector.schema.model import Aging, Column, EntityType, Type, columns_in, with_parts
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 from topology.inspector.schema.states import REASONS, WORDS
@@ -36,6 +36,8 @@ def page_module() -> str:
             {
                 "name": each.name, "label": each.column.page_label, "type": each.type.value,
                 "unit": None if each.unit is None else each.unit.value,
+                # A number that is not known stays visible, as a dash: another router knows it.
+                "optional": each.column.is_optional and each.type is Type.TEXT,
             }
             for each in entity.attributes if each.column is not None and each.column.page_label
         ]

@@ -158,7 +158,7 @@ CONNECTION = EntityType(
         KEY,
         text("container_id", "The client's container-id.", Column("container", 0, "Client")),
         text("peer", "Its address.", Column("client", 0, "Address")),
-        text("user", "As logged in; empty without a login.", Column("user", 1, "User")),
+        text("user", "As logged in; empty without a login.", Column("user", 2, "User")),
         text("router", "The router that it is connected to.", Column("router", 2)),
         VHOST,
         integer("links", "Links on it.", Column("links", 1)),

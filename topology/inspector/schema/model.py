@@ -75,6 +75,11 @@ class Column:
         """The head on the page; empty = the page has no such column."""
         return self.title.capitalize() if self.label is None else self.label
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is left out while no row has a value. Columns of the lowest ranks stay."""
+        return self.rank >= 2
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

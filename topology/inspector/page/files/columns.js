@@ -115,7 +115,6 @@ const OWN = {
   next_hop: { cell: (item) => (item.is_self ? "–" : routerLink(item.next_hop)) },
   peer: { cell: (item) => clientLink(item.peer) },
   mode: { className: "whole" },
-  user: { isOptional: true },
 };
 const CODES = new Set(["incarnation"]);
 /** Shown together with others, by table: a window is used of granted, p99 stands beside p50. */
@@ -165,7 +164,7 @@ function acceptanceColumn(table, rates) {
   });
 }
 
-function column({ name, label, type, unit }) {
+function column({ name, label, type, unit, optional }) {
   if (name === "state") {
     return stateColumn(label);
   }
@@ -181,7 +180,7 @@ function column({ name, label, type, unit }) {
   if (type === "boolean") {
     return plain(name, label, { value: (item) => (item[name] ? "yes" : "") });
   }
-  return type === "integer" || type === "number" ? count(name, label) : plain(name, label, OWN[name]);
+  return type === "integer" || type === "number" ? count(name, label) : plain(name, label, { isOptional: optional, ...OWN[name] });
 }
 
 /** The button that ends a subscription, for those who may. */

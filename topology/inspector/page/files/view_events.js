@@ -104,7 +104,8 @@ export class EventsView {
 
 /** One event as a line; `short`: without its level's column. */
 export function eventLine(event, { short = false } = {}) {
-  const fields = Object.entries(event.fields ?? {}).map(([name, value]) => [`${name}=`, fieldValue(name, value, event.fields), "  "]);
+  const known = Object.entries(event.fields ?? {}).filter(([, value]) => value !== "");
+  const fields = known.map(([name, value]) => [`${name}=`, fieldValue(name, value, event.fields), "  "]);
   const level = h("span", { class: `level ${event.level}` }, event.level);
   const time = h("time", { class: "quiet mono", datetime: event.time, title: event.time }, short ? timeOfDay(event.time).slice(0, 8) : timeOfDay(event.time));
   const what = h("span", { class: "what" }, event.router ? [routerLink(event.router), " "] : null, event.event.replaceAll("_", " "));
@@ -116,7 +117,7 @@ export function eventLine(event, { short = false } = {}) {
 
 /** A value; names lead to their views. */
 function fieldValue(name, value, fields) {
-  if (typeof value !== "string" || !value) {
+  if (typeof value !== "string") {
     return JSON.stringify(value);
   }
   return LINKS[name]?.(value, fields) ?? value;
