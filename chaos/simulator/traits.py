@@ -74,6 +74,10 @@ class Traits:
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
     filters: int = 0
     """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
+    remembers: int = 0
+    """Ids of each publisher that shipped subscribers keep, to drop copies of its messages (D-3); 0: they drop none."""
+    lingers: bool = False
+    """Applications of subscribers take long, so that a copy may come before the first one is done (D-3)."""
 
 
 PLAIN = Traits()

@@ -33,7 +33,8 @@ from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.source_terms import SourceTerms, member_name
 from oncewire.client.subscriber import Subscriber
-from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
+from oncewire.client.subscriber_core import PREFETCH
+from oncewire.client.subscriber_cores import check_terms, core_of
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
 
 logger = logging.getLogger("oncewire.client")
@@ -396,6 +397,7 @@ class Client:
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
         selector: str | None = None,
         share: str | None = None,
+        deduplicate: bool = False,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
 
@@ -417,25 +419,24 @@ class Client:
                 messages for which it is true. Another selector is another subscription.
             share: name of a shared subscription: each message goes to one of its subscribers, of any client. What one
                 had goes to others when it has not come back within `timeout`.
+            deduplicate: process a message once although its publisher sends it again, as stock clients do when they
+                have lost their connection: by its user and its `message-id`, of each user the last 2,048 (D-3).
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             JournalError: the journal cannot be used.
-            UsageError: the name is in use in this client, or `share` has a "|" or is empty.
+            UsageError: the name is in use in this client, `share` has a "|" or is empty, or something needs a journal
+                that is not there.
         """
-        if settled and journal is not None:
-            problem = "a subscriber that receives settled cannot have a journal"
-            why = "nothing it receives is kept or comes again (at-most-once)"
-            raise UsageError(problem, why, "leave out the journal, or settled=True")
+        check_terms(settled=settled, has_journal=journal is not None, deduplicate=deduplicate)
         link_name, kept_in = self._named("sub", name, journal)
         link_name, kept_in = member_name(share, link_name), None if settled else kept_in
 
         async def opening() -> Subscriber:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
-                core = SubscriberCore(
-                    prefetch=prefetch, exactly_once=exactly_once and not settled,
-                    recovered=writer.journal.open_subscriber(link_name),
-                )  # fmt: skip
+                core = core_of(
+                    writer.journal, link_name, prefetch, exactly_once and not settled, deduplicate=deduplicate
+                )
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
                     timeout_s=timeout, is_named=name is not None, terms=SourceTerms(selector, share is not None),
