@@ -70,7 +70,7 @@ def test_the_length_of_an_id_does_not_matter() -> None:
         b"nothing of AMQP",
         encoded("7")[:20],
     ],
-    ids=["no properties", "no id", "annotations only", "empty list", "an int", "no list", "empty", "rubbish", "cut off"],
+    ids=["no properties", "no id", "no list", "empty list", "an int", "a string", "empty", "rubbish", "cut off"],
 )
 def test_a_message_without_an_id_or_one_that_cannot_be_read_has_none(payload: bytes) -> None:
     assert identity_of(payload, 0) is None
