@@ -56,7 +56,7 @@ async def subscribe(
             if unsubscribe:
                 await subscriber.unsubscribe()
             if subscriber.statistics.copies:
-                say(f"dropped {subscriber.statistics.copies} copies")
+                say(f"copies that were not printed: {subscriber.statistics.copies}")
             return {"topic": target.topic, "received": received}
 
 
