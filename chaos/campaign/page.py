@@ -148,9 +148,10 @@ def _without() -> list[str]:
     rows = [
         (rule, cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())
     ]
+    not_built = f" {', '.join(sorted(LATER))} are not built." if LATER else ""
     return [
         "### Rules without a mutant\n",
-        f"No edit takes these out, or no guarantee shows their absence. {', '.join(sorted(LATER))} are not built.\n",
+        f"No edit takes these out, or no guarantee shows their absence.{not_built}\n",
         markdown_table(("rule", "why", "test"), rows),
     ]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from chaos.mutants.channel_edits import CHANNEL_EDITS
 from chaos.mutants.client_edits import CLIENT_EDITS
+from chaos.mutants.copies_edits import COPIES_EDITS
 from chaos.mutants.directed_edits import DIRECTED
 from chaos.mutants.drain_edits import DRAIN_EDITS
 from chaos.mutants.edits import Edit
@@ -28,6 +29,7 @@ __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
+    *COPIES_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)
@@ -122,7 +124,7 @@ WITHOUT: dict[str, Elsewhere] = {
 }
 """Rules that no edit takes out, or whose absence no guarantee shows."""
 
-LATER = frozenset({"D-3"})
+LATER: frozenset[str] = frozenset()
 """Rules that are not built."""
 
 

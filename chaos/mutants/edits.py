@@ -24,6 +24,7 @@ _SHARED = frozenset(
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
 _ALONE = {
+    "oncewire.client.deduplicating_core": ("deduplicating", "DeduplicatingCore"),
     "oncewire.client.publisher_core": ("publisher", "PublisherCore"),
     "oncewire.client.subscriber_core": ("subscriber", "SubscriberCore"),
     "topology.lease_clock": ("lease_clock", "LeaseClock"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from delivery_records.records import Records
+from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.subscriber_core import SubscriberCore
 from topology.lease_clock import LeaseClock
@@ -18,6 +19,7 @@ class Cores:
     records: Callable[..., Records] = Records
     publisher: Callable[..., PublisherCore] = PublisherCore
     subscriber: Callable[..., SubscriberCore] = SubscriberCore
+    deduplicating: Callable[..., DeduplicatingCore] = DeduplicatingCore
     lease_clock: Callable[..., LeaseClock] = LeaseClock
 
 

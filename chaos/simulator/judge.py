@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from chaos.simulator import coverage
+from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
@@ -37,6 +38,7 @@ class Judge:
         self.promises = PromiseJudge(world, operators)
         self.require = RequireJudge(world)
         self.filters = FilterJudge(world)
+        self._copies = CopiesJudge(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -234,6 +236,7 @@ class Judge:
 
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: what the subscriber forgot may come again, once."""
+        self._copies.on_amnesia(subscriber)
         if self._world.is_member(subscriber):
             self.shared.on_forgot(subscriber)
         done = self.processed.get(subscriber, set())
@@ -282,6 +285,7 @@ class Judge:
         self.deliveries += 1
         done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
+        self._copies.on_processed(subscriber, message)
         if self._world.is_member(subscriber):
             done.add(message)
             self.shared.on_processed(subscriber, message, redelivered)

@@ -15,6 +15,7 @@ from chaos.simulator.swarm import (
     aimed_budget,
     aimed_setting,
     draw_budget,
+    draw_deduplication,
     draw_drains,
     draw_fault,
     draw_filters,
@@ -113,6 +114,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
         groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
+        setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
     result.setting = setting
     world = setting.build(cores)
     try:
@@ -180,6 +182,9 @@ _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect",
           "c.lost")  # fmt: skip
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
 """Most deliveries are accepted at last."""
+LINGERING = 0.03
+"""Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""
+_FINISHES = frozenset({"s.process", "s.later", "s.reject"})
 _SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
            "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""
@@ -227,4 +232,6 @@ def _weight(world: World, choice: Choice, tempo: Tempo) -> float:
     weight = tempo.bias.get(verb, _REFUSALS.get(verb, 1.0))
     if tempo.late_zombies < 1.0 and verb == "r.recv" and not world.connections[choice[1]].is_open:
         return weight * tempo.late_zombies
+    if world.traits.lingers and verb in _FINISHES:
+        return weight * LINGERING
     return weight

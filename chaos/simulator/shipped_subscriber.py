@@ -21,8 +21,10 @@ from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
-from oncewire.client.journal_records import SubscriberChanges, SubscriberState
+from oncewire.client.deduplicating_core import DeduplicatingCore
+from oncewire.client.journal_records import MessageIdentity, SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, rejected
+from oncewire.client.subscriber_core import SubscriberCore
 
 EVERYTHING = 1 << 30
 """A bound no map reaches."""
@@ -54,7 +56,21 @@ class SubscriberJournal:
         for tag in changes.forgotten:
             entries.pop(tag, None)
         entries.update(changes.entries)
-        self.state = SubscriberState(changes.incarnation, tuple(entries.items()))
+        ids = {done.identity: done for done in self.state.done_ids}
+        for identity in (*changes.forgotten_ids, *(done.identity for done in changes.done_ids)):
+            ids.pop(identity, None)
+        ids.update((done.identity, done) for done in changes.done_ids)
+        self.state = SubscriberState(changes.incarnation, tuple(entries.items()), tuple(ids.values()))
+
+
+def _message(body: bytes) -> tuple[int, int]:
+    """The publisher and the number of a message."""
+    return body[0], int.from_bytes(body[1:5], "big")
+
+
+def identify(body: bytes, message_format: int) -> MessageIdentity:
+    """D-3: each simulated publisher has a user of its own, and numbers its messages from 0."""
+    return MessageIdentity(f"p{body[0]}", body[1:5])
 
 
 class ShippedSubscriber:
@@ -93,7 +109,19 @@ class ShippedSubscriber:
         self._tags: list[bytes] = []
         """Of this attach: the tag of delivery-id n at place n."""
         self._limit = 0
-        self._core = world.cores.subscriber(prefetch=prefetch)
+        self._arrived: dict[bytes, tuple[int, int]] = {}
+        """What each tag stands for, handed over or kept back as a copy."""
+        self._copies = 0
+        self._core = self._new_core()
+
+    def _new_core(self) -> SubscriberCore:
+        """What a process starts with: the journal."""
+        cores, remembers = self.world.cores, self.world.traits.remembers
+        if not remembers:
+            return cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
+        return cores.deduplicating(
+            identify, prefetch=self.prefetch, recovered=self._journal.state, ids_per_user=remembers
+        )
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
@@ -224,7 +252,7 @@ class ShippedSubscriber:
         self.judge.on_restart(self.index)
         self._finished, self._in_commit = [], []
         self._drop_handed()
-        self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
+        self._core = self._new_core()
 
     def _known(self, tags: Iterable[bytes]) -> list[tuple[int, int]]:
         """Of these, what was handed over: not what came after it had closed."""
@@ -311,16 +339,25 @@ class ShippedSubscriber:
             self.store()
             self.stored()
         self.is_closing = False
-        self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
+        self._core = self._new_core()
 
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         self._tags.append(delivery.tag)
         self._redelivered = delivery.redelivered
-        self._carry_out(
-            self._core.transfer(
-                len(self._tags) - 1, delivery.tag, delivery.message, settled=delivery.settled, resume=delivery.resume
-            )
+        if delivery.message and not delivery.settled:  # the tag of a settled one names nothing
+            self._arrived[delivery.tag] = _message(delivery.message)
+        asked = self._core.transfer(
+            len(self._tags) - 1, delivery.tag, delivery.message, settled=delivery.settled, resume=delivery.resume
         )
+        self._count_copies(delivery.message)
+        self._carry_out(asked)
+
+    def _count_copies(self, body: bytes) -> None:
+        copies = self._core.copies if isinstance(self._core, DeduplicatingCore) else 0
+        if copies > self._copies:
+            has_it = any((each.publisher, each.number) == _message(body) for each in self._handed.values())
+            self.world.coverage[coverage.COPY_WAITED if has_it else coverage.COPY_DROPPED] += 1
+        self._copies = copies
 
     # ------------------------------------------------------------------ effects of the core
 
@@ -344,8 +381,7 @@ class ShippedSubscriber:
                 self._flow(self._attached(), effect.value)
             elif isinstance(effect, wanted.ReportGivenUp):
                 self.world.coverage[coverage.GIVEN_UP] += 1
-                lost = self._messages[effect.tag]
-                self.judge.on_given_up(self.index, lost.publisher, lost.number)
+                self.judge.on_given_up(self.index, *self._arrived[effect.tag])
             elif isinstance(effect, wanted.ReportConfirmed):
                 self.judge.on_confirmed(self.index, effect.incarnation)
             elif isinstance(effect, wanted.RefuseLink):
@@ -367,7 +403,7 @@ class ShippedSubscriber:
     def _hand_over(self, delivery: wanted.DeliverMessage) -> None:
         if delivery.again:
             return  # the application still has it, of its own incarnation; by now another delivery may have its tag
-        publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
+        publisher, number = _message(delivery.payload)
         self.judge.on_handed(self.index, publisher, number)
         self.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
         self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages

@@ -111,6 +111,10 @@ class WorldState:
         """True for a subscriber without a map."""
         return self.subscribers[index].keeps is Keeps.NO_MAP
 
+    def drops_copies(self, index: int) -> bool:
+        """True for a subscriber that remembers ids (D-3)."""
+        return bool(self.traits.remembers) and self.traits.shipped and self.subscribers[index].keeps is Keeps.MAP
+
     def body(self, publisher: int, number: int) -> bytes:
         """A message that names its publisher and its number."""
         return bytes([publisher]) + number.to_bytes(4, "big") + (PADDING if self.traits.large else b"")

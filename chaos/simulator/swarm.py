@@ -240,6 +240,19 @@ def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
     return rng.randint(1, len(FILTERS)), {NEW_FILTER: rng.choice([0, 1, 2, 4])}
 
 
+def draw_deduplication(rng: random.Random, traits: Traits) -> Traits:
+    """In some worlds subscribers drop copies (D-3); there a publisher must be one that sends copies.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    sends_copies = traits.stock_publisher or traits.in_doubt
+    if not traits.shipped or not sends_copies or rng.random() >= 0.5:
+        return traits
+    return replace(traits, remembers=rng.choice([1, 4, 1000]), lingers=rng.random() < 0.5)
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

@@ -76,6 +76,10 @@ class Traits:
     """The shared subscription keeps so many groups in order, and some messages have none (SH-6); 0: it keeps none."""
     filters: int = 0
     """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
+    remembers: int = 0
+    """Ids of each publisher that shipped subscribers keep, to drop copies of its messages (D-3); 0: they drop none."""
+    lingers: bool = False
+    """Applications of subscribers take long, so that a copy may come before the first one is done (D-3)."""
 
 
 PLAIN = Traits()

@@ -209,6 +209,11 @@ def _accepted_text(accepted: int, by_none: int) -> str:
     metavar="CONDITION",
     help="Only messages for which this is true, such as \"color = 'red' AND size > 3\".",
 )
+@click.option(
+    "--deduplicate",
+    is_flag=True,
+    help="Print a message once although its publisher sends it again: by user and message-id, 2048 of each user.",
+)
 @_common_options
 def sub(
     topic: str,
@@ -218,6 +223,7 @@ def sub(
     share: str | None,
     by_group: bool,
     selector: str | None,
+    deduplicate: bool,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -242,7 +248,7 @@ def sub(
     run_client(
         cli_subscribe.subscribe(
             target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector,
-            share=share, by_group=by_group,
+            share=share, by_group=by_group, deduplicate=deduplicate,
         )
     )
 

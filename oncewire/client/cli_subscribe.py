@@ -36,14 +36,15 @@ class _Reporter(Reporter):
 
 async def subscribe(
     target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool, selector: str | None,
-    share: str | None, by_group: bool,
+    share: str | None, by_group: bool, deduplicate: bool,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
         async with target.connect(_Reporter(), store) as client:
             subscriber = await client.subscriber(
-                target.topic, name=target.name, settled=settled, selector=selector, share=share, by_group=by_group
-            )
+                target.topic, name=target.name, settled=settled, selector=selector, share=share,
+                by_group=by_group, deduplicate=deduplicate,
+            )  # fmt: skip
             say(f"subscribed to {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)
@@ -54,6 +55,8 @@ async def subscribe(
                 raise
             if unsubscribe:
                 await subscriber.unsubscribe()
+            if subscriber.statistics.copies:
+                say(f"copies that were not printed: {subscriber.statistics.copies}")
             return {"topic": target.topic, "received": received}
 
 

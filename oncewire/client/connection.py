@@ -31,9 +31,10 @@ from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.source_terms import SourceTerms, check_terms, member_name
+from oncewire.client.source_terms import member_name, source_terms
 from oncewire.client.subscriber import Subscriber
-from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
+from oncewire.client.subscriber_core import PREFETCH
+from oncewire.client.subscriber_cores import check_terms, core_of
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
 
 logger = logging.getLogger("oncewire.client")
@@ -397,6 +398,7 @@ class Client:
         selector: str | None = None,
         share: str | None = None,
         by_group: bool = False,
+        deduplicate: bool = False,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
 
@@ -419,26 +421,25 @@ class Client:
             share: name of a shared subscription: each message goes to one of its subscribers, of any client. What one
                 had goes to others when it has not come back within `timeout`.
             by_group: with `share`: what a publisher sends with one group-id goes to one subscriber at a time, in order.
+            deduplicate: process a message once although its publisher sends it again, as stock clients do when they
+                have lost their connection: by its user and its `message-id`, of each user the last 2,048 (D-3).
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             JournalError: the journal cannot be used.
-            UsageError: the name is in use in this client, `share` has a "|" or is empty, or these do not go together.
+            UsageError: the name is in use in this client, or the arguments do not go together.
         """
-        check_terms(settled, journal, share, by_group)
+        check_terms(settled=settled, has_journal=journal is not None, deduplicate=deduplicate)
+        terms = source_terms(selector, share, by_group=by_group)
         link_name, kept_in = self._named("sub", name, journal)
         link_name, kept_in = member_name(share, link_name), None if settled else kept_in
 
         async def opening() -> Subscriber:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
-                core = SubscriberCore(
-                    prefetch=prefetch, exactly_once=exactly_once and not settled,
-                    recovered=writer.journal.open_subscriber(link_name),
-                )  # fmt: skip
+                core = core_of(writer.journal, link_name, prefetch, exactly_once and not settled, deduplicate)
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None,
-                    terms=SourceTerms(selector, share is not None, by_group),
+                    timeout_s=timeout, is_named=name is not None, terms=terms,
                 )  # fmt: skip
                 self._add(subscriber, writer)
             await self._open(subscriber)

@@ -157,6 +157,7 @@ class LinkStatistics:
         messages: publisher: messages taken; subscriber: deliveries handed to the application.
         accepted: of these, how many ended with accepted.
         not_accepted: how many ended with another outcome.
+        copies: subscriber with `deduplicate`: copies that were not handed to the application (D-3).
         subscriptions_ended: publisher: subscriptions that ended before they had processed its messages.
         accepted_by_none: publisher with `require`: accepted messages that no subscription has processed.
         resumed_links: times the link was resumed at a router.
@@ -167,6 +168,7 @@ class LinkStatistics:
     messages: int = 0
     accepted: int = 0
     not_accepted: int = 0
+    copies: int = 0
     subscriptions_ended: int = 0
     accepted_by_none: int = 0
     resumed_links: int = 0

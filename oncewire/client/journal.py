@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from oncewire.client.journal_records import (
+    DoneId,
+    MessageIdentity,
     PublisherChanges,
     PublisherState,
     SubscriberChanges,
@@ -23,10 +25,12 @@ class Journal(ABC):
     Attributes:
         is_durable: whether what was committed survives the process; if so commits are made in a thread.
         is_claimed: whether a client uses it now.
+        keeps_ids: whether it keeps the ids of messages that a subscriber is done with (D-3).
     """
 
     is_durable: bool
     is_claimed: bool = False
+    keeps_ids: bool = False
 
     @abstractmethod
     def bind(self, container_id: str) -> None:
@@ -105,11 +109,14 @@ class MemoryJournal(Journal):
     """Keeps nothing beyond its process: links survive every router, and subscribers being opened again (S-1)."""
 
     is_durable = False
+    keeps_ids = True
 
     def __init__(self) -> None:
         self._incarnations: dict[str, int] = {}
         self._entries: dict[str, dict[bytes, Outcome | None]] = {}
         """By link: what is done and not settled, which outlives an unsubscribe (S-1)."""
+        self._done_ids: dict[str, dict[MessageIdentity, bool]] = {}
+        """By link: ids of what is done (D-3), the newest last, and whether it was rejected."""
 
     def bind(self, container_id: str) -> None:
         """Serve any container."""
@@ -121,7 +128,10 @@ class MemoryJournal(Journal):
     def open_subscriber(self, link_name: str) -> SubscriberState:
         """What an earlier subscriber of that name left; see Journal."""
         entries = self._entries.get(link_name, {})
-        return SubscriberState(self._incarnations.get(link_name, 0), tuple(entries.items()))
+        ids = self._done_ids.get(link_name, {})
+        return SubscriberState(
+            self._incarnations.get(link_name, 0), tuple(entries.items()), tuple(DoneId(*each) for each in ids.items())
+        )
 
     def begin(self) -> None:
         """Nothing to start."""
@@ -136,8 +146,18 @@ class MemoryJournal(Journal):
             entries.pop(tag, None)
         entries.update(changes.entries)
         self._incarnations[link_name] = changes.incarnation
+        if changes.done_ids or changes.forgotten_ids:
+            self._write_ids(link_name, changes)
         if not entries and not changes.incarnation:  # unsubscribed, and nothing is left
             del self._entries[link_name], self._incarnations[link_name]
+
+    def _write_ids(self, link_name: str, changes: SubscriberChanges) -> None:
+        ids = self._done_ids.setdefault(link_name, {})
+        for identity in (*changes.forgotten_ids, *(done.identity for done in changes.done_ids)):
+            ids.pop(identity, None)
+        ids.update((done.identity, done.is_rejected) for done in changes.done_ids)
+        if not ids:
+            del self._done_ids[link_name]
 
     def commit(self) -> None:
         """Nothing to write."""

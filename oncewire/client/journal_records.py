@@ -61,6 +61,22 @@ class PublisherChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageIdentity:
+    """Of a message with a message-id (D-3): its publisher's user, and a digest of the id with its type."""
+
+    user: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DoneId:
+    """A message that a subscriber is done with, and whether it rejected it."""
+
+    identity: MessageIdentity
+    is_rejected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriberState:
     """What a subscriber's journal holds.
 
@@ -68,10 +84,12 @@ class SubscriberState:
         incarnation: of the subscription, as last told by a router; 0 = none yet.
         entries: (network tag, outcome) of deliveries that are not settled, in order of arrival. Outcome None: arrived
             before one of its session that is done, and not done itself; the body is not kept (S-a).
+        done_ids: of messages it is done with, the newest last (D-3).
     """
 
     incarnation: int = 0
     entries: tuple[tuple[bytes, Outcome | None], ...] = ()
+    done_ids: tuple[DoneId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +97,11 @@ class SubscriberChanges:
     """One atomic change of the journal: `forgotten` is deleted, then `entries` written.
 
     An entry whose tag the journal holds gets its outcome and keeps its place; others are added in the order given.
+    In the same way `forgotten_ids` are deleted, then `done_ids` added behind all others (D-3).
     """
 
     incarnation: int
     entries: tuple[tuple[bytes, Outcome | None], ...] = ()
     forgotten: tuple[bytes, ...] = ()
+    done_ids: tuple[DoneId, ...] = ()
+    forgotten_ids: tuple[MessageIdentity, ...] = ()

@@ -47,19 +47,16 @@ class SourceTerms:
         return None
 
 
-def check_terms(settled: bool, journal: object, share: str | None, by_group: bool) -> None:
-    """See `Client.subscriber`.
+def source_terms(selector: str | None, share: str | None, *, by_group: bool) -> SourceTerms:
+    """Of the arguments of `Client.subscriber`.
 
     Raises:
-        UsageError: they do not go together.
+        UsageError: there is no share whose groups were to come in order.
     """
-    if settled and journal is not None:
-        problem = "a subscriber that receives settled cannot have a journal"
-        why = "nothing it receives is kept or comes again (at-most-once)"
-        raise UsageError(problem, why, "leave out the journal, or settled=True")
     if by_group and share is None:
         why = "a subscription of one subscriber has everything in order already"
         raise UsageError("by_group is of a shared subscription", why, "name it with share, or leave by_group out")
+    return SourceTerms(selector, share is not None, by_group)
 
 
 def member_name(share: str | None, name: str) -> str:

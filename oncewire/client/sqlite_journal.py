@@ -27,6 +27,8 @@ from oncewire.client.errors import (
 )
 from oncewire.client.journal import Journal
 from oncewire.client.journal_records import (
+    DoneId,
+    MessageIdentity,
     PublisherChanges,
     PublisherState,
     StoredMessage,
@@ -58,6 +60,10 @@ CREATE TABLE IF NOT EXISTS oncewire_subscribers (
 CREATE TABLE IF NOT EXISTS oncewire_deliveries (
     place INTEGER PRIMARY KEY AUTOINCREMENT, link TEXT NOT NULL, tag BLOB NOT NULL, outcome TEXT,
     UNIQUE (link, tag)
+);
+CREATE TABLE IF NOT EXISTS oncewire_done_ids (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, link TEXT NOT NULL, user TEXT NOT NULL, digest BLOB NOT NULL,
+    rejected INTEGER NOT NULL, UNIQUE (link, user, digest)
 );
 """
 
@@ -105,6 +111,7 @@ class SqliteJournal(Journal):
     """
 
     is_durable = True
+    keeps_ids = True
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -232,8 +239,13 @@ class SqliteJournal(Journal):
             entries = self.connection.execute(
                 "SELECT tag, outcome FROM oncewire_deliveries WHERE link = ? ORDER BY place", (link_name,)
             )
+            ids = self.connection.execute(
+                "SELECT user, digest, rejected FROM oncewire_done_ids WHERE link = ? ORDER BY place", (link_name,)
+            )
             return SubscriberState(
-                row[0], tuple((tag, outcome_from_text(outcome) if outcome else None) for tag, outcome in entries)
+                row[0],
+                tuple((tag, outcome_from_text(outcome) if outcome else None) for tag, outcome in entries),
+                tuple(DoneId(MessageIdentity(user, digest), bool(rejected)) for user, digest, rejected in ids),
             )
 
         return self._run(read)
@@ -283,8 +295,20 @@ class SqliteJournal(Journal):
             " ON CONFLICT (link, tag) DO UPDATE SET outcome = excluded.outcome",  # its place stays
             ((link_name, tag, outcome_to_text(outcome) if outcome else None) for tag, outcome in changes.entries),
         )
+        if changes.done_ids or changes.forgotten_ids:
+            self._write_ids(link_name, changes)
         self._many(
             "INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)]
+        )
+
+    def _write_ids(self, link_name: str, changes: SubscriberChanges) -> None:
+        self._many(
+            "DELETE FROM oncewire_done_ids WHERE link = ? AND user = ? AND digest = ?",
+            ((link_name, each.user, each.digest) for each in changes.forgotten_ids),
+        )
+        self._many(
+            "INSERT OR REPLACE INTO oncewire_done_ids (link, user, digest, rejected) VALUES (?, ?, ?, ?)",
+            ((link_name, done.identity.user, done.identity.digest, done.is_rejected) for done in changes.done_ids),
         )
 
     def commit(self) -> None:

@@ -20,6 +20,7 @@ from oncewire.client.core_effects import (
     ReportIncarnation,
     SubscriberEffect,
 )
+from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.delivery import Delivery
 from oncewire.client.delivery_states import state_of
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
@@ -82,6 +83,7 @@ class Subscriber(ClientLink):
         self.topic = topic
         self._terms = terms
         self._core = core
+        self._deduplicating = core if isinstance(core, DeduplicatingCore) else None
         self._exactly_once = exactly_once
         self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
         self._timeout_s = timeout_s
@@ -479,6 +481,9 @@ class Subscriber(ClientLink):
                 receiver_settles=event.receiver_settles,
             )
         )
+        if self._deduplicating is not None:  # D-3: a copy may be done without the application
+            self.statistics.copies = self._deduplicating.copies
+            self._journal.work(self)
 
     def on_disposition(self, event: DispositionReceived) -> None:
         """The router settled deliveries."""

@@ -153,11 +153,12 @@ class Client:
         selector: str | None = None,
         share: str | None = None,
         by_group: bool = False,
+        deduplicate: bool = False,
     ) -> Subscriber:
         """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
         opening = self._client.subscriber(
             topic, name=name, journal=journal, prefetch=prefetch, exactly_once=exactly_once, settled=settled,
-            timeout=timeout, selector=selector, share=share, by_group=by_group,
+            timeout=timeout, selector=selector, share=share, by_group=by_group, deduplicate=deduplicate,
         )  # fmt: skip
         return Subscriber(self._thread, self._thread.call(lambda: opening))
 

@@ -13,6 +13,8 @@ from oncewire.client.core_effects import (
     SubscriberEffect,
 )
 from oncewire.client.journal_records import (
+    DoneId,
+    MessageIdentity,
     PublisherChanges,
     PublisherState,
     StoredMessage,
@@ -87,6 +89,7 @@ class SubscriberDisk:
     def __init__(self) -> None:
         self.incarnation = 0
         self.entries: dict[bytes, Outcome | None] = {}
+        self.done_ids: dict[MessageIdentity, DoneId] = {}
 
     def write(self, changes: SubscriberChanges) -> None:
         for forgotten in changes.forgotten:
@@ -95,9 +98,14 @@ class SubscriberDisk:
             assert self.entries.get(name) is None, "an outcome is recorded once"
             self.entries[name] = outcome
         self.incarnation = changes.incarnation
+        for identity in changes.forgotten_ids:
+            self.done_ids.pop(identity, None)
+        for done in changes.done_ids:
+            assert done.identity not in self.done_ids, "an id is kept once"
+            self.done_ids[done.identity] = done
 
     def state(self) -> SubscriberState:
-        return SubscriberState(self.incarnation, tuple(self.entries.items()))
+        return SubscriberState(self.incarnation, tuple(self.entries.items()), tuple(self.done_ids.values()))
 
     def commit(self, core: SubscriberCore) -> list[SubscriberEffect]:
         """Write everything the core wants written."""

@@ -135,7 +135,7 @@ class SubscriberSide:
     """A subscriber's process; its effects are in `processed`, written in one transaction with the acceptance."""
 
     def __init__(
-        self, router: ReferenceRouter, name: str, core_class: type[SubscriberCore], out_of_order: bool
+        self, router: ReferenceRouter, name: str, core_class: Callable[..., SubscriberCore], out_of_order: bool
     ) -> None:
         self.router = router
         self.core_class = core_class
@@ -244,7 +244,7 @@ class World:
         resend_in_doubt: bool = False,
         out_of_order: bool = False,
         publisher_core: type[PublisherCore] = PublisherCore,
-        subscriber_core: type[SubscriberCore] = SubscriberCore,
+        subscriber_core: Callable[..., SubscriberCore] = SubscriberCore,
     ) -> None:
         self.router = ReferenceRouter(NAMES)
         self.publisher = PublisherSide(self.router, resend_in_doubt, publisher_core)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from oncewire.client import publisher_core, subscriber_core
+from oncewire.client.deduplicating_core import DeduplicatingCore
+from oncewire.client.journal_records import MessageIdentity
 from oncewire.client.outcomes import OutcomeKind
 from tests.client.core_world import NAMES, SubscriberSide, World, run_schedule
 
@@ -134,6 +137,30 @@ def test_long_runs_with_expiring_sessions_make_nothing_unknown_but_what_was_unse
     for seed in range(60):
         expiries += run_schedule(seed, World(resend_in_doubt=bool(seed % 2)), expire=True).router.expiries
     assert expiries > 60
+
+
+def identify(payload: bytes, message_format: int) -> MessageIdentity:
+    """What is sent again in a new session has a mark behind its number."""
+    return MessageIdentity("", payload.rstrip(b"?"))
+
+
+def test_subscribers_that_drop_copies_process_once_what_is_sent_again_in_new_sessions() -> None:
+    """D-3."""
+    sent_again = again = 0
+    for seed in range(60):
+        core = partial(DeduplicatingCore, identify)
+        world = World(resend_in_doubt=True, out_of_order=bool(seed % 2), subscriber_core=core)
+        run_schedule(seed, world, expire=True)
+        assert set(world.publisher.outcomes.values()) == {OutcomeKind.ACCEPTED}
+        for subscriber in world.subscribers:
+            numbers = Counter(int(body.rstrip(b"?")) for body in subscriber.processed)
+            assert set(numbers) == set(range(world.publisher.disk.next_number))
+            assert set(numbers.values()) == {1}
+            assert isinstance(subscriber.core, DeduplicatingCore)
+            sent_again += sum(body.endswith(b"?") for body in subscriber.processed)
+            again += subscriber.core.copies
+    assert sent_again > 20, "what was not processed before is processed by its copy"
+    assert again > 100
 
 
 # name -> (core, text in its source, what stands there instead)

@@ -21,6 +21,8 @@ from oncewire.client.errors import (
 )
 from oncewire.client.journal import MemoryJournal
 from oncewire.client.journal_records import (
+    DoneId,
+    MessageIdentity,
     PublisherChanges,
     PublisherState,
     StoredMessage,
@@ -103,6 +105,27 @@ def test_an_entry_stored_without_an_outcome_gets_it_at_its_place(journal: Sqlite
         again, SubscriberChanges(9, ((b"b", rejected("x")), (b"d", ACCEPTED)), forgotten=(b"a",))
     )
     assert again.open_subscriber("s").entries == ((b"b", rejected("x")), (b"c", ACCEPTED), (b"d", ACCEPTED))
+    again.close()
+
+
+def test_ids_of_what_is_done_are_read_back_in_order_and_without_the_forgotten_ones(journal: SqliteJournal) -> None:
+    """D-3."""
+    one, two, three = (MessageIdentity(user, b"7") for user in ("ann", "bob", ""))
+    write_subscriber(journal, SubscriberChanges(9, done_ids=(DoneId(one), DoneId(two, is_rejected=True))))
+    write_subscriber(journal, SubscriberChanges(9, done_ids=(DoneId(three), DoneId(one)), forgotten_ids=(one,)))
+    again = reopen(journal)
+    assert again.open_subscriber("s").done_ids == (DoneId(two, is_rejected=True), DoneId(three), DoneId(one))
+    assert again.open_subscriber("other").done_ids == ()
+    write_subscriber(again, SubscriberChanges(9, done_ids=(DoneId(two),), forgotten_ids=(three,)))
+    assert again.open_subscriber("s").done_ids == (DoneId(one), DoneId(two))
+    again.close()
+
+
+def test_a_journal_of_an_earlier_release_keeps_ids_from_now_on(journal: SqliteJournal) -> None:
+    journal.connection.execute("DROP TABLE oncewire_done_ids")
+    again = reopen(journal)
+    write_subscriber(again, SubscriberChanges(9, done_ids=(DoneId(MessageIdentity("ann", b"7")),)))
+    assert len(again.open_subscriber("s").done_ids) == 1
     again.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncewire.client import UsageError
-from oncewire.client.source_terms import NAME, SourceTerms, check_terms, member_name
+from oncewire.client.source_terms import NAME, SourceTerms, member_name, source_terms
 from oncewire.wire import Described, Source, Symbol, vocabulary
 
 ASKED = SourceTerms(selector="color = 'red'")
@@ -64,4 +64,4 @@ def test_a_reply_that_does_not_say_that_groups_come_in_order_is_refused() -> Non
 
 def test_the_order_of_groups_is_of_a_shared_subscription() -> None:
     with pytest.raises(UsageError, match="by_group is of a shared subscription"):
-        check_terms(settled=False, journal=None, share=None, by_group=True)
+        source_terms(None, None, by_group=True)

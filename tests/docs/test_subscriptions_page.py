@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from oncewire.client.deduplicating_core import IDS_PER_USER, USERS
+from oncewire.client.message_identity import DIGEST_BYTES
 from oncewire.filters import limits
 from oncewire.filters.evaluation import FIELDS
 from oncewire.filters.filter_set import SYMBOLS
@@ -35,6 +37,19 @@ async def test_the_snippet_gets_each_customer_in_order() -> None:
         seen = await _functions()["follow_customers"](router.url, 20)
     assert [step for customer, step in seen if customer == "ann"] == list(range(20))
     assert [step for customer, step in seen if customer == "bob"] == list(range(20))
+
+
+async def test_the_snippet_processes_a_message_once() -> None:
+    async with running_router("--standalone") as router:
+        assert await _functions()["once"](router.url) == [b"order 17", b"order 18"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("IDS_PER_USER", IDS_PER_USER), ("USERS", USERS), ("DIGEST_BYTES", DIGEST_BYTES)]
+)
+def test_each_bound_of_kept_ids_stands_on_the_page(name: str, value: int) -> None:
+    (row,) = [line for line in TEXT.splitlines() if f"| `{name}` |" in line]
+    assert re.search(rf"\| {value}( \(a digest\))? \|", row)
 
 
 def _functions() -> dict[str, Any]:
