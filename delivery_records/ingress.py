@@ -61,8 +61,8 @@ class Ingress(Endpoint):
 
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "resends",
-        "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "policy",
+        "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(
@@ -96,9 +96,10 @@ class Ingress(Endpoint):
             if request.require
             else Fanout(turn, self, self.window, *ways)
         )
-        self.retries = Retries(turn, self, self.window, self.fanout)
+        self.policy = turn.policy_of(self.topic)
+        self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
         self.resends = Resends(turn, self, self.window, began)
-        modes = self.exactly_once, request.settles_first
+        modes = self.policy, self.exactly_once, request.settles_first
         self.outcomes = (
             PublisherOutcomes(turn, self, self.window, *modes)
             if request.require is None
@@ -286,7 +287,7 @@ class Ingress(Endpoint):
         self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
-        slot.failure = reason
+        slot.failure = reason or "malformed"
         self.trace(slot, Rule.MALFORMED, reason)
 
     def _on_aborted(self, tag: bytes) -> None:
@@ -420,6 +421,10 @@ class Ingress(Endpoint):
         if not self.is_dirty:
             self.is_dirty = True
             self._parts.dirty.append(self)
+
+    def use_policy(self) -> None:
+        """I-3d: the operator's rules have changed."""
+        self.policy = self.retries.policy = self.outcomes.policy = self._turn.policy_of(self.topic)
 
     # ------------------------------------------------------------------ members of shared subscriptions
 

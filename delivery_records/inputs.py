@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from delivery_records.attachments.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, RouterMessage
-from delivery_records.limits import DRAIN_LIMIT_S
+from delivery_records.limits import DRAIN_LIMIT_S, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.patience import Patience
 
@@ -346,6 +346,13 @@ class SendFailed:
     """Its targets; their channels have a gap now."""
 
 
+@dataclass(frozen=True, slots=True)
+class PoliciesChanged:
+    """The operator's rules for topics are others from now on (I-3d)."""
+
+    policy_of: PolicyOf
+
+
 Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
@@ -367,4 +374,5 @@ Input: TypeAlias = (
     | RouterDatagram
     | PathsChanged
     | SendFailed
+    | PoliciesChanged
 )

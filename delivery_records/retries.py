@@ -6,7 +6,7 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
-from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
+from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_DOUBLINGS, TopicPolicy
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -24,11 +24,14 @@ class _Attempts:
 class Retries:
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
-    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window")
+    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window", "policy")
 
-    def __init__(self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout) -> None:
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy
+    ) -> None:
         """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
         self._turn = turn
+        self.policy = policy
         self._endpoint = endpoint
         self._window = window
         self._fanout = fanout
@@ -43,7 +46,7 @@ class Retries:
             return False
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         delay = self._count(entry, failed)
-        if entry.failed >= self._turn.limits.max_attempts:
+        if entry.failed >= self.policy.max_attempts:
             self._turn.note(
                 Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
                 tag=slot.tag.hex(),
@@ -58,16 +61,21 @@ class Retries:
         return False
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
-        """Seconds until the next attempt: 0 for the first release, else 2^n up to a minute."""
+        """Seconds until the next attempt: 0 for the first release, else doubling up to the topic's cap."""
         if failed:
             entry.failed += 1
-            return _doubling(entry.failed - 1)
+            return self._back_off(entry.failed - 1)
         entry.released += 1
         if entry.released % RELEASES_PER_ATTEMPT == 0:
             entry.failed += 1
         if entry.released == 1:
             return 0.0
-        return _doubling(entry.released - 2)
+        return self._back_off(entry.released - 2)
+
+    def _back_off(self, times: int) -> float:
+        """First wait, then twice that, up to the cap (I-3d)."""
+        policy = self.policy
+        return min(policy.retry_first_s * 2.0 ** min(times, RETRY_DOUBLINGS), policy.retry_cap_s)
 
     def on_timer(self) -> None:
         """Send what is due."""
@@ -105,8 +113,3 @@ class Retries:
     def _arm(self) -> None:
         if self._due:
             self._turn.timers.set(Timer.RETRY, self._endpoint.key, min(self._due.values()))
-
-
-def _doubling(times: int) -> float:
-    """1 s, 2 s, 4 s ... up to the cap; 2**6 s is past it already."""
-    return min(2.0 ** min(times, 6), RETRY_CAP_S)

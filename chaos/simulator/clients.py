@@ -35,7 +35,7 @@ OUTCOMES = {
 }
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
-"""Times a subscriber wants one delivery again: below the poison limit, which would count it as rejected."""
+"""Times a subscriber wants one delivery again: more often than some policies allow (I-3d)."""
 
 
 class Publisher:
@@ -81,6 +81,8 @@ class Publisher:
         self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
         self._presented = list(self.map)
+        for number in self._presented:
+            self.judge.policies.on_presented(self.index, number)
         self._starts = {number: revision for number, revision in self._starts.items() if number in self.map}
         starts = [(self.tag(number), self._starts[number]) for number in self.map if number in self._starts]
         self._up(
@@ -464,6 +466,8 @@ class Subscriber:
             self._answer(tag, mark)
         if mark in _AGAIN:
             self._refusals[message] = self._refusals.get(message, 0) + 1
+            if mark is Mark.FAILED:
+                self.judge.policies.on_failed(self.index, message)
             self.again.add(message)
         else:
             self.judge.on_processed(

@@ -22,6 +22,7 @@ from chaos.simulator.swarm import (
     draw_narrow,
     draw_orders,
     draw_patience,
+    draw_policies,
     draw_renewals,
     draw_require,
     draw_sessions,
@@ -110,6 +111,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
             traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
         )
         setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
+        setting = draw_policies(random.Random(f"policies {seed}"), setting)
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -230,6 +230,19 @@ def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
     return rng.randint(1, len(FILTERS)), {NEW_FILTER: rng.choice([0, 1, 2, 4])}
 
 
+def draw_policies(rng: random.Random, setting: Setting) -> Setting:
+    """In some worlds topics have policies of their own (I-3d): for what is nobody's, and for failed attempts.
+
+    Args:
+        rng: of its own.
+        setting: what was drawn before.
+    """
+    if rng.random() >= 0.2:
+        return setting
+    attempts = 0 if setting.traits.sharers else rng.choice([0, 2, 3])  # members count together what each of them fails
+    return replace(setting, traits=replace(setting.traits, on_empty=rng.choice([0, 1, 2, 3]), attempts=attempts))
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

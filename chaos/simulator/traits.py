@@ -74,6 +74,10 @@ class Traits:
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
     filters: int = 0
     """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
+    on_empty: int = 0
+    """A policy accepts (1), releases (2) or rejects (3) what no subscription matches (I-3d); 0: there is none."""
+    attempts: int = 0
+    """Failed attempts after which a policy counts a delivery as rejected (E-4a); 0: ten, more than there ever are."""
 
 
 PLAIN = Traits()
