@@ -19,7 +19,7 @@ from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
 from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Claim, Return, Room
+from delivery_records.channels.messages import Claim, Nack, Return, Room
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
@@ -321,15 +321,16 @@ class Ingress(Endpoint):
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
 
-    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
+    def on_again(self, subscription: Subscription, nack: Nack) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
+        number = nack.number
         if subscription.record.member_of:
             share = self.fanout.shares.get(subscription.record.member_of)
             owed = self._turn.view.subscriptions.get(subscription.record.member_of)
             if share is None or owed is None or not share.on_refused(subscription.key, number):
                 return
             subscription = owed  # SH-5: another member may do it
-        if self.retries.on_again(subscription, number, failed):
+        if self.retries.on_again(subscription, nack):
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:

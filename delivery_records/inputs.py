@@ -190,6 +190,8 @@ class SubscriberDisposition:
     settled: bool
     annotations: Mapping[object, object] | None
     """message-annotations of `modified`, merged into the next attempt (E-4a)."""
+    delay_ms: int | None
+    """When the subscriber wants the next attempt (E-4a); None: it does not say."""
 
     def __init__(
         self,
@@ -198,8 +200,10 @@ class SubscriberDisposition:
         outcome: DeliveryOutcome | None,
         settled: bool,
         annotations: Mapping[object, object] | None = None,
+        delay_ms: int | None = None,
     ) -> None:
         """Keep the fields."""
+        self.delay_ms = delay_ms
         self.link = link
         self.tags = tags
         self.outcome = outcome

@@ -248,8 +248,9 @@ class Records:
         endpoint = self.links.get(disposition.link)
         if isinstance(endpoint, Egress):
             endpoint.on_disposition(
-                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations
-            )
+                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations,
+                disposition.delay_ms,
+            )  # fmt: skip
 
     def _on_flow(self, flow: inputs.ClientFlow) -> None:
         endpoint = self.links.get(flow.link)

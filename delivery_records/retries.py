@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Nack
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
@@ -29,7 +30,7 @@ class Retries:
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy
     ) -> None:
-        """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
+        """Nothing to retry. What failed before this ingress, egresses state (E-4a)."""
         self._turn = turn
         self.policy = policy
         self._endpoint = endpoint
@@ -38,14 +39,18 @@ class Retries:
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._due: dict[tuple[str, int], float] = {}
 
-    def on_again(self, subscription: Subscription, number: int, failed: bool) -> bool:
+    def on_again(self, subscription: Subscription, nack: Nack) -> bool:
         """Schedule the next attempt; True at the poison limit, when the delivery counts as rejected instead."""
+        number = nack.number
         slot = self._window.at(number)
         cursor = self._fanout.cursors.get(subscription.key)
         if slot is None or cursor is None or not cursor.owes(number):
             return False
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
-        delay = self._count(entry, failed)
+        entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
+        delay = self._count(entry, nack.failed)
+        if nack.delay_ms is not None:
+            delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)
         if entry.failed >= self.policy.max_attempts:
             self._turn.note(
                 Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
@@ -57,6 +62,8 @@ class Retries:
         self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._trace(slot, Rule.RETRY, subscription.name, delay)
         self._due[(subscription.key, number)] = self._turn.now + delay
+        if entry.failed:
+            self._fanout.failed[(subscription.key, number)] = entry.failed
         self._arm()
         return False
 
@@ -104,6 +111,7 @@ class Retries:
     def _forget_pair(self, pair: tuple[str, int]) -> None:
         del self._attempts[pair]
         self._due.pop(pair, None)
+        self._fanout.failed.pop(pair, None)
 
     @property
     def is_empty(self) -> bool:

@@ -36,4 +36,31 @@ POLICY_EDITS: tuple[Edit, ...] = (
             "settled_subscriber=0",
         ),
     ),
+    Edit(
+        "failed-attempts-die-with-the-ingress", "E-4a", "egress",
+        "        if failed:\n            entry.attempt += 1\n",
+        "",
+        "a delivery is sent as if it had not failed, although it failed before its publisher's router crashed",
+        aim=(
+            "drop-p", "crash", "refuses=1", "shipped=0", "routers=2", "stock_publisher=0", "presettled_publisher=0",
+            "settled_subscriber=0",
+        ),
+    ),
+    Edit(
+        "failed-attempts-are-not-stated", "E-4a", "egress",
+        "            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, entry.attempt, delay_ms)\n",
+        "            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, 0, delay_ms)\n",
+        "a delivery that its subscription fails is tried again without end while its publisher moves",
+        aim=(
+            "drop-p", "attempts=2", "refuses=1", "shipped=0", "routers=2", "stock_publisher=0",
+            "presettled_publisher=0", "settled_subscriber=0",
+        ),
+    ),
+    Edit(
+        "next-attempt-too-early", "E-4a", "retries",
+        "            delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)\n",
+        "            pass\n",
+        "a subscriber that asked for time gets the delivery again before it",
+        aim=("drop-p", "delay_ms=4000", "refuses=1", "shipped=0", "presettled_publisher=0", "settled_subscriber=0"),
+    ),
 )  # fmt: skip

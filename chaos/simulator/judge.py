@@ -285,6 +285,11 @@ class Judge:
             return
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
+    def on_attempt(self, subscriber: int, message: Message, attempt: int, link: int) -> None:
+        """E-4a: what the delivery states of failed attempts."""
+        if not self._world.is_member(subscriber):
+            self.policies.on_attempt(subscriber, message, attempt, link, is_new=self._new_again[message] > 0)
+
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:
         """I-6: a new life of a subscription starts behind what was sent before it."""
         start = self._starts.get(message)

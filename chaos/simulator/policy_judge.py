@@ -8,8 +8,10 @@ from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 
+CLOCKS = 0.7
+"""A second of the fastest router's clock, which N-3 allows to be a third fast."""
 _Message = tuple[int, int]
 
 
@@ -25,6 +27,10 @@ class PolicyJudge:
         """Released or rejected for want of subscriptions, as a publisher with a map got it."""
         self._presented: set[_Message] = set()
         self._failed: Counter[tuple[int, _Message]] = Counter()
+        self._failed_here: Counter[tuple[int, _Message]] = Counter()
+        """By link."""
+        self._last: dict[tuple[int, _Message], tuple[float, tuple[int, int, int]]] = {}
+        """By link: when it failed last, and how disturbed the world was then."""
 
     def on_presented(self, publisher: int, number: int) -> None:
         """A map names it: what an earlier ingress decided of it is not known any more."""
@@ -36,9 +42,42 @@ class PolicyJudge:
         if message in self._refused:
             raise Violation(f"SENT: p{message[0]}/{message[1]} was refused as nobody's, and s{subscriber} gets it")
 
-    def on_failed(self, subscriber: int, message: _Message) -> None:
-        """A subscriber has failed to process it (E-4a)."""
+    def on_failed(self, subscriber: int, message: _Message, link: int) -> None:
+        """A subscriber has failed to process it (E-4a), and answers so on this link; 0: it cannot yet."""
         self._failed[(subscriber, message)] += 1
+        if link:
+            self._failed_here[(link, message)] += 1
+            self._last[(link, message)] = self._world.now, self._disturbance(subscriber)
+
+    def on_attempt(self, subscriber: int, message: _Message, attempt: int, link: int, *, is_new: bool) -> None:
+        """Another attempt states what failed before, comes not before it is wanted, and not when there were too many.
+
+        What failed on the same link its egress remembers, whatever becomes of the publisher's router.
+        """
+        world, traits = self._world, self._world.traits
+        it = f"s{subscriber} gets p{message[0]}/{message[1]}"
+        if attempt > self._failed[(subscriber, message)]:
+            raise Violation(f"ATTEMPTS: {it} as failed {attempt} times, which is too often")
+        here = self._failed_here[(link, message)]
+        if not here or is_new or world.restores:
+            return
+        if attempt < here:
+            raise Violation(f"ATTEMPTS: {it} as failed {attempt} times, and it was {here}")
+        failed_at, before = self._last[(link, message)]
+        if self._disturbance(subscriber) != before:
+            return
+        if traits.attempts and attempt >= traits.attempts:
+            raise Violation(f"ATTEMPTS: {it} again although it failed {attempt} times")
+        if world.now - failed_at < CLOCKS * traits.delay_ms / 1000:
+            raise Violation(f"EARLY: {it} {world.now - failed_at:g} s after it failed")
+
+    def _disturbance(self, subscriber: int) -> tuple[int, int, int]:
+        """It differs where anything but a retry can have sent a delivery again (I-5)."""
+        cores = [router.records for router in self._world.routers if router.records is not None]
+        restarts = sum(core.counts[Decision.CHANNEL_RESTARTED] for core in cores)
+        key = self._world.subscription_key(subscriber)
+        epochs = sum(core.view.subscriptions[key].epoch for core in cores if key in core.view.subscriptions)
+        return self._world.disturbances, restarts, epochs
 
     def has_failed(self, subscriber: int, message: _Message) -> bool:
         """Whether it may count as done there: it failed as often as the policy allows."""
