@@ -47,7 +47,9 @@ class PolicyJudge:
         self._failed[(subscriber, message)] += 1
         if link:
             self._failed_here[(link, message)] += 1
-            self._last[(link, message)] = self._world.now, self._disturbance(subscriber)
+            self._last.pop((link, message), None)
+            if self._is_quiet():
+                self._last[(link, message)] = self._world.now, self._disturbance(subscriber)
 
     def on_attempt(self, subscriber: int, message: _Message, attempt: int, link: int, *, is_new: bool) -> None:
         """Another attempt states what failed before, comes not before it is wanted, and not when there were too many.
@@ -63,13 +65,20 @@ class PolicyJudge:
             return
         if attempt < here:
             raise Violation(f"ATTEMPTS: {it} as failed {attempt} times, and it was {here}")
-        failed_at, before = self._last[(link, message)]
+        failed_at, before = self._last.get((link, message), (0.0, None))
         if self._disturbance(subscriber) != before:
             return
         if traits.attempts and attempt >= traits.attempts:
             raise Violation(f"ATTEMPTS: {it} again although it failed {attempt} times")
         if world.now - failed_at < CLOCKS * traits.delay_ms / 1000:
             raise Violation(f"EARLY: {it} {world.now - failed_at:g} s after it failed")
+
+    def _is_quiet(self) -> bool:
+        """Nothing that was sent before can arrive now: no frame is under way, none waits for a view or for credit."""
+        world = self._world
+        cores = [router.records for router in world.routers if router.records is not None]
+        is_seen = all(core.view.applied >= world.etcd.revision for core in cores)
+        return is_seen and not world.traits.large and not any(world.frames.values())
 
     def _disturbance(self, subscriber: int) -> tuple[int, int, int]:
         """It differs where anything but a retry can have sent a delivery again (I-5)."""
