@@ -15,7 +15,7 @@ from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
-from delivery_records.attachments.view import Subscription, SubscriptionMode, subscription_path
+from delivery_records.attachments.view import RETRIES, Subscription, SubscriptionMode, subscription_path
 from delivery_records.channels.messages import Nack, Run, Sync, ToIngress
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
@@ -203,7 +203,8 @@ class Egress(Endpoint):
         elif not self._wants(entry, sync):
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
-        entry.attempt = attempt
+        if attempt > entry.attempt:  # E-4a: else the ingress knows less than is known here
+            entry.attempt = attempt
         entry.message_format = message_format
         outgoing.send(entry, message)
 
@@ -330,7 +331,7 @@ class Egress(Endpoint):
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
-        annotations: Mapping[object, object] | None,
+        annotations: Mapping[object, object] | None, delay_ms: int | None = None,
     ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
@@ -364,15 +365,20 @@ class Egress(Endpoint):
                     entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
-                self._want_again(entry, verdict, settled)
+                self._want_again(entry, verdict, settled, delay_ms)
         self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()
         if self.outgoing.is_waiting:
             self.outgoing.pump()
 
-    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
-        """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
+    def _want_again(
+        self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
+    ) -> None:
+        """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt.
+
+        What failed is counted here, too, for the next ingress does not know what the last one has counted.
+        """
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         if not settled:
             self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
@@ -380,9 +386,18 @@ class Egress(Endpoint):
         entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN
         if self.reduction is not None:
             self.reduction.on_gone()
+        failed = outcome is DeliveryOutcome.MODIFIED_FAILED
+        if failed:
+            entry.attempt += 1
         if entry.sync is not None:
-            failed = outcome is DeliveryOutcome.MODIFIED_FAILED
-            self._parts.answer(entry.sync, Nack(entry.sync.epoch, self.epoch, entry.number, failed))
+            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, entry.attempt, delay_ms)
+            if not self._reads_retries(entry.sync.ingress_rid):
+                nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed)
+            self._parts.answer(entry.sync, nack)
+
+    def _reads_retries(self, rid: int) -> bool:
+        router = self._turn.view.routers.get(rid)
+        return rid == self._turn.rid or (router is not None and router.record.protocol_max >= RETRIES)
 
     # ------------------------------------------------------------------ state
 

@@ -28,9 +28,8 @@ class Fanout:
 
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
-        "_members_remote", "_plan_version", "_read_group",
-        "_remote", "_to_egresses", "_turn", "_window", "cursors", "is_active",
-        "listeners", "shares",
+        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
+        "cursors", "failed", "is_active", "listeners", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +57,8 @@ class Fanout:
         """At-most-once subscriptions: they get what comes and owe nothing (c.3)."""
         self.shares: dict[str, Share] = {}
         """Of the cursors, those of shared subscriptions: which member has what (SH-2)."""
+        self.failed: dict[tuple[str, int], int] = {}
+        """Failed attempts by subscription and number, where there are any (E-4a)."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -301,14 +302,20 @@ class Fanout:
                 self.sync_members([member for member in members if member.record.rid == rid])
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
-        owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
-        if owing:
-            router = self._turn.view.routers.get(rid)
-            if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
-                self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+        owing = [s for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number)]
+        if not owing:
+            return
+        router = self._turn.view.routers.get(rid)
+        if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
+            self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+        by_attempt: dict[int, list[int]] = {}
+        for subscription in owing:  # E-4a: one that has moved is sent what it has failed
+            failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
+            by_attempt.setdefault(failed, []).append(subscription.epoch)
+        for attempt, epochs in by_attempt.items():
             message = Msg(
-                self._endpoint.epoch, slot.number, slot.tag, slot.message, owing,
-                redelivered=True, message_format=slot.message_format,
+                self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
+                redelivered=True, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
             self._send(rid, message)
 

@@ -19,7 +19,7 @@ from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
 from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Claim, Return, Room
+from delivery_records.channels.messages import Claim, Nack, Return, Room
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
@@ -62,8 +62,8 @@ class Ingress(Endpoint):
 
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "resends",
-        "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "policy",
+        "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(
@@ -97,9 +97,10 @@ class Ingress(Endpoint):
             if request.require
             else Fanout(turn, self, self.window, *ways)
         )
-        self.retries = Retries(turn, self, self.window, self.fanout)
+        self.policy = turn.policy_of(self.topic)
+        self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
         self.resends = Resends(turn, self, self.window, began)
-        modes = self.exactly_once, request.settles_first
+        modes = self.policy, self.exactly_once, request.settles_first
         self.outcomes = (
             PublisherOutcomes(turn, self, self.window, *modes)
             if request.require is None
@@ -287,7 +288,7 @@ class Ingress(Endpoint):
         self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
-        slot.failure = reason
+        slot.failure = reason or "malformed"
         self.trace(slot, Rule.MALFORMED, reason)
 
     def _on_aborted(self, tag: bytes) -> None:
@@ -321,15 +322,16 @@ class Ingress(Endpoint):
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
 
-    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
+    def on_again(self, subscription: Subscription, nack: Nack) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
+        number = nack.number
         if subscription.record.member_of:
             share = self.fanout.shares.get(subscription.record.member_of)
             owed = self._turn.view.subscriptions.get(subscription.record.member_of)
             if share is None or owed is None or not share.on_refused(subscription.key, number):
                 return
             subscription = owed  # SH-5: another member may do it
-        if self.retries.on_again(subscription, number, failed):
+        if self.retries.on_again(subscription, nack):
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
@@ -421,6 +423,10 @@ class Ingress(Endpoint):
         if not self.is_dirty:
             self.is_dirty = True
             self._parts.dirty.append(self)
+
+    def use_policy(self) -> None:
+        """I-3d: the operator's rules have changed."""
+        self.policy = self.retries.policy = self.outcomes.policy = self._turn.policy_of(self.topic)
 
     # ------------------------------------------------------------------ members of shared subscriptions
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from delivery_records.attachments.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, RouterMessage
-from delivery_records.limits import DRAIN_LIMIT_S
+from delivery_records.limits import DRAIN_LIMIT_S, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.patience import Patience
 
@@ -192,6 +192,8 @@ class SubscriberDisposition:
     settled: bool
     annotations: Mapping[object, object] | None
     """message-annotations of `modified`, merged into the next attempt (E-4a)."""
+    delay_ms: int | None
+    """When the subscriber wants the next attempt (E-4a); None: it does not say."""
 
     def __init__(
         self,
@@ -200,8 +202,10 @@ class SubscriberDisposition:
         outcome: DeliveryOutcome | None,
         settled: bool,
         annotations: Mapping[object, object] | None = None,
+        delay_ms: int | None = None,
     ) -> None:
         """Keep the fields."""
+        self.delay_ms = delay_ms
         self.link = link
         self.tags = tags
         self.outcome = outcome
@@ -348,6 +352,13 @@ class SendFailed:
     """Its targets; their channels have a gap now."""
 
 
+@dataclass(frozen=True, slots=True)
+class PoliciesChanged:
+    """The operator's rules for topics are others from now on (I-3d)."""
+
+    policy_of: PolicyOf
+
+
 Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
@@ -369,4 +380,5 @@ Input: TypeAlias = (
     | RouterDatagram
     | PathsChanged
     | SendFailed
+    | PoliciesChanged
 )

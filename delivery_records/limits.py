@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
 
 KIB: Final = 1024
 MIB = 1024 * KIB
@@ -69,7 +71,12 @@ MAX_ATTEMPTS = 10
 """Failed attempts before a delivery counts as rejected (E-4a, poison limit)."""
 RELEASES_PER_ATTEMPT = 100
 """A loop of releases counts as one failed attempt (E-4a)."""
+RETRY_FIRST_S = 1.0
+"""Wait before a second release, or the first failed attempt, is sent again; it doubles each time (E-4a)."""
 RETRY_CAP_S = 60.0
+"""Longest wait before the next attempt: a subscriber that recovers gets what it released within a minute (E-4a)."""
+RETRY_DOUBLINGS: Final = 64
+"""More than any cap needs; keeps the wait a finite number."""
 CHANNEL_CREDIT_BYTES = 4 * MIB
 """Bodies that may be under way from one ingress to one egress; both ends start from it (T-5)."""
 STREAM_FRAMES = 65_536
@@ -105,6 +112,33 @@ ORPHAN_NONCES = 10_000
 """Puts of unknown fate that are remembered; the oldest is forgotten first (K-2a)."""
 
 
+class OnEmpty(Enum):
+    """The outcome of a message that no subscription is done with (I-3d)."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """What an operator decides for the messages of one topic (I-3d)."""
+
+    on_empty: OnEmpty = OnEmpty.RELEASE
+    """For publishers without the capability."""
+    on_empty_exactly_once: OnEmpty = OnEmpty.ACCEPT
+    """For publishers with it."""
+    report_rejections: bool = False
+    """on_reject=report: the publisher gets *rejected* when a subscription rejected."""
+    max_attempts: int = MAX_ATTEMPTS
+    retry_first_s: float = RETRY_FIRST_S
+    retry_cap_s: float = RETRY_CAP_S
+
+
+PolicyOf: TypeAlias = Callable[[str], TopicPolicy]
+"""A topic's policy (I-3d), the topic as routers know it (A-2c)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What an operator may set; the other limits are protocol constants."""
@@ -121,11 +155,8 @@ class Limits:
     settle_timeout_s: float = SETTLE_TIMEOUT_S
     grace_s: float = GRACE_S
     stock_reply_wait_s: float = STOCK_REPLY_WAIT_S
-    max_attempts: int = MAX_ATTEMPTS
-    report_rejections: bool = False
-    """on-reject=report: the publisher hears `rejected` when a subscription rejected."""
-    release_without_subscriptions: bool = True
-    """on-empty=release for stock publishers; publishers with the capability are accepted."""
+    policy: TopicPolicy = field(default_factory=TopicPolicy)
+    """Of topics that no rule of the operator names."""
 
     def __post_init__(self) -> None:
         """Reject settings no router can run with."""

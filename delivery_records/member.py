@@ -146,9 +146,11 @@ class MemberEgress(FilteredEgress):
         """SH-2: the publisher waits for this one; it comes next."""
         self._heads[publisher_epoch] = number
 
-    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
+    def _want_again(
+        self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
+    ) -> None:
         """SH-5: what a member does not want is not its own any more, and no CLAIM may name it."""
-        super()._want_again(entry, outcome, settled)
+        super()._want_again(entry, outcome, settled, delay_ms)
         self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)
 
     def _hand_back(self, entries: dict[bytes, Entry], entry: Entry) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from delivery_records import effects
 from delivery_records.diagnostics.trace import Rule
-from delivery_records.limits import OWING_NAMES
+from delivery_records.limits import OWING_NAMES, OnEmpty, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome, Told
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -14,6 +14,13 @@ from delivery_records.window import AWAITED, TOLD, Slot, Window, WindowOwner
 
 _ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
 _RELEASED: Final = Told(DeliveryOutcome.RELEASED)
+_NOBODY: Final = Told(
+    DeliveryOutcome.REJECTED, "amqp:not-found",
+    "no subscription matches the topic, and its policy rejects such messages: subscribe first, then send it again",
+)  # fmt: skip
+_OF_EMPTY: Final = {
+    OnEmpty.ACCEPT: None, OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED
+}  # fmt: skip
 
 _TOLD = {
     DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
@@ -27,14 +34,17 @@ class PublisherOutcomes:
 
     __slots__ = (
         "_accepted", "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
-        "_told_settled", "_turn", "_window", "last_progress",
+        "_told_settled", "_turn", "_window", "last_progress", "policy",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, owner: WindowOwner, window: Window, exactly_once: bool, settles_first: bool
-    ) -> None:
+        self, turn: Turn, owner: WindowOwner, window: Window, policy: TopicPolicy, exactly_once: bool,
+        settles_first: bool,
+    ) -> None:  # fmt: skip
         """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
         self._turn = turn
+        self.policy = policy
+        """Of its topic (I-3d)."""
         self._owner = owner
         self._window = window
         self._exactly_once = exactly_once
@@ -54,8 +64,8 @@ class PublisherOutcomes:
         """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
         if has_listeners:
             slot.processed = True
-        elif not slot.processed and self._releases_when_empty():
-            slot.verdict = DeliveryOutcome.RELEASED
+        elif not slot.processed and not (self._exactly_once and slot.repeated):
+            slot.verdict = self._of_empty()  # I-3d; what a map names may have been processed
 
     def decide_in_order(self) -> None:
         """I-3: in window order, while the next delivery is received and no subscription owes it."""
@@ -93,15 +103,13 @@ class PublisherOutcomes:
 
     def _outcome_of(self, slot: Slot) -> Told:
         """The outcome told to the publisher (I-3)."""
-        if slot.verdict is DeliveryOutcome.REJECTED:
+        if slot.failure:
             return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
-        if slot.verdict is DeliveryOutcome.RELEASED:
-            return _RELEASED
-        assert slot.verdict is None
-        if not slot.processed and self._releases_when_empty():
-            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it
-            return _RELEASED
-        if slot.rejected_by and self._turn.limits.report_rejections:
+        if slot.verdict is None and not slot.processed and not self._exactly_once:
+            slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
+        if slot.verdict is not None:
+            return _RELEASED if slot.verdict is DeliveryOutcome.RELEASED else _NOBODY
+        if slot.rejected_by and self.policy.report_rejections:
             text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
             names = tuple(slot.rejected_by[:OWING_NAMES])
             return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
@@ -148,8 +156,10 @@ class PublisherOutcomes:
                 effects.Dispose(link, ids, told.outcome, settled, told.condition, told.description, info)
             )
 
-    def _releases_when_empty(self) -> bool:
-        return not self._exactly_once and self._turn.limits.release_without_subscriptions
+    def _of_empty(self) -> DeliveryOutcome | None:
+        """I-3d: the outcome of what no subscription is done with; None: accepted."""
+        policy = self.policy
+        return _OF_EMPTY[policy.on_empty_exactly_once if self._exactly_once else policy.on_empty]
 
     def is_overdue(self) -> bool:
         """T_settle: whether outcomes were told and nothing was settled for so long; else asked again when it may be."""

@@ -37,7 +37,7 @@ from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
-from delivery_records.limits import Limits
+from delivery_records.limits import Limits, PolicyOf
 from delivery_records.room import Room
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -55,6 +55,7 @@ class Records:
     def __init__(
         self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
         era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None, read_group: ReadGroup = no_group,
+        policy_of: PolicyOf | None = None,
     ) -> None:  # fmt: skip
         """Start empty.
 
@@ -68,8 +69,9 @@ class Records:
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
             read_group: the group of a message, for shared subscriptions that keep groups in order (SH-6).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
+            policy_of: the operator's rules for topics; None: all have the policy of the limits (I-3d).
         """
-        self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
+        self.turn = turn = Turn(rid, nonce, limits or Limits(), era, policy_of)
         self.node_id = node_id
         self.rid, self.nonce, self.limits, self.view, self.timers = rid, nonce, turn.limits, turn.view, turn.timers
         self.budget, self.counts, self.durations, self.trace = turn.budget, turn.counts, turn.durations, turn.trace
@@ -129,6 +131,7 @@ class Records:
             inputs.Drain: self._draining.start,
             inputs.EndSubscription: self._orders.start,
             inputs.SendFailed: self._faults.on_send_failed,
+            inputs.PoliciesChanged: self._on_policies,
         }
 
     # ------------------------------------------------------------------ driving
@@ -249,8 +252,9 @@ class Records:
         endpoint = self.links.get(disposition.link)
         if isinstance(endpoint, Egress):
             endpoint.on_disposition(
-                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations
-            )
+                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations,
+                disposition.delay_ms,
+            )  # fmt: skip
 
     def _on_flow(self, flow: inputs.ClientFlow) -> None:
         endpoint = self.links.get(flow.link)
@@ -293,6 +297,12 @@ class Records:
 
     def _on_store_health(self, health: inputs.StoreHealth) -> None:
         self.turn.store_available = health.available
+
+    def _on_policies(self, changed: inputs.PoliciesChanged) -> None:
+        """I-3d: they hold for what is decided from now on."""
+        self.turn.policy_of = changed.policy_of
+        for ingress in self.ingresses.values():
+            ingress.use_policy()
 
     # ------------------------------------------------------------------ timers
 

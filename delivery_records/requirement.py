@@ -11,7 +11,7 @@ from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
 from delivery_records.groups import ReadGroup
-from delivery_records.limits import OWING_NAMES
+from delivery_records.limits import OWING_NAMES, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.turn import Turn
@@ -57,10 +57,11 @@ class CountedOutcomes(PublisherOutcomes):
     __slots__ = ("_changes", "_done_before", "_fanout", "_names", "_names_of", "_stated")
 
     def __init__(
-        self, turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, exactly_once: bool, settles_first: bool
-    ) -> None:
+        self, turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, policy: TopicPolicy, exactly_once: bool,
+        settles_first: bool,
+    ) -> None:  # fmt: skip
         """As `PublisherOutcomes`; `fanout` knows the subscriptions."""
-        super().__init__(turn, owner, window, exactly_once, settles_first)
+        super().__init__(turn, owner, window, policy, exactly_once, settles_first)
         self._fanout = fanout
         self._stated: tuple[str, ...] | None = None
         """What the publisher was last told."""

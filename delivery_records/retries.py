@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Nack
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
-from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
+from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_DOUBLINGS, TopicPolicy
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -24,26 +25,33 @@ class _Attempts:
 class Retries:
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
-    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window")
+    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window", "policy")
 
-    def __init__(self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout) -> None:
-        """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy
+    ) -> None:
+        """Nothing to retry. What failed before this ingress, egresses state (E-4a)."""
         self._turn = turn
+        self.policy = policy
         self._endpoint = endpoint
         self._window = window
         self._fanout = fanout
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._due: dict[tuple[str, int], float] = {}
 
-    def on_again(self, subscription: Subscription, number: int, failed: bool) -> bool:
+    def on_again(self, subscription: Subscription, nack: Nack) -> bool:
         """Schedule the next attempt; True at the poison limit, when the delivery counts as rejected instead."""
+        number = nack.number
         slot = self._window.at(number)
         cursor = self._fanout.cursors.get(subscription.key)
         if slot is None or cursor is None or not cursor.owes(number):
             return False
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
-        delay = self._count(entry, failed)
-        if entry.failed >= self._turn.limits.max_attempts:
+        entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
+        delay = self._count(entry, nack.failed)
+        if nack.delay_ms is not None:
+            delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)
+        if entry.failed >= self.policy.max_attempts:
             self._turn.note(
                 Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
                 tag=slot.tag.hex(),
@@ -54,20 +62,27 @@ class Retries:
         self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._trace(slot, Rule.RETRY, subscription.name, delay)
         self._due[(subscription.key, number)] = self._turn.now + delay
+        if entry.failed:
+            self._fanout.failed[(subscription.key, number)] = entry.failed
         self._arm()
         return False
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
-        """Seconds until the next attempt: 0 for the first release, else 2^n up to a minute."""
+        """Seconds until the next attempt: 0 for the first release, else doubling up to the topic's cap."""
         if failed:
             entry.failed += 1
-            return _doubling(entry.failed - 1)
+            return self._back_off(entry.failed - 1)
         entry.released += 1
         if entry.released % RELEASES_PER_ATTEMPT == 0:
             entry.failed += 1
         if entry.released == 1:
             return 0.0
-        return _doubling(entry.released - 2)
+        return self._back_off(entry.released - 2)
+
+    def _back_off(self, times: int) -> float:
+        """First wait, then twice that, up to the cap (I-3d)."""
+        policy = self.policy
+        return min(policy.retry_first_s * 2.0 ** min(times, RETRY_DOUBLINGS), policy.retry_cap_s)
 
     def on_timer(self) -> None:
         """Send what is due."""
@@ -96,6 +111,7 @@ class Retries:
     def _forget_pair(self, pair: tuple[str, int]) -> None:
         del self._attempts[pair]
         self._due.pop(pair, None)
+        self._fanout.failed.pop(pair, None)
 
     @property
     def is_empty(self) -> bool:
@@ -105,8 +121,3 @@ class Retries:
     def _arm(self) -> None:
         if self._due:
             self._turn.timers.set(Timer.RETRY, self._endpoint.key, min(self._due.values()))
-
-
-def _doubling(times: int) -> float:
-    """1 s, 2 s, 4 s ... up to the cap; 2**6 s is past it already."""
-    return min(2.0 ** min(times, 6), RETRY_CAP_S)

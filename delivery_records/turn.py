@@ -11,7 +11,7 @@ from delivery_records.attachments.view import View
 from delivery_records.budget import Budget
 from delivery_records.diagnostics.durations import Durations
 from delivery_records.diagnostics.trace import Trace
-from delivery_records.limits import Limits
+from delivery_records.limits import Limits, PolicyOf
 from delivery_records.outcomes import Decision
 from delivery_records.tags import ERA_BITS, REVISION_BITS
 from delivery_records.timers import Timers
@@ -22,16 +22,20 @@ class Turn:
 
     __slots__ = (
         "_era", "budget", "counts", "delivered", "durations", "is_draining", "limits", "nonce", "now", "out",
-        "plan_version", "rid", "settled", "settled_at_subscriber", "store_available", "stored", "timers", "trace",
-        "tracing", "view",
+        "plan_version", "policy_of", "rid", "settled", "settled_at_subscriber", "store_available", "stored",
+        "timers", "trace", "tracing", "view",
     )  # fmt: skip
 
-    def __init__(self, rid: int, nonce: bytes, limits: Limits, era: int = 0) -> None:
+    def __init__(
+        self, rid: int, nonce: bytes, limits: Limits, era: int = 0, policy_of: PolicyOf | None = None
+    ) -> None:
         """Start at time 0 with an empty view; the arguments are those of `Records`."""
         assert 0 <= era < 1 << ERA_BITS
         self.rid = rid
         self.nonce = nonce
         self.limits = limits
+        self.policy_of: PolicyOf = policy_of or (lambda _topic: limits.policy)
+        """Asked once for each publisher that attaches, and again when the operator's rules change."""
         self._era = era
         self.now = 0.0
         """Seconds on the caller's monotonic clock."""

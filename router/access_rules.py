@@ -187,7 +187,7 @@ def access_rules(value: object) -> tuple[AccessRule, ...]:
     return tuple(
         AccessRule(
             names(table, "users", None), vhosts=names(table, "vhosts", ("*",)),
-            **{right: _patterns(table, right, ()) for right in RIGHTS},
+            **{right: patterns(table, right, ()) for right in RIGHTS},
         )
         for table in tables(value, {"users", "vhosts", *RIGHTS}, MAX_RULES)
     )  # fmt: skip
@@ -215,7 +215,7 @@ def _slow_rule(table: Mapping[str, object]) -> SlowRule:
     if action != "wait" and not 1 <= after_s <= 604_800:
         raise NotAllowed("after_s must be 1 to 604800 seconds")
     users, vhosts = names(table, "users", ("*",)), names(table, "vhosts", ("*",))
-    return SlowRule(_patterns(table, "topics", ("#",)), users, float(after_s), action, vhosts)
+    return SlowRule(patterns(table, "topics", ("#",)), users, float(after_s), action, vhosts)
 
 
 def tables(value: object, keys: set[str], most: int) -> Sequence[Mapping[str, object]]:
@@ -253,8 +253,13 @@ def names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None
     return tuple(found)
 
 
-def _patterns(table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    if key not in table or (table[key] == [] and not default):
+def patterns(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+    """A list of topics and patterns of a table; None = it must be there.
+
+    Raises:
+        NotAllowed: it is something else.
+    """
+    if default is not None and (key not in table or (table[key] == [] and not default)):
         return default
     found = names(table, key, None)
     for pattern in found:

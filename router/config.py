@@ -28,6 +28,19 @@ from router.groups import groups
 from router.quotas import QuotaRule, quota_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
+from router.topic_rules import (
+    MAX_ATTEMPTS,
+    MAX_ATTEMPTS_ALLOWED,
+    ON_EMPTY,
+    ON_EMPTY_ALLOWED,
+    ON_REJECT,
+    ON_REJECT_ALLOWED,
+    RETRY_ALLOWED,
+    RETRY_S,
+    TopicRule,
+    policy_by,
+    topic_rules,
+)
 from router.virtual_hosts import VirtualHost, virtual_hosts
 from router.worker import MOST_WORKERS, Worker
 from topology import linkstate
@@ -172,6 +185,13 @@ class RouterConfig:
         "timeout_s, min_frame_size, min_map, message_size}; in a text as JSON",
         "How much a user may use, where that is less than limits.* allow: the first rule that fits.",
         applies=Applies.NEW,
+    )  # fmt: skip
+    topic_rules: tuple[TopicRule, ...] = setting(
+        "topics.rules", topic_rules, (),
+        'tables {topics, vhosts, and some of on_empty = "accept", "release" or "reject", on_reject = "accept" or '
+        '"report", max_attempts, retry_first_s, retry_cap_s}; in a text as JSON',
+        "Policies of topics, the same at every router: the first rule that fits; else limits.* apply (I-3d).",
+        applies=Applies.NOW,
     )  # fmt: skip
     groups: tuple[tuple[str, tuple[str, ...]], ...] = setting(
         "groups", groups, (), 'a table name = ["user", "user-*"]; in a text as JSON',
@@ -396,16 +416,26 @@ class RouterConfig:
         applies=Applies.NOW,
     )  # fmt: skip
     max_attempts: int = setting(
-        "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",
-        "Failed attempts until a delivery is rejected.",
+        "limits.max_attempts", MAX_ATTEMPTS, limits.MAX_ATTEMPTS, MAX_ATTEMPTS_ALLOWED,
+        "Failed attempts until a delivery is rejected (E-4a).", applies=Applies.NOW,
+    )  # fmt: skip
+    retry_first_s: float = setting(
+        "limits.retry_first_s", RETRY_S, limits.RETRY_FIRST_S, RETRY_ALLOWED,
+        "Wait before the next attempt of a delivery that failed or was released again; it doubles (E-4a).",
+        applies=Applies.NOW,
+    )  # fmt: skip
+    retry_cap_s: float = setting(
+        "limits.retry_cap_s", RETRY_S, limits.RETRY_CAP_S, RETRY_ALLOWED,
+        "Longest wait before the next attempt (E-4a).", applies=Applies.NOW,
     )  # fmt: skip
     on_reject: str = setting(
-        "limits.on_reject", one_of("accept", "report"), "accept", "accept or report",
+        "limits.on_reject", ON_REJECT, "accept", ON_REJECT_ALLOWED,
         "Outcome that a publisher gets if a subscription rejected its message: accepted, or rejected (report).",
+        applies=Applies.NOW,
     )  # fmt: skip
     on_empty: str = setting(
-        "limits.on_empty", one_of("accept", "release"), "release", "accept or release",
-        "Outcome that a stock publisher gets if a topic has no subscription.",
+        "limits.on_empty", ON_EMPTY, "release", ON_EMPTY_ALLOWED,
+        "Outcome that a stock publisher gets if a topic has no subscription.", applies=Applies.NOW,
     )  # fmt: skip
     telemetry_endpoint: str = setting(
         "telemetry.endpoint", text(r"(?:https?://[^\s/]+(?:/\S*)?)?"), "",
@@ -475,10 +505,22 @@ class RouterConfig:
             subscription_timeout_cap_s=self.subscription_timeout_cap_s,
             publisher_timeout_s=self.publisher_timeout_s,
             publisher_timeout_cap_s=self.publisher_timeout_cap_s,
-            max_attempts=self.max_attempts,
-            report_rejections=self.on_reject == "report",
-            release_without_subscriptions=self.on_empty == "release",
+            policy=self._default_policy,
         )
+
+    @property
+    def _default_policy(self) -> limits.TopicPolicy:
+        return limits.TopicPolicy(
+            on_empty=limits.OnEmpty(self.on_empty),
+            report_rejections=self.on_reject == "report",
+            max_attempts=self.max_attempts,
+            retry_first_s=self.retry_first_s,
+            retry_cap_s=self.retry_cap_s,
+        )
+
+    def policy_of(self, topic: str) -> limits.TopicPolicy:
+        """What operators decide for a topic, named as routers know it (I-3d)."""
+        return policy_by(self.topic_rules, self._default_policy, topic)
 
 
 def is_loopback(host: str) -> bool:

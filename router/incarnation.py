@@ -14,7 +14,7 @@ from typing import Any
 
 from delivery_records import Records
 from delivery_records.effects import RoomAgain
-from delivery_records.inputs import Drain, Input
+from delivery_records.inputs import Drain, Input, PoliciesChanged
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator
@@ -82,6 +82,7 @@ class Incarnation:
             nonce_revision=membership.life_revision,
             filters=AmqpFilters(),
             read_group=read_group,
+            policy_of=config.policy_of,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)
@@ -138,6 +139,7 @@ class Incarnation:
     def use(self, config: RouterConfig) -> None:
         """Go on with these settings; only those that can change in a life have changed."""
         self._config = config
+        self.driver.submit([PoliciesChanged(config.policy_of)])
 
     def drain(self) -> None:
         """K-8a: let the clients move to other routers, then end in good order. Where none is served, end at once."""

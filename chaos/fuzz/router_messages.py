@@ -106,7 +106,8 @@ def message(rng: random.Random) -> RouterMessage:
     if kind == 4:
         return Ack(number(rng), number(rng), rng.choice(OUTCOMES), _runs(rng))
     if kind == 5:
-        return Nack(number(rng), number(rng), number(rng), rng.random() < 0.5)
+        delay_ms = number(rng, 0xFFFFFFFE) if rng.random() < 0.5 else None
+        return Nack(number(rng), number(rng), number(rng), rng.random() < 0.5, number(rng, 0xFFFF), delay_ms)
     if kind == 6:
         return Claim(number(rng), number(rng), number(rng, 0xFFFFFFFF), _runs(rng))
     if kind == 7:

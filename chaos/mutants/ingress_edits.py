@@ -129,8 +129,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "F34-outcome-on-arrival", "I-3", "publisher_outcomes",
-        "            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it\n"
-        "            return _RELEASED\n",
+        "            slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it\n",
         "            pass\n",
         "a message whose only subscription ended before it was done is accepted, and nobody has it",
         aim=("expire-s", "stock_publisher=1", "publishers=1", "subscribers=1", "settled_subscriber=0"),

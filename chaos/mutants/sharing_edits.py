@@ -109,9 +109,9 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "claims-what-it-handed-back", "SH-5", "member",
-        "        super()._want_again(entry, outcome, settled)\n"
+        "        super()._want_again(entry, outcome, settled, delay_ms)\n"
         "        self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)\n",
-        "        super()._want_again(entry, outcome, settled)\n",
+        "        super()._want_again(entry, outcome, settled, delay_ms)\n",
         "a member claims what it wanted again, and another one has done since",
         aim=("drop-p", "detach-p", "refuses=1", "session_end=1", "routers=2", *_TWO),
     ),

@@ -35,7 +35,7 @@ OUTCOMES = {
 }
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
-"""Times a subscriber wants one delivery again: below the poison limit, which would count it as rejected."""
+"""Times a subscriber wants one delivery again: more often than some policies allow (I-3d)."""
 
 
 class Publisher:
@@ -81,6 +81,8 @@ class Publisher:
         self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
         self._presented = list(self.map)
+        for number in self._presented:
+            self.judge.policies.on_presented(self.index, number)
         self._starts = {number: revision for number, revision in self._starts.items() if number in self.map}
         starts = [(self.tag(number), self._starts[number]) for number in self.map if number in self._starts]
         self._up(
@@ -387,6 +389,8 @@ class Subscriber:
             publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
             self.again.discard((publisher, number))
             self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
+            if self.connection is not None:
+                self.judge.on_attempt(self.index, (publisher, number), delivery.attempt, self.connection.link)
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
@@ -405,8 +409,16 @@ class Subscriber:
         if mark in _AGAIN and tag not in self._here:
             return  # when it is resumed; to say done early does no harm
         if self.connection is not None and self.is_replied:
-            self._up(inputs.SubscriberDisposition(self.connection.link, [tag], OUTCOMES[mark], False))
+            self._up(
+                inputs.SubscriberDisposition(
+                    self.connection.link, [tag], OUTCOMES[mark], False, None, self._wish(mark)
+                )
+            )
             self._replenish()
+
+    def _wish(self, mark: Mark) -> int | None:
+        """When it wants the next attempt (E-4a)."""
+        return (self.world.traits.delay_ms or None) if mark is Mark.FAILED else None
 
     def _settle(self, tag: bytes) -> None:
         entry = self.map.get(tag)
@@ -456,14 +468,18 @@ class Subscriber:
         assert found is not None
         tag, entry = found
         message = (entry.publisher, entry.number)
+        link = 0
         if entry.mark is Mark.SETTLED:
             del self.map[tag]
             self._replenish()  # C-3: nobody will ask for this credit again
         else:
             entry.mark = mark
+            link = self.connection.link if self.connection is not None and tag in self._here else 0
             self._answer(tag, mark)
         if mark in _AGAIN:
             self._refusals[message] = self._refusals.get(message, 0) + 1
+            if mark is Mark.FAILED:
+                self.judge.policies.on_failed(self.index, message, link)
             self.again.add(message)
         else:
             self.judge.on_processed(

@@ -38,6 +38,7 @@ KEPT_SESSION = "a client was detached and kept its AMQP session"
 SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ENDED_REPORTED = "an acceptance was told behind the report of a subscription that had ended without the message"
 TOO_FEW = "a message was released because there were fewer subscriptions than its publisher requires"
+NOBODY = "a message was refused by its topic's policy, because no subscription matched"
 MEMBER_ENDED = "a member of a shared subscription ended"
 SHARED_ENDED = "a shared subscription ended"
 SHARED_TWICE = "a message was processed by two members, because one had ended with it"
@@ -48,7 +49,8 @@ SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
-    SAME_SESSION, ENDED_REPORTED, TOO_FEW, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE, GROUPED,
+    SAME_SESSION, ENDED_REPORTED, TOO_FEW, NOBODY, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
+    GROUPED,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {
@@ -58,7 +60,6 @@ NEVER: Mapping[Decision, str] = {
     Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resend with resume=false",
     Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",
     Decision.TRANSFER_TAG_IN_USE: "simulated publishers keep to P-2",
-    Decision.DELIVERY_POISONED: "simulated subscribers want a delivery again four times at most",
 }
 """Decisions that wait for clients of another kind, with the reason."""
 

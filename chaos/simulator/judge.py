@@ -12,6 +12,7 @@ from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
 from chaos.simulator.operators import Operators
+from chaos.simulator.policy_judge import PolicyJudge
 from chaos.simulator.promises import PromiseJudge
 from chaos.simulator.require_judge import RequireJudge
 from chaos.simulator.roles import ClientRole
@@ -39,6 +40,7 @@ class Judge:
         self.require = RequireJudge(world)
         self.filters = FilterJudge(world)
         self._copies = CopiesJudge(world)
+        self.policies = PolicyJudge(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -161,6 +163,7 @@ class Judge:
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
         self._check_released(publisher, number)
+        self.policies.check_accepted((publisher, number))
         self.shared.check_accepted((publisher, number))
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
@@ -175,6 +178,8 @@ class Judge:
         message = (publisher, number)
         if self.filters.excluded_somewhere(publisher, number):
             return  # E-9: it counts as processed there
+        if world.traits.on_empty == 1 or self.policies.failed_at(message):
+            return  # I-3d
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
@@ -185,8 +190,13 @@ class Judge:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
             return  # I-3c: judged when its application gets the outcome
-        owed = self._still_owed(publisher, number) or self.shared.is_owed((publisher, number))
-        if outcome is DeliveryOutcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
+        message = (publisher, number)
+        owed = bool(self._still_owed(publisher, number) or self.shared.is_owed(message))
+        is_again = self._new_again[message] > 0
+        if self.policies.check_refused(message, outcome, is_owed=owed, is_repeated=is_again):
+            return
+        is_stock = self._world.is_stock_publisher(publisher)
+        if outcome is DeliveryOutcome.RELEASED and is_stock and not owed and not traits.on_empty:
             return
         raise Violation(f"REFUSED: p{publisher}/{number} is {outcome.value}, and nobody had a reason")
 
@@ -194,7 +204,7 @@ class Judge:
         message = (publisher, number)
         owed = []
         for subscriber, created in self._owed[message]:
-            if message in self._retries_lost.get(subscriber, ()):
+            if self._is_excused(subscriber, message):
                 continue
             is_here = self.created(subscriber) == created
             self._world.coverage[coverage.EXPIRY_RACE] += not is_here
@@ -207,9 +217,13 @@ class Judge:
         return [
             (subscriber, created)
             for subscriber, created in self._owed[message]
-            if message not in self.processed.get(subscriber, ())
-            and message not in self._retries_lost.get(subscriber, ())
+            if message not in self.processed.get(subscriber, ()) and not self._is_excused(subscriber, message)
         ]
+
+    def _is_excused(self, subscriber: int, message: Message) -> bool:
+        """E-4a: it wanted the message again, and lost its router since, or failed too often."""
+        is_lost = message in self._retries_lost.get(subscriber, ())
+        return is_lost or self.policies.has_failed(subscriber, message)
 
     # ------------------------------------------------------------------ what excuses
 
@@ -267,10 +281,17 @@ class Judge:
         self.filters.on_received(subscriber, publisher, number)
         self.ended.on_received(subscriber, publisher, number, incarnation)
         self.require.on_received(subscriber, (publisher, number))
+        if not self._new_again[(publisher, number)]:
+            self.policies.on_received(subscriber, (publisher, number))
         if self._world.is_member(subscriber):
             self.shared.on_received(subscriber, (publisher, number))
             return
         self._histories.on_received(subscriber, publisher, number, incarnation)
+
+    def on_attempt(self, subscriber: int, message: Message, attempt: int, link: int) -> None:
+        """E-4a: what the delivery states of failed attempts."""
+        if not self._world.is_member(subscriber):
+            self.policies.on_attempt(subscriber, message, attempt, link, is_new=self._new_again[message] > 0)
 
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:
         """I-6: a new life of a subscription starts behind what was sent before it."""

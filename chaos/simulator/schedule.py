@@ -24,6 +24,7 @@ from chaos.simulator.swarm import (
     draw_narrow,
     draw_orders,
     draw_patience,
+    draw_policies,
     draw_renewals,
     draw_require,
     draw_sessions,
@@ -115,6 +116,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
+        setting = draw_policies(random.Random(f"policies {seed}"), setting)
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -167,6 +167,7 @@ class ShippedPublisher:
         for message in self._presented:
             self._on_stated(message)
             self.judge.require.on_presented(self.index, message)
+            self.judge.policies.on_presented(self.index, message)
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
@@ -301,8 +302,9 @@ class ShippedPublisher:
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
         """The application gets the outcome."""
-        excluded = self.judge.filters.excluded_somewhere(self.index, self._base + number)
-        self.judge.require.on_outcome(self.index, self._base + number, outcome, self.judge.processed, excluded)
+        message = self.index, self._base + number
+        left_out = {*self.judge.filters.excluded_somewhere(*message), *self.judge.policies.failed_at(message)}
+        self.judge.require.on_outcome(*message, outcome, self.judge.processed, left_out)
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
         self._core.told(number)

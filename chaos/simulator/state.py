@@ -18,7 +18,7 @@ from chaos.simulator.routers import Router
 from chaos.simulator.traits import Traits
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
-from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
+from delivery_records.limits import MAX_ATTEMPTS, ROUTER_BYTES, WINDOW_BYTES, Limits, OnEmpty, TopicPolicy
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.tags import link_key, shared_key
 from delivery_records.topics import matches
@@ -36,8 +36,16 @@ PADDING = bytes(100_000)
 
 Feed: TypeAlias = Callable[[Router, list[inputs.Input]], None]
 """One turn of a router, and what its effects set under way."""
+_ON_EMPTY = (None, OnEmpty.ACCEPT, OnEmpty.RELEASE, OnEmpty.REJECT)
 StopRouter: TypeAlias = Callable[[int], None]
 """Crash, or fence (K-3): all memory is gone and all its connections drop."""
+
+
+def _policy(traits: Traits) -> TopicPolicy:
+    """I-3d: of all topics of a world."""
+    plain = TopicPolicy(report_rejections=traits.reports, max_attempts=traits.attempts or MAX_ATTEMPTS)
+    on_empty = _ON_EMPTY[traits.on_empty]
+    return plain if on_empty is None else replace(plain, on_empty=on_empty, on_empty_exactly_once=on_empty)
 
 
 class WorldState:
@@ -48,7 +56,7 @@ class WorldState:
         self.now = 0.0
         self.traits = traits
         self.limits = Limits(
-            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports,
+            window=window, publisher_timeout_s=TIMEOUT_S, policy=_policy(traits),
             # C-6: some of the large bodies fill what a publisher, and what a router may hold.
             window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
             router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
@@ -69,6 +77,8 @@ class WorldState:
         self.nonce_revision = 0
         """Since when it has that nonce (K-9)."""
         self.coverage: Counter[str] = Counter()
+        self.disturbances = 0
+        """Faults, attaches of publishers and SYNCs so far: after each a delivery may be repeated at once (I-5)."""
         self._live: dict[int, Router] = {}
         self._not_before: dict[ClientRole, float] = {}
         """When a client that was refused tries again."""

@@ -253,6 +253,20 @@ def draw_deduplication(rng: random.Random, traits: Traits) -> Traits:
     return replace(traits, remembers=rng.choice([1, 4, 1000]), lingers=rng.random() < 0.5)
 
 
+def draw_policies(rng: random.Random, setting: Setting) -> Setting:
+    """In some worlds topics have policies of their own (I-3d): for what is nobody's, and for failed attempts.
+
+    Args:
+        rng: of its own.
+        setting: what was drawn before.
+    """
+    if rng.random() >= 0.2:
+        return setting
+    attempts = 0 if setting.traits.sharers else rng.choice([0, 2, 3])  # members count together what each of them fails
+    policies = replace(setting.traits, on_empty=rng.choice([0, 1, 2, 3]), attempts=attempts)
+    return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

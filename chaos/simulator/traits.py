@@ -80,6 +80,12 @@ class Traits:
     """Ids of each publisher that shipped subscribers keep, to drop copies of its messages (D-3); 0: they drop none."""
     lingers: bool = False
     """Applications of subscribers take long, so that a copy may come before the first one is done (D-3)."""
+    on_empty: int = 0
+    """A policy accepts (1), releases (2) or rejects (3) what no subscription matches (I-3d); 0: there is none."""
+    attempts: int = 0
+    """Failed attempts after which a policy counts a delivery as rejected (E-4a); 0: ten, more than there ever are."""
+    delay_ms: int = 0
+    """Subscribers that fail want the next attempt after so long (E-4a); 0: they do not say."""
 
 
 PLAIN = Traits()

@@ -38,6 +38,7 @@ from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
+from delivery_records.channels.messages import Sync
 from delivery_records.outcomes import Decision
 
 PAUSE_S = 2.0
@@ -282,6 +283,8 @@ class World(WorldState):
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
             return
+        if isinstance(frame, inputs.RouterFrame) and isinstance(frame.message, Sync):
+            self.disturbances += 1
         self.frames.setdefault((router.rid, rid), deque()).append(frame)
 
     def choices(self) -> list[Choice]:
@@ -331,6 +334,8 @@ class World(WorldState):
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
         self.story.append(choice)
+        if str(choice[0])[0] == "!" or choice[0] == "p.connect":
+            self.disturbances += 1
         ACTIONS[choice[0]](self, *choice[1:])
 
     def advance(self, seconds: float) -> None:

@@ -22,6 +22,8 @@ SESSION_IS_THIS_PUT = -1
 
 SHARING = 2
 """Protocol version of routers that know shared subscriptions; others would send each member everything (SH-1)."""
+RETRIES = 3
+"""Protocol version of routers that read failed attempts and a delay in a NACK (E-4a)."""
 
 
 class Kind(Enum):
@@ -53,7 +55,7 @@ class RouterRecord:
     """URL clients use, for redirects and the inspector."""
     http: str = ""
     protocol_min: int = 1
-    protocol_max: int = SHARING
+    protocol_max: int = RETRIES
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""

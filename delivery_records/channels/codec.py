@@ -43,8 +43,11 @@ MAX_TARGETS: Final = 0xFFFF
 MAX_RUNS: Final = 0xFFFF
 """Runs of numbers in one SETTLE or ACK, and subscriptions in one MSG: what a 16-bit count can say."""
 
+MAX_DELAY_MS: Final = 0xFFFFFFFE
+"""Longest delay one NACK can name, 49 days: no topic's cap is longer (I-3d)."""
+_NO_DELAY: Final = 0xFFFFFFFF
 MAX_ATTEMPT: Final = 0xFFFF
-"""Failed attempts one MSG can name; `limits.max_attempts` may be more: the subscriber reads 65535 from then on."""
+"""Failed attempts one MSG or NACK can name; a policy may allow more: the subscriber reads 65535 from then on."""
 
 Target: TypeAlias = tuple[int, int, int]
 """(router incarnation, channel generation, sequence number)."""
@@ -84,6 +87,7 @@ _SYNC_TAG: Final = Struct(">QB")  # number, tag length
 _SETTLE: Final = Struct(">QH")
 _ACK: Final = Struct(">QQBH")
 _NACK: Final = Struct(">QQQB")
+_NACK_MORE: Final = Struct(">HI")  # attempts, delay; left out where there is neither
 _CLAIM: Final = Struct(">QQIH")
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
@@ -208,8 +212,7 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
     if isinstance(message, Sync):
         return _KIND_SYNC, _sync(message), b""
     if isinstance(message, Nack):
-        epochs = (message.publisher_epoch, message.subscription_epoch)
-        return _KIND_NACK, _NACK.pack(*epochs, message.number, message.failed), b""
+        return _KIND_NACK, _nack(message), b""
     if isinstance(message, Credit):
         return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
     return _sharing_payload(message)
@@ -223,6 +226,16 @@ def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]
     if isinstance(message, Return):
         return _KIND_RETURN, _RETURN.pack(*epochs, message.number), b""
     return _KIND_ROOM, _ROOM.pack(*epochs, message.room), b""
+
+
+def _nack(message: Nack) -> bytes:
+    head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, message.failed)
+    delay_ms = message.delay_ms
+    if not message.attempts and delay_ms is None:
+        return head  # as routers older than RETRIES read it
+    return head + _NACK_MORE.pack(
+        min(message.attempts, MAX_ATTEMPT), _NO_DELAY if delay_ms is None else min(delay_ms, MAX_DELAY_MS)
+    )
 
 
 def _msg_head(message: Msg) -> bytes:
@@ -361,8 +374,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     if kind == _KIND_SYNC:
         return _read_sync(frame, at)
     if kind == _KIND_NACK:
-        publisher, subscription, number, failed = _NACK.unpack_from(frame, at)
-        return Nack(publisher, subscription, number, bool(failed)), at + _NACK.size
+        return _read_nack(frame, at)
     if kind == _KIND_CREDIT:
         return Credit(_NUMBER.unpack_from(frame, at)[0]), at + _NUMBER.size
     if kind == _KIND_CLAIM:
@@ -376,6 +388,16 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
         publisher, subscription, room = _ROOM.unpack_from(frame, at)
         return Room(publisher, subscription, room), at + _ROOM.size
     raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+
+
+def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:
+    publisher, subscription, number, failed = _NACK.unpack_from(frame, at)
+    at += _NACK.size
+    if at == len(frame):
+        return Nack(publisher, subscription, number, bool(failed)), at
+    attempts, delay_ms = _NACK_MORE.unpack_from(frame, at)
+    wish = None if delay_ms == _NO_DELAY else delay_ms
+    return Nack(publisher, subscription, number, bool(failed), attempts, wish), at + _NACK_MORE.size
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:

@@ -102,12 +102,19 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """NACK: the subscriber wants this number again (E-4a); `failed` counts as an attempt."""
+    """NACK: the subscriber wants this number again (E-4a); `failed` counts as an attempt.
+
+    Routers older than `RETRIES` are sent, and send, neither attempts nor a delay.
+    """
 
     publisher_epoch: int
     subscription_epoch: int
     number: int
     failed: bool
+    attempts: int = 0
+    """Failed attempts that the egress knows of, this one included."""
+    delay_ms: int | None = None
+    """When the subscriber wants the next attempt; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

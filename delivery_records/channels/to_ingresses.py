@@ -77,7 +77,7 @@ class ToIngresses:
         ingress = self.by_epoch.get(nack.publisher_epoch)
         if subscription is not None and ingress is not None:
             try:
-                ingress.on_again(subscription, nack.number, nack.failed)
+                ingress.on_again(subscription, nack)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._on_fault(ingress, error)
 

@@ -138,7 +138,7 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
             others[rid] = AtRouter(
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
-    told = DeliveryOutcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
+    told = DeliveryOutcome.REJECTED if slot.rejected_by and ingress.policy.report_rejections else slot.verdict
     state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,

@@ -61,6 +61,9 @@ BATCH = Symbol("x-opt-topic-batch")
 BATCH_END = Symbol("x-opt-topic-batch-end")
 DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
 
+DELIVERY_DELAY = Symbol("x-opt-delivery-delay")
+"""Of a `modified`: milliseconds until the subscriber wants the next attempt (E-4a). The name is not ours alone."""
+
 CLIENT_ANNOTATIONS = (IN_DOUBT, PRODUCER, SEQUENCE, FLOOR, TRANSACTION, BATCH, BATCH_END, DELIVERY_HASH)
 """Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
 

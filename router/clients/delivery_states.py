@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
+from oncewire.wire.vocabulary import DELIVERY_DELAY
 
 MAP_ENTRY_BYTES = 48
 """A tag of 32 bytes and a bare state, encoded (C-4)."""
@@ -35,6 +37,20 @@ def outcome_of(state: DeliveryState | None) -> DeliveryOutcome | None:
             return DeliveryOutcome.UNDELIVERABLE
         return DeliveryOutcome.MODIFIED_FAILED if state.delivery_failed else DeliveryOutcome.MODIFIED
     return None
+
+
+def next_attempt(state: Modified) -> tuple[Mapping[object, object] | None, int | None]:
+    """The annotations of `modified` for the next attempt, and in how many milliseconds it is wanted (E-4a).
+
+    The latter is for this router, and no part of the message. A value that is no such number is left out.
+    """
+    found = state.message_annotations
+    if found is None:
+        return None, None
+    annotations: dict[object, object] = {key: value for key, value in found.items() if key != DELIVERY_DELAY}
+    delay_ms = found.get(DELIVERY_DELAY)
+    is_number = isinstance(delay_ms, int) and not isinstance(delay_ms, bool) and delay_ms >= 0
+    return annotations, int(cast("int", delay_ms)) if is_number else None
 
 
 def state_of(outcome: DeliveryOutcome) -> DeliveryState:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
@@ -178,10 +178,9 @@ class SubscriberLink:
                 outcome = delivery_states.outcome_of(state)
         elif outcome is None:
             return None
-        annotations = state.message_annotations if isinstance(state, Modified) else None
-        return SubscriberDisposition(
-            self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
-        )
+        if not isinstance(state, Modified):
+            return SubscriberDisposition(self.number, tags, outcome, event.settled)
+        return SubscriberDisposition(self.number, tags, outcome, event.settled, *delivery_states.next_attempt(state))
 
     def flow_input(self, event: LinkFlow) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""

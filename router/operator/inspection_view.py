@@ -17,6 +17,7 @@ from delivery_records.ingress import Ingress
 from delivery_records.timers import Timer
 from delivery_records.topics import is_pattern, matches, split_vhost
 from router.incarnation import Incarnation
+from router.topic_rules import described
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named
 
@@ -189,7 +190,8 @@ class ViewTables:
             if self.head("topics", key) is None:
                 return None
             row = rows[key] = self._make_topic(topic_named(key))
-        return row
+        policy = "" if row["is_pattern"] else described(self.core.turn.policy_of(topic_named(key)))
+        return {**row, "policy": policy}  # rules change without the view
 
     def _make_topic(self, name: str) -> Row:
         subscriptions, publishers = self._topic_counts.get(), self._view.publishers_of

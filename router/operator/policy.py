@@ -7,12 +7,14 @@ from dataclasses import asdict
 from typing import TypeAlias
 
 from delivery_records.attachments.view import View
+from delivery_records.topics import in_vhost
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import RIGHTS, AccessRule, SlowRule, adopts, allowing_rule, decide, slow_number
 from router.clients.client_quota import Uses
 from router.config import RouterConfig
 from router.groups import groups_of
 from router.quotas import QuotaRule, quota_number
+from router.topic_rules import described, topic_rule_number
 from topology.inspector.schema.model import Role
 
 _Row: TypeAlias = dict[str, object]
@@ -40,6 +42,12 @@ def explain(config: RouterConfig, given: Mapping[str, object], role: Role) -> _R
     if given.get("subscribe"):
         number = slow_number(config.slow_rules, user, str(given["subscribe"]), groups, vhost)
         row["slow"] = "none: publishers wait" if number is None else _numbered(number, config.slow_rules[number - 1])
+    published = str(given.get("publish") or "")
+    if published and not published.startswith(config.services_prefixes):
+        topic = in_vhost(vhost, published)
+        number = topic_rule_number(config.topic_rules, topic)
+        by = "no rule of topics.rules" if number is None else f"rule {number} of topics.rules"
+        row["policy"] = f"{described(config.policy_of(topic))}, by {by}"
     row["adopts_links"] = adopts(config.adopts_links, user, groups)
     return row
 

@@ -16,7 +16,7 @@ from topology.inspector.schema.model import KEY, Attribute, EntityType, Operatio
 AMQP_PREFIX = "oncewire."
 """In front of a type's name at `$management`; without it the name is understood, too."""
 
-POLICY = ("access_rules", "slow_rules", "quota_rules", "groups")
+POLICY = ("access_rules", "slow_rules", "topic_rules", "quota_rules", "groups")
 """Settings that can be set without the file: until the process stops, or its settings are loaded again."""
 _OF_FIELD = {"int": Type.INTEGER, "float": Type.NUMBER, "bool": Type.BOOLEAN, "str": Type.TEXT}
 

@@ -467,11 +467,11 @@ class SubscriberLink(Link):
 
     def answer(
         self, outcome: DeliveryOutcome | None, *tags: bytes, settled: bool = False,
-        annotations: dict[object, object] | None = None,
+        annotations: dict[object, object] | None = None, delay_ms: int | None = None,
     ) -> None:  # fmt: skip
         """State an outcome for deliveries, named by the publisher's tags."""
         names = [self.network_tag(tag) for tag in tags]
-        self.feed(inputs.SubscriberDisposition(self.number, names, outcome, settled, annotations))
+        self.feed(inputs.SubscriberDisposition(self.number, names, outcome, settled, annotations, delay_ms))
 
     def accept(self, *tags: bytes) -> None:
         """Accept deliveries without settling them."""

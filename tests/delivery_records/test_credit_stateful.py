@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects, inputs
-from delivery_records.limits import KIB, WINDOW_BYTES, Limits
+from delivery_records.limits import KIB, WINDOW_BYTES, Limits, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink
 from tests.delivery_records.stateful_models import (
@@ -307,7 +307,8 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def begin(self, window: int, bounds: tuple[int, int], prefetches: tuple[int, int]) -> None:
         limits = Limits(
-            window=window, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT, max_attempts=10_000
+            window=window, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT,
+            policy=TopicPolicy(max_attempts=10_000),
         )
         self.net = CoreNet(self.core, 2, limits=limits)
         self.publishers = [Publisher(self.net, node, f"p{at}") for at, node in enumerate(self.net.nodes)]

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord
-from delivery_records.limits import Limits
+from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import network_tag
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
@@ -42,7 +42,7 @@ def test_a_publisher_is_accepted_only_after_every_subscription_is_done() -> None
 
 
 def test_with_reports_on_a_rejection_is_told_with_names_and_number() -> None:
-    net = Net(limits=Limits(report_rejections=True))
+    net = Net(limits=Limits(policy=TopicPolicy(report_rejections=True)))
     subscribers = [net.subscriber(net.nodes[0], f"s{index}") for index in range(10)]
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
@@ -55,7 +55,7 @@ def test_with_reports_on_a_rejection_is_told_with_names_and_number() -> None:
 
 
 def test_with_reports_on_an_accepted_delivery_behind_a_rejected_one_is_accepted() -> None:
-    net = Net(limits=Limits(report_rejections=True))
+    net = Net(limits=Limits(policy=TopicPolicy(report_rejections=True)))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     first, second = publisher.send(b"1"), publisher.send(b"2")
     subscriber.accept(b"2")
@@ -146,7 +146,7 @@ def test_the_annotations_of_modified_come_with_the_next_attempt_only() -> None:
 
 
 def test_at_the_poison_limit_a_delivery_counts_as_rejected() -> None:
-    net = Net(limits=Limits(max_attempts=3, report_rejections=True))
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=3, report_rejections=True)))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     for _ in range(3):
@@ -161,7 +161,7 @@ def test_at_the_poison_limit_a_delivery_counts_as_rejected() -> None:
 
 
 def test_one_subscription_at_the_poison_limit_does_not_end_the_retries_of_another() -> None:
-    net = Net(limits=Limits(max_attempts=2))
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=2)))
     poisoned, slow = net.subscriber(net.nodes[0], "poisoned"), net.subscriber(net.nodes[0], "slow")
     publisher = net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
@@ -176,7 +176,7 @@ def test_one_subscription_at_the_poison_limit_does_not_end_the_retries_of_anothe
 
 
 def test_a_loop_of_releases_ends_at_the_poison_limit() -> None:
-    net = Net(limits=Limits(max_attempts=2))
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=2)))
     subscriber, publisher = net.subscriber(net.nodes[0], timeout_s=60.0), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     for _ in range(199):
@@ -190,7 +190,7 @@ def test_a_loop_of_releases_ends_at_the_poison_limit() -> None:
 
 
 def test_the_waiting_time_stays_finite_however_many_attempts_are_allowed() -> None:
-    net = Net(limits=Limits(max_attempts=2000))
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=2000)))
     subscriber, publisher = net.subscriber(net.nodes[0], limit=2000), net.publisher(net.nodes[0])
     publisher.send(b"1")
     for _ in range(1100):

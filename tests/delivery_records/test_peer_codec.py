@@ -79,7 +79,9 @@ MESSAGES = st.one_of(
     parts(),
     st.builds(Settle, U64, RUNS),
     st.builds(Ack, U64, U64, st.sampled_from(DeliveryOutcome), RUNS),
-    st.builds(Nack, U64, U64, U64, st.booleans()),
+    st.builds(
+        Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)
+    ),
     st.builds(Claim, U64, U64, U32, RUNS),
     st.builds(Return, U64, U64, U64),
     st.builds(Room, U64, U64, U32),

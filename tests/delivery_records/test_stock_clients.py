@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
-from delivery_records.limits import PROOF_TIMEOUT_S, STOCK_REPLY_WAIT_S, Limits
+from delivery_records.limits import PROOF_TIMEOUT_S, STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
@@ -43,7 +43,7 @@ def test_a_publisher_with_the_capability_is_accepted_when_nobody_subscribed() ->
 
 
 def test_releasing_can_be_switched_off() -> None:
-    net = Net(limits=Limits(release_without_subscriptions=False))
+    net = Net(limits=Limits(policy=TopicPolicy(on_empty=OnEmpty.ACCEPT)))
     publisher = net.stock_publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]

@@ -20,7 +20,7 @@ from delivery_records.diagnostics.trace import (
     Trace,
     TraceStep,
 )
-from delivery_records.limits import Limits
+from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
 from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
@@ -273,7 +273,7 @@ def test_why_else_a_delivery_is_not_sent_or_accepted_is_told() -> None:
             raise ValueError("no section begins like this")
         return message
 
-    net = Net(limits=Limits(max_attempts=1), annotate=annotate)
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=1)), annotate=annotate)
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
     publisher, other = net.publisher(net.nodes[0]), net.publisher(net.nodes[0], "other")
     _trace_everything(net)

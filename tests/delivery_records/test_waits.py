@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import Holder, Reason, Wait, owing, unsettled_since, waiting
-from delivery_records.limits import Limits
+from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
@@ -205,7 +205,7 @@ def test_a_settled_delivery_is_forgotten_everywhere() -> None:
 
 @pytest.mark.parametrize(("reports", "told"), [(False, "accepted"), (True, "rejected")])
 def test_a_rejected_delivery_names_the_outcome_its_publisher_was_told(reports: bool, told: str) -> None:
-    net = Net(limits=Limits(report_rejections=reports))
+    net = Net(limits=Limits(policy=TopicPolicy(report_rejections=reports)))
     subscriber = net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).send(b"m1")
     subscriber.answer(DeliveryOutcome.REJECTED, b"m1")

@@ -368,6 +368,8 @@ async def test_management_shows_which_rule_decides_for_a_user() -> None:
             "replay": "allowed by rule 1 of access.rules: users @shops, replay queue://jobs",
             "quota": {"rule": 1, "users": ["@shops"], "links": 3},
             "slow": "none: publishers wait", "adopts_links": False,
+            "policy": "on_empty=release/accept on_reject=accept max_attempts=10 retry=1-60s,"
+            " by no rule of topics.rules",
             "use": {"connections": 1, "links": 1, "keys": 1, "bytes": 0},
         }  # fmt: skip
         _, row = await call(router.http, "POST", explain, {"publish": "orders.eu"})

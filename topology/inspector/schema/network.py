@@ -42,7 +42,8 @@ _TRACE = Operation(
 
 _EXPLAIN = Operation(
     "explain",
-    "Show which rules decide for a user: of access, quotas, slow subscribers and groups, and what the user uses. Rules "
+    "Show which rules decide for a user: of access, quotas, slow subscribers and groups, and what the user uses; for a "
+    "topic to publish to, also its policy. Rules "
     "are numbered from 1 on.",
     "None is affected.",
     Role.VIEWER,
@@ -183,6 +184,11 @@ TOPIC = EntityType(
         ),
         *acceptance(),
         Attribute("is_pattern", Type.BOOLEAN, "Whether it has wildcards.", Column("pattern", 2, "")),
+        text(
+            "policy", "What topics.rules and limits.* of the router that serves the request decide for it (I-3d); "
+            "empty for a pattern. Two words of on_empty: for publishers without the capability, and with it.",
+            Column("policy", 5, "Policy"),
+        ),
     ),
     table="topics",
     operations=(_PUBLISH,),
