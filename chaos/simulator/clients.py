@@ -165,6 +165,7 @@ class Publisher:
         """P-a: resends first, in order, as new transfers; then new messages."""
         if self.resend:
             number = self.resend.pop(0)
+            self.world.disturbances += 1
         else:
             number = self.next
             self.next += 1

@@ -293,6 +293,7 @@ class ShippedPublisher:
         delivery_id = len(self._ids) + 1
         self._ids[delivery_id] = transfer.number
         connection.up.append(inputs.PublisherTransfer(connection.link, delivery_id, transfer.tag, transfer.payload))
+        self.world.disturbances += message in self._presented
 
     def _on_stated(self, message: int) -> None:
         """It is sent, or a map names it after a crash before that (G1, I-6)."""

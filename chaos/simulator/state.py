@@ -78,7 +78,7 @@ class WorldState:
         """Since when it has that nonce (K-9)."""
         self.coverage: Counter[str] = Counter()
         self.disturbances = 0
-        """Faults, attaches of publishers and SYNCs so far: after each a delivery may be repeated at once (I-5)."""
+        """Faults, publishers that attach or repeat, SYNCs: after each a delivery may come again at once (I-1, I-5)."""
         self._live: dict[int, Router] = {}
         self._not_before: dict[ClientRole, float] = {}
         """When a client that was refused tries again."""
