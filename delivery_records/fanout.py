@@ -161,6 +161,8 @@ class Fanout:
             for key, share in self.shares.items():
                 if self.cursors[key].owes(slot.number):
                     share.offer(slot)
+                if slot.repeated and not self._window.unreceived:
+                    share.on_map_through()
         if slot.number < self._last_start or slot.repeated or slot.message_format:
             named = [
                 key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares

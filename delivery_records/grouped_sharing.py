@@ -10,15 +10,15 @@ from heapq import heappop, heappush
 
 from delivery_records.groups import GROUP_BYTES, ReadGroup, group_hash
 from delivery_records.outcomes import Decision
-from delivery_records.sharing import Member, Share, Way
+from delivery_records.sharing import SLACK, Member, Share, Way
 from delivery_records.turn import Turn
-from delivery_records.window import Cursor, Slot, Window
+from delivery_records.window import AWAITED, Cursor, Slot, Window
 
 
 class _Group:
     """A group with deliveries that are not done."""
 
-    __slots__ = ("digest", "member", "numbers")
+    __slots__ = ("digest", "held_back", "is_split", "member", "numbers")
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
@@ -26,6 +26,10 @@ class _Group:
         """Key of whom it belongs to; None: that is not decided."""
         self.numbers: dict[int, None] = {}
         """What is received and not done, as it came."""
+        self.is_split = False
+        """Several members claim some of it; one of them had it before its key was deleted. Nothing more is assigned."""
+        self.held_back: set[int] = set()
+        """Of these, what a member claims while another one has what precedes it."""
 
 
 class GroupedShare(Share):
@@ -47,6 +51,11 @@ class GroupedShare(Share):
         """Whose member is chosen when it is known who has their deliveries, or when a member comes."""
 
     @property
+    def lined_up(self) -> int:
+        """See Share."""
+        return super().lined_up + sum(len(queue) for queue in self._queues.values())
+
+    @property
     def groups(self) -> int:
         """How many have deliveries that are not done."""
         return len(self._groups)
@@ -54,13 +63,18 @@ class GroupedShare(Share):
     # ------------------------------------------------------------------ whom a group belongs to
 
     def _decide(self, group: _Group) -> None:
-        """Who claims the last of its deliveries; else the highest in a hash that is the same at each ingress."""
-        if not self._members or any(number in self._unclaimed for number in group.numbers):
-            self._undecided[group.digest] = group
+        """Who claims the last of its deliveries; else the highest in a hash that is the same at each ingress.
+
+        Not before the publisher has repeated all of its map: what is claimed has a group only then.
+        """
+        is_early = self._window.unreceived or any(number in self._unclaimed for number in group.numbers)
+        if not self._members or is_early:
+            self._let_go(group)
             return
         self._undecided.pop(group.digest, None)
-        holder = next((self._at[number] for number in reversed(group.numbers) if number in self._at), None)
-        self._bind(group, self._best(group.digest) if holder is None else holder.key)
+        held = [number for number in group.numbers if number in self._at]
+        group.is_split = len({self._at[number].key for number in held}) > 1
+        self._bind(group, self._at[max(held)].key if held else self._best(group.digest))
 
     def _best(self, digest: bytes) -> str:
         return max(self._members, key=lambda key: blake2b(digest + key.encode(), digest_size=GROUP_BYTES).digest())
@@ -68,10 +82,13 @@ class GroupedShare(Share):
     def _bind(self, group: _Group, key: str) -> None:
         if group.member != key:
             group.member = key
-            queue = self._queues.setdefault(key, [])
-            for number in group.numbers:
-                if number in self._waiting:
-                    heappush(queue, number)
+            self._queues.setdefault(key, [])
+            self._line_up_all(group)
+
+    def _line_up_all(self, group: _Group) -> None:
+        for number in group.numbers:
+            if number in self._waiting:
+                self._line_up(number)
 
     def _let_go(self, group: _Group) -> None:
         """It belongs to nobody until `_release_unclaimed`."""
@@ -80,6 +97,9 @@ class GroupedShare(Share):
 
     def _release_unclaimed(self) -> None:
         super()._release_unclaimed()
+        self._decide_all()
+
+    def _decide_all(self) -> None:
         for group in list(self._undecided.values()):
             self._decide(group)
 
@@ -87,7 +107,7 @@ class GroupedShare(Share):
         """SH-3: its groups go to others, with all that waits."""
         self._queues.pop(key, None)
         for group in self._groups.values():
-            if group.member == key:
+            if group.member == key or group.is_split:
                 self._let_go(group)
         super().on_deleted(key)
 
@@ -103,24 +123,26 @@ class GroupedShare(Share):
                 group = self._groups[digest] = _Group(digest)
             group.numbers[number] = None
             self._group_of[number] = group
-            holder = self._at.get(number)
-            if holder is None and slot.repeated and self._blocking:
-                self._let_go(group)  # a member that has not answered may have it
-            elif digest not in self._undecided:
-                if holder is not None:
-                    self._bind(group, holder.key)  # repeats come in order: it is the last so far
-                elif group.member is None:
-                    self._decide(group)
+            if slot.repeated and (self._blocking or self._window.unreceived):
+                self._let_go(group)
+            elif digest not in self._undecided and (slot.repeated or group.member is None):
+                self._decide(group)
         super().offer(slot)
 
-    def _let_wait(self, number: int) -> None:
+    def on_map_through(self) -> None:
+        """See Share."""
+        self._decide_all()
+        self.assign()
+
+    def _line_up(self, number: int) -> None:
         group = self._group_of.get(number)
         if group is None:
-            super()._let_wait(number)
-            return
-        self._waiting.add(number)
-        if group.member is not None:
-            heappush(self._queues[group.member], number)
+            super()._line_up(number)
+        elif group.member is not None and not group.is_split:
+            queue = self._queues[group.member]
+            heappush(queue, number)
+            if len(queue) > 2 * len(self._waiting) + SLACK:
+                queue[:] = sorted(self._waiting.intersection(queue))
 
     def _on_claimed(self, member: Member, number: int) -> None:
         group = self._group_of.get(number)
@@ -128,13 +150,52 @@ class GroupedShare(Share):
             return  # it waits for another one: what this one had it had before its key was deleted
         super()._on_claimed(member, number)
 
+    def _send(self, slot: Slot, member: Member, is_head: bool = False) -> None:
+        """A body that a member claims waits while what precedes it in its group is another one's."""
+        number = slot.number
+        group = self._group_of.get(number)
+        if group is not None and number in member.claimed and self._must_wait(group, number, member):
+            group.held_back.add(number)
+        else:
+            super()._send(slot, member, is_head)
+
+    def _must_wait(self, group: _Group, number: int, member: Member) -> bool:
+        earlier = next((other for other in reversed(group.numbers) if other < number), None)
+        return earlier is not None and (self._at.get(earlier) is not member or earlier in group.held_back)
+
+    def _look_at_split(self, group: _Group) -> None:
+        """A member is done with some of a group that several claim, or has it no more."""
+        for number in sorted(group.held_back):
+            member, slot = self._at.get(number), self._window.at(number)
+            if member is None or slot is None:
+                group.held_back.discard(number)
+            elif not self._must_wait(group, number, member):
+                group.held_back.discard(number)
+                super()._send(slot, member)
+        if group.is_split and group.digest not in self._undecided:
+            self._decide(group)
+            self._line_up_all(group)
+
+    def _take_back(self, number: int, *, was_sent: bool = True) -> None:
+        super()._take_back(number, was_sent=was_sent)
+        group = self._group_of.get(number)
+        if group is not None and (group.is_split or group.held_back):
+            self._look_at_split(group)
+
+    def _give(self, slot: Slot, member: Member, *, is_head: bool = False) -> None:
+        super()._give(slot, member, is_head=is_head)
+        group = self._group_of.get(slot.number)
+        if group is not None and group.held_back:
+            self._look_at_split(group)
+
     def _hand_out(self) -> None:
         for key, queue in list(self._queues.items()):
             member = self._members.get(key)
             while queue and member is not None:
                 number = queue[0]
                 group = self._group_of.get(number)
-                slot = self._next_waiting(number) if group is not None and group.member == key else None
+                is_due = group is not None and group.member == key and not group.is_split
+                slot = self._next_waiting(number) if is_due else None
                 takes = slot is None or member.takes_more(self._turn)
                 if not takes and self._choose_for_head(number, (member,)) is None:
                     break
@@ -149,9 +210,14 @@ class GroupedShare(Share):
         group = self._group_of.pop(number, None)
         if group is not None:
             del group.numbers[number]
+            group.held_back.discard(number)
+            if group.is_split or group.held_back:
+                self._look_at_split(group)
             if not group.numbers:
                 del self._groups[group.digest]
                 self._undecided.pop(group.digest, None)
+        if self._undecided and self._members and not (self._blocking or self._window.unreceived):
+            self._decide_all()  # the rest of the map was given up
 
     def next_member(self, message: bytes, message_format: int) -> str | None:
         """I-1c: the member of its group, unless others of the group wait for it."""
@@ -159,7 +225,7 @@ class GroupedShare(Share):
         if digest is None:
             return super().next_member(message, message_format)
         group = self._groups.get(digest)
-        if not self._members or (group is not None and any(number not in self._at for number in group.numbers)):
+        if not self._members or (group is not None and next(reversed(group.numbers)) not in self._at):
             return None
         key = self._best(digest) if group is None or group.member is None else group.member
         return key if self._members[key].takes_more(self._turn) else None
@@ -168,6 +234,9 @@ class GroupedShare(Share):
 
     def on_refused_for_good(self, key: str, number: int) -> bool:
         """SH-6: nobody else may do it, so it is done: True."""
+        slot = self._window.at(number)
+        if slot is None or slot.state is AWAITED:
+            return False  # its group is not known; when it is repeated the member says so again (E-3)
         if number not in self._group_of:
             return super().on_refused_for_good(key, number)
         self._turn.counts[Decision.REFUSED_BY_MEMBER] += 1

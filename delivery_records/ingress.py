@@ -333,6 +333,10 @@ class Ingress(Endpoint):
             subscription = owed  # SH-5: another member may do it
         if self.retries.on_again(subscription, nack):
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
+            poisoned = self.fanout.shares.get(subscription.key)
+            if poisoned is not None:
+                poisoned.forget(number)
+                poisoned.assign()
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""

@@ -61,12 +61,10 @@ class MemberEgress(FilteredEgress):
 
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """SH-4: behind E-2, answer which of U the map of this member has, done with or not."""
-        old = self.sync_of_publisher.get(publisher_key)
-        if old is not None:
-            self._short.pop(old.epoch, None)
-            self._returned.forget(old.epoch)
-            self._heads.pop(old.epoch, None)
+        over = self._over.get(sync.publisher_epoch)
         super().on_sync(publisher_key, ingress_rid, session, sync)
+        if over is not None:  # what a full map took beyond its bound is there still
+            self._over[sync.publisher_epoch] = over
         self.outgoing.reserve = len(self.syncs)
         if self._lives:
             self._claim(self.syncs[sync.publisher_epoch])
@@ -177,11 +175,15 @@ class MemberEgress(FilteredEgress):
         """SH-2: the link is gone, or its streams start anew: nothing more for it till the next CLAIM."""
         for sync in self.syncs.values():
             self._parts.answer(sync, Room(sync.epoch, self.epoch, 0))
-        self._short.clear()
-        self._returned.clear()
-        self._over.clear()
-        self._heads.clear()
         super().forget()
+
+    def _forget_sync(self, epoch: int) -> None:
+        super()._forget_sync(epoch)
+        self._short.pop(epoch, None)
+        self._returned.forget(epoch)
+        self._over.pop(epoch, None)
+        self._heads.pop(epoch, None)
+        self.outgoing.reserve = len(self.syncs)
 
     def _free(self) -> int:
         """Deliveries that it takes beyond those that it has; what was stated is remembered."""

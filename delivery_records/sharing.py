@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
 from delivery_records.attachments.view import Subscription
 from delivery_records.channels.messages import Run
@@ -16,6 +16,9 @@ from delivery_records.diagnostics.trace import Rule
 from delivery_records.outcomes import Decision
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
+
+SLACK: Final = 64
+"""Numbers that do not wait any more are taken out of a heap when there are so many more than those that do."""
 
 
 class Member:
@@ -193,8 +196,16 @@ class Share:
         self._let_wait(number)
 
     def _let_wait(self, number: int) -> None:
-        self._waiting.add(number)
+        slot = self._window.at(number)
+        if slot is not None and slot.state is not AWAITED:  # else it is offered when it comes
+            self._waiting.add(number)
+            self._line_up(number)
+
+    def _line_up(self, number: int) -> None:
+        """It waits for any member."""
         heappush(self._order, number)
+        if len(self._order) > 2 * len(self._waiting) + SLACK:
+            self._order[:] = sorted(self._waiting.intersection(self._order))
 
     def _release_unclaimed(self) -> None:
         if not self._blocking:
@@ -209,7 +220,8 @@ class Share:
         number = slot.number
         holder = self._at.get(number)
         if holder is not None:
-            self._send(slot, holder)
+            if holder.answered:  # else its CLAIM, which is under way, has what precedes it sent first
+                self._send(slot, holder)
             return
         if slot.repeated:
             self._again.add(number)
@@ -218,6 +230,9 @@ class Share:
                 return
         self._let_wait(number)
         self.assign()
+
+    def on_map_through(self) -> None:
+        """SH-6: the publisher has repeated, or given up, all of its map."""
 
     def assign(self) -> None:
         """SH-2: in order, each to the member with the fewest unanswered ones that takes more."""
@@ -353,6 +368,11 @@ class Share:
             self.assign()
 
     # ------------------------------------------------------------------ for people
+
+    @property
+    def lined_up(self) -> int:
+        """Numbers in heaps, those that do not wait any more included."""
+        return len(self._order)
 
     def holder(self, number: int) -> str | None:
         """Key of the member that has a delivery."""

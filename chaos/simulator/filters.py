@@ -53,7 +53,7 @@ class SimulatedGroups:
         self._groups = groups
 
     def read(self, message: bytes, message_format: int) -> bytes | None:
-        """See delivery_records.grouped_sharing.ReadGroup."""
+        """See delivery_records.groups.ReadGroup."""
         group = group_of(int.from_bytes(message[1:5], "big"), self._groups)
         return None if group is None else b"%d" % group
 

@@ -39,6 +39,8 @@ class SharedJudge:
         self._flagged: set[Message] = set()
         self._last: dict[tuple[int, int, int], int] = {}
         """(publisher, group, life) -> the last of its messages that was processed for the first time (SH-6)."""
+        self._open: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        """(publisher, group) -> what was received and is not processed: number -> (member, its life) (SH-6)."""
         self._left_at = 0.0
         """When the last member's key was deleted."""
 
@@ -79,17 +81,23 @@ class SharedJudge:
     def on_received(self, member: int, message: Message) -> None:
         """It has arrived at a member."""
         self._receipts.setdefault(message, []).append((member, self._lives.get(member, 0)))
+        if self._judges_groups(message):
+            self._check_alone(member, message)
 
     def on_forgot(self, member: int) -> None:
         """G7: a member has lost its map: whatever it had may go to another."""
         for receipts in self._receipts.values():
             receipts[:] = [(index, 0 if index == member else life) for index, life in receipts]
+        for received in self._open.values():
+            for number in [number for number, (index, _) in received.items() if index == member]:
+                del received[number]
 
     def on_restore(self) -> None:
         """K-9: nothing of before is owed, and whatever comes again is not judged."""
         self._owed.clear()
         self._confirmed = 0
         self._last.clear()
+        self._open.clear()
         for member in self._lives:
             self.on_forgot(member)
         self._flagged.update(self._receipts)
@@ -103,7 +111,7 @@ class SharedJudge:
         if redelivered:
             self._flagged.add(message)
         times = self._done[message] = self._done.get(message, 0) + 1
-        if times == 1:
+        if times == 1 and self._judges_groups(message):
             self._check_order(member, message)
         if times <= 1 + self._new_again[message]:
             return
@@ -113,20 +121,40 @@ class SharedJudge:
             raise Violation(f"UNFLAGGED: p{message[0]}/{message[1]} is processed twice, and was not flagged")
         self._world.coverage[coverage.SHARED_TWICE] += 1
 
-    def _check_order(self, member: int, message: Message) -> None:
+    def _judges_groups(self, message: Message) -> bool:
         """SH-6, for whoever never answers Again and has the application finish in order."""
         publisher, number = message
         world, traits = self._world, self._world.traits
-        group = group_of(number, traits.groups)
-        if group is None or self._new_again[message] or world.has_no_session(publisher):
-            return
-        if traits.refuses or (traits.shipped and traits.out_of_order):
-            return
+        if group_of(number, traits.groups) is None or self._new_again[message] or world.has_no_session(publisher):
+            return False
+        return not (traits.refuses or (traits.shipped and traits.out_of_order))
+
+    def _place(self, message: Message) -> tuple[int, int]:
+        group = group_of(message[1], self._world.traits.groups)
+        assert group is not None
+        return message[0], group
+
+    def _check_alone(self, member: int, message: Message) -> None:
+        publisher, number = message
+        received = self._open.setdefault(self._place(message), {})
+        for other, (holder, life) in received.items():
+            if holder == member or other == number or self._is_over(holder, life):
+                continue
+            if other not in self._world.publishers[publisher].given_up and self.is_owed((publisher, other)):
+                raise Violation(
+                    f"ORDER: s{member} gets p{publisher}/{number} while s{holder} has {other} of its group"
+                )
+        received[number] = member, self._lives.get(member, 0)
+
+    def _check_order(self, member: int, message: Message) -> None:
+        publisher, number = message
+        group = self._place(message)[1]
+        self._open.get((publisher, group), {}).pop(number, None)
         place = publisher, group, self._life
         last = self._last.get(place, -1)
         if number < last and self._owed.get(message) == self._life:  # else it was sent before this life was confirmed
             raise Violation(f"ORDER: s{member} processes p{publisher}/{number} of group {group}, after {last} was")
-        world.coverage[coverage.GROUPED] += last >= 0
+        self._world.coverage[coverage.GROUPED] += last >= 0
         self._last[place] = number
 
     def _is_over(self, member: int, life: int) -> bool:

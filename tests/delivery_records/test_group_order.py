@@ -8,6 +8,7 @@ from delivery_records import effects, inputs
 from delivery_records.grouped_sharing import GroupedShare
 from delivery_records.groups import group_hash
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.tags import link_key
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 SHARE = inputs.Share("work", is_global=True, by_group=True)
@@ -146,6 +147,82 @@ def test_one_that_was_on_its_way_when_another_of_its_group_was_returned_does_not
     assert len(first.accepted) == 2
 
 
+def test_what_a_closed_member_had_and_is_not_repeated_yet_goes_to_one_member_only() -> None:
+    net = network()
+    first = member(net, net.nodes[0], "m0", limit=100)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"plain", b"g:1", b"g:2")
+    had = [first.network_tag(tag) for tag in (b"g:1", b"g:2")]
+    first.drop()
+    publisher.drop()
+    back = member(net, net.nodes[0], "m0", unsettled=dict.fromkeys(had), limit=0)
+    again = net.publisher(net.nodes[0], unsettled=dict.fromkeys([b"plain", b"g:1", b"g:2"]))
+    again.send(b"plain")  # nobody has credit: it waits in front
+    others = [member(net, net.nodes[0], f"m{number}", limit=0) for number in range(1, 4)]
+    back.detach(closed=True)  # what it claims is taken back before it is repeated
+    send(again, b"g:1", b"g:2", b"g:3")
+    for other in others:
+        other.flow(100)
+    having = [of_group(other, b"g:") for other in others if of_group(other, b"g:")]
+    assert having == [[b"g:1", b"g:2", b"g:3"]]
+
+
+def test_a_body_that_is_repeated_before_its_member_has_answered_waits_for_what_precedes_it() -> None:
+    net = network(2)
+    one = member(net, net.nodes[1], "m0")
+    first = net.publisher(net.nodes[0])
+    tags = [b"g:1", b"g:2", b"g:3"]
+    send(first, *tags)
+    had = [one.network_tag(tag) for tag in tags]
+    one.drop()
+    first.drop()
+    again = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
+    send(again, b"g:1", b"g:2")
+    net.held.add((1, 0))  # its CLAIM is under way
+    back = member(net, net.nodes[1], "m0", unsettled=dict.fromkeys(had))
+    again.send(b"g:3")
+    net.held.clear()
+    net.run()
+    assert back.deliveries == tags
+
+
+def test_undeliverable_here_stays_done_though_members_join_and_the_publisher_moves() -> None:
+    net = network()
+    one = member(net, net.nodes[0], "m0", limit=100)
+    first = net.publisher(net.nodes[0])
+    groups = [b"g%d:" % number for number in range(8)]
+    send(first, *(group + turn for turn in (b"1", b"2") for group in groups))
+    first.drop()
+    for group in groups:
+        one.answer(DeliveryOutcome.UNDELIVERABLE, group + b"1")
+    others = [member(net, net.nodes[0], f"m{number}") for number in range(1, 4)]
+    tags = [group + turn for turn in (b"1", b"2") for group in groups]
+    again = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
+    send(again, *tags)
+    assert [other.deliveries for other in others] == [[], [], []]
+    one.accept(*(group + b"2" for group in groups))
+    assert len(again.outcomes) == len(tags)
+
+
+def test_two_members_that_claim_one_group_process_it_in_order() -> None:
+    net = network()
+    one = member(net, net.nodes[0], "m0", limit=100)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"g:1", b"g:2")
+    had = [one.network_tag(tag) for tag in (b"g:1", b"g:2")]
+    one.drop()
+    other = member(net, net.nodes[0], "m1", limit=1)
+    net.advance(65.0)
+    assert of_group(other, b"g:") == [b"g:1"]
+    former = member(net, net.nodes[0], "m0", unsettled=dict.fromkeys(had))
+    publisher.drop()
+    again = net.publisher(net.nodes[0], unsettled={b"g:1": None, b"g:2": None})
+    send(again, b"g:1", b"g:2", b"g:3")
+    assert former.deliveries == []
+    other.accept(b"g:1")
+    assert former.deliveries == [b"g:2", b"g:3"]
+
+
 def test_undeliverable_here_is_done_for_a_group_has_no_other_member() -> None:
     net = network()
     links = [member(net, net.nodes[0], f"m{number}") for number in range(2)]
@@ -207,6 +284,36 @@ def test_records_of_groups_leave_with_their_deliveries() -> None:  # G6
     (share,) = ingress.fanout.shares.values()
     assert isinstance(share, GroupedShare)
     assert share.groups == 0
+
+
+def test_nothing_of_a_publisher_that_has_gone_stays_at_the_egress_of_a_member() -> None:  # G6
+    net = network()
+    one = member(net, net.nodes[0], "m0", limit=0, map_bound=8)
+    for number in range(20):
+        publisher = net.publisher(net.nodes[0], f"p{number}")
+        send(publisher, b"g:1", b"g:2")
+        publisher.detach(closed=True)
+    egress = net.nodes[0].core.egresses[link_key("m0", "link")]
+    assert egress.syncs == {}
+    assert egress.outgoing.reserve == 0
+    last = net.publisher(net.nodes[0], "last")
+    one.flow(5)
+    send(last, *(b"g:%d" % number for number in range(5)))
+    assert len(one.deliveries) == 5
+
+
+def test_what_a_publisher_gives_up_leaves_no_numbers_behind() -> None:  # G6
+    net = network()
+    member(net, net.nodes[0], "m0", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"g:stuck")
+    for number in range(500):
+        tag = b"g:%d" % number
+        publisher.send(tag)
+        publisher.settle(tag)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    (share,) = ingress.fanout.shares.values()
+    assert share.lined_up < 100
 
 
 @pytest.mark.parametrize("size", [1, 30_000])

@@ -11,6 +11,9 @@ from router.clients.message_groups import read_group
 ANNOTATION = Symbol("x-opt-group-id")
 
 
+MANY = [True] * 5000
+
+
 def written(group_id: str | None = None, annotation: object = None) -> bytes:
     annotations: dict[Symbol, object] = {} if annotation is None else {ANNOTATION: annotation}
     return encode_message(Message(b"body", properties=Properties(group_id=group_id), annotations=annotations))
@@ -29,10 +32,12 @@ def written(group_id: str | None = None, annotation: object = None) -> bytes:
         (b"no sections", None),
         (b"", None),
         (written("x" * 40_000), None),
+        (written("ann", "x" * 40_000), None),
+        (encode_message(Message(b"body", annotations={Symbol("a"): MANY, ANNOTATION: "ann"})), None),
     ],
     ids=[
         "group-id", "the annotation goes first", "a symbol", "no text", "none", "empty", "no properties", "malformed",
-        "nothing", "sections of more than 32 KiB",
+        "nothing", "properties of more than 32 KiB", "annotations of more", "more values than are read",
     ],
 )  # fmt: skip
 def test_the_group_is_the_annotation_or_the_group_id(message: bytes, group: bytes | None) -> None:

@@ -189,7 +189,7 @@ async def test_a_hostile_name_is_shown_and_does_nothing(scene: Scene, browser: A
 async def test_a_topic_shows_place_mode_and_lag_of_its_subscriptions_at_all_routers(scene: Scene, browser: Any) -> None:
     rows = {row["name"]: row for row in (await scene.get("subscriptions?topic=orders"))["items"]}
     async with looking_at(browser, f"{scene.http()}/#/topics/orders") as page:
-        await until_text(page, "slow-printer/labels", "main")
+        await until_text(page, "slow-printer/labels", "section[aria-label=Subscriptions]")
         await page.wait_for_function("() => !document.querySelector('main table').innerText.includes('elsewhere')")
         heads = ("State", "Router", "Mode", "Lag", "Client")
         shown = await columns_of(page, "Subscriptions of the topic orders", *heads)

@@ -93,7 +93,7 @@ export class NetworkView {
     if (isNew("links")) {
       this._page.rates.want(this._rates());
     }
-    if (isNew("overview", "everywhere", "rates")) {
+    if (isNew("overview", "everywhere", "rates", "routers")) {
       this._showTiles(this._page.everywhere.overview ?? store.overview);
       fillMissing(this._missing, this._page);
     }
@@ -151,10 +151,12 @@ export class NetworkView {
   /** Of all routers, or of this one. */
   _showRates() {
     const { rates, scope, store } = this._page;
-    if (this._ratesShown === rates.version && this._rateTiles.children.length) {
+    // The rates may come before the routers they are of.
+    const shown = `${rates.version} ${store.overview?.rid} ${store.items("routers").map((each) => each.key)}`;
+    if (this._ratesShown === shown) {
       return;
     }
-    this._ratesShown = rates.version;
+    this._ratesShown = shown;
     const points = RATES.map(([name]) => rates.sum("routers", name));
     const own = { key: store.overview?.rid ?? "" };
     const times = (scope.isNetwork ? store.items("routers") : [own]).map((each) => rates.acceptance("routers", { key: each.key })).filter(Boolean);
