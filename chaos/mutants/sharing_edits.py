@@ -155,21 +155,22 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-member-that-joins-gets-groups-at-once", "SH-6", "grouped_sharing",
-        "                elif group.member is None:\n                    self._decide(group)\n",
-        "                else:\n                    self._bind(group, self._best(digest))\n",
+        "            elif digest not in self._undecided and (slot.repeated or group.member is None):\n"
+        "                self._decide(group)\n",
+        "            else:\n                self._bind(group, self._best(digest))\n",
         "a member joins, and the next delivery of a group goes to it while the former member has the last one",
         aim=("renew-s", "close-s", "groups=2", *_ORDERED),
     ),
     Edit(
         "groups-of-the-dead-go-nowhere", "SH-6", "grouped_sharing",
-        "            if group.member == key:\n                self._let_go(group)\n",
+        "            if group.member == key or group.is_split:\n                self._let_go(group)\n",
         "            pass\n",
         "what waits for a member whose key is deleted waits for ever",
         aim=("expire-s", "close-s", "groups=2", *_ORDERED),
     ),
     Edit(
         "a-group-belongs-to-the-first-claim", "SH-6", "grouped_sharing",
-        "        if not self._members or any(number in self._unclaimed for number in group.numbers):\n",
+        "        if not self._members or is_early:\n",
         "        if not self._members:\n",
         "a member that has done what precedes gets the next of a group, and one that has not answered has the last",
         aim=("drop-p", "drop-s", "renew-s", "groups=1", *_ORDERED),

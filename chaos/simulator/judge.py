@@ -366,6 +366,7 @@ class Judge:
 
     def on_restart(self, subscriber: int) -> None:
         """What was handed over and not finished is handed over again."""
+        self.shared.on_restart(subscriber)
         for publisher in range(len(self._world.publishers)):
             self._handed.pop((subscriber, publisher), None)
 

@@ -88,6 +88,10 @@ class SharedJudge:
         """G7: a member has lost its map: whatever it had may go to another."""
         for receipts in self._receipts.values():
             receipts[:] = [(index, 0 if index == member else life) for index, life in receipts]
+        self.on_restart(member)
+
+    def on_restart(self, member: int) -> None:
+        """What it had received and was not done with may be lost with its process (S-a), and go to another."""
         for received in self._open.values():
             for number in [number for number, (index, _) in received.items() if index == member]:
                 del received[number]
@@ -136,6 +140,8 @@ class SharedJudge:
 
     def _check_alone(self, member: int, message: Message) -> None:
         publisher, number = message
+        if self._is_over(member, self._lives.get(member, 0)):
+            return  # what it reads was sent before its key was deleted
         received = self._open.setdefault(self._place(message), {})
         for other, (holder, life) in received.items():
             if holder == member or other == number or self._is_over(holder, life):
