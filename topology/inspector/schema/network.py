@@ -187,7 +187,6 @@ TOPIC = EntityType(
         text(
             "policy", "What topics.rules and limits.* of the router that serves the request decide for it (I-3d); "
             "empty for a pattern. Two words of on_empty: for publishers without the capability, and with it.",
-            Column("policy", 5, "Policy"),
         ),
     ),
     table="topics",
