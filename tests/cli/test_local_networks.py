@@ -132,6 +132,19 @@ def test_elsewhere_than_on_a_terminal_it_prints_one_line_of_json() -> None:
 
 
 @pytest.mark.usefixtures("own_folders")
+@pytest.mark.timeout(600)
+def test_a_router_that_ends_is_reported() -> None:
+    amqp, http = free_ports_in_a_row(2), free_ports_in_a_row(2)
+    arguments = ("local", "--routers", "2", "--port", str(amqp), "--http-port", str(http), "--json")
+    with on_terminal(COMMANDS, *arguments) as network:
+        first, second = json.loads(network.wait_for("}\n"))["routers"]
+        os.kill(first["pid"], signal.SIGKILL)
+        network.wait_for("r1 ended (signal SIGKILL); r2 is left. To have all again: Ctrl-C, then start it anew")
+        os.kill(second["pid"], signal.SIGKILL)
+        network.wait_for("r2 ended (signal SIGKILL); none is left.")
+
+
+@pytest.mark.usefixtures("own_folders")
 def test_without_an_address_and_without_a_router_nothing_is_waited_for() -> None:
     where = Where((f"amqp://127.0.0.1:{free_port()}",), "the default", is_guessed=True)
     with pytest.raises(CliError, match="there is no router to connect to") as caught:
