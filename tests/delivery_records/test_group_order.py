@@ -188,7 +188,7 @@ def test_a_body_that_is_repeated_before_its_member_has_answered_waits_for_what_p
 
 def test_a_group_is_not_given_away_before_its_publisher_has_repeated_what_somebody_claims() -> None:
     net = network()
-    alone = net.subscriber(net.nodes[0], "alone")  # it answers nothing, so the publisher is told nothing
+    alone = net.subscriber(net.nodes[0], "alone")  # it answers nothing, so the publisher gets no outcome
     gone = member(net, net.nodes[0], "m0", limit=100)
     publisher = net.publisher(net.nodes[0])
     groups = [b"g%d:" % number for number in range(16)]
