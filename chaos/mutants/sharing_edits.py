@@ -1,4 +1,4 @@
-"""Edits of shared subscriptions (rules SH-1 to SH-5)."""
+"""Edits of shared subscriptions (rules SH-1 to SH-6)."""
 
 from __future__ import annotations
 

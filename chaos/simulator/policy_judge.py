@@ -35,6 +35,7 @@ class PolicyJudge:
     def on_presented(self, publisher: int, number: int) -> None:
         """A map names it: what an earlier ingress decided of it is not known any more."""
         self._presented.add((publisher, number))
+        self._refused.discard((publisher, number))  # I-3: an outcome that was read and not recorded holds no longer
 
     def on_received(self, subscriber: int, message: _Message) -> None:
         """A message has arrived at a subscriber."""

@@ -1,4 +1,4 @@
-"""What members of a shared subscription are promised (SH-1 to SH-5): together they process each message once.
+"""What members of a shared subscription are promised (SH-1 to SH-6): together they process each message once.
 
 A message may be processed twice only where a member had it whose key was deleted before its publisher was told, or that
 keeps no map; and one of the two must have been flagged.
