@@ -1,4 +1,4 @@
-"""docs/subscriptions.md: its snippet runs, and its limits are those of the code."""
+"""docs/subscriptions.md and docs/filters.md: their snippets run, and their limits are those of the code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oncewire.wire.vocabulary import FILTER_CODES
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import running_router
 
-PAGE = ROOT / "docs" / "subscriptions.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGES = [ROOT / "docs" / name for name in ("subscriptions.md", "filters.md")]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 async def test_the_snippet_receives_what_its_selector_chooses() -> None:
@@ -54,9 +54,10 @@ def test_each_bound_of_kept_ids_stands_on_the_page(name: str, value: int) -> Non
 
 def _functions() -> dict[str, Any]:
     names: dict[str, Any] = {}
-    for block in blocks_of(PAGE):
-        if block.language == "python":
-            exec(compile(block.text, str(PAGE), "exec"), names)
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language == "python":
+                exec(compile(block.text, str(page), "exec"), names)
     return names
 
 

@@ -25,7 +25,7 @@ from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "subscriptions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "topic-policies.md"
 RULES = [{"topics": ["audit.#"], "on_empty": "reject"}, {"topics": ["#"], "max_attempts": 3}]
 
 
