@@ -132,6 +132,11 @@ def target_of(
     metavar="N",
     help="Send a message only if the topic has N subscriptions or more; else it is released, and sent to nobody.",
 )
+@click.option(
+    "--group",
+    metavar="ID",
+    help="Group-id of all messages: subscribers that share by group get them in order, one subscriber at a time.",
+)
 @_common_options
 def pub(
     topic: str,
@@ -139,6 +144,7 @@ def pub(
     source: str | None,
     settled: bool,
     require: int | None,
+    group: str | None,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -160,16 +166,17 @@ def pub(
     given = tuple(map(os.fsencode, messages)) or source or "-"
     identity = _identity(name, container_id, journal)
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
+    make = cli_publish.in_group(group)
     if settled:
         _refuse_journal(journal, "sent")
         if require is not None:
             raise click.UsageError("--require needs outcomes, and --settled waits for none")
-        report = run_client(cli_publish.publish_settled(target, given))
+        report = run_client(cli_publish.publish_settled(target, given, make))
     else:
         # Whoever types sees what was typed.
         is_typed = given == "-" and sys.stdin.isatty()
         with progress_of("accepted", None, is_wanted=not is_typed) as show:
-            report = run_client(cli_publish.publish(target, given, show, require=require or 0))
+            report = run_client(cli_publish.publish(target, given, show, require=require or 0, make=make))
     if as_json:
         click.echo(json.dumps(report))
     elif settled:

@@ -21,7 +21,9 @@ from oncewire.client import (
     Connected,
     Disconnected,
     LinkActive,
+    Message,
     NotAccepted,
+    Properties,
     Publisher,
     SessionExpired,
     SqliteJournal,
@@ -40,6 +42,8 @@ LINE_LIMIT = 64 << 20
 
 Source: TypeAlias = str | tuple[bytes, ...]
 """A file's name, `-` for the standard input, or the messages themselves."""
+MakeBody: TypeAlias = Callable[[bytes], Body]
+"""Makes what is sent of a line."""
 _PLACE = "oncewire_cli_place"
 
 
@@ -127,12 +131,20 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
             await closing
 
 
+def in_group(group: str | None) -> MakeBody:
+    """What makes messages of lines: each with this group-id, where there is one (SH-6)."""
+    if group is None:
+        return bytes
+    properties = Properties(group_id=group)
+    return lambda line: Message(line, properties=properties)
+
+
 async def publish(
-    target: Target, source: Source, show: Callable[[int], None], *, require: int = 0
+    target: Target, source: Source, show: Callable[[int], None], *, require: int = 0, make: MakeBody = bytes
 ) -> dict[str, Any]:
     """Send the messages and return the report; `show` is called with how many are accepted.
 
-    `require`: subscriptions that each message must have (I-3c).
+    `require`: subscriptions that each message must have (I-3c). `make`: makes a message of a line.
     """
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
@@ -141,10 +153,10 @@ async def publish(
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
                 if store is not None and isinstance(source, str) and source != "-":
-                    await _send_file(publisher, store, source, show)
+                    await _send_file(publisher, store, source, show, make)
                 else:
                     async for line in _lines(source):
-                        _ = await publisher.submit(line)
+                        _ = await publisher.submit(make(line))
                         show(publisher.statistics.accepted)
                     await _wait_for_outcomes(publisher, show)
             except asyncio.CancelledError:
@@ -165,17 +177,17 @@ async def publish(
             }
 
 
-async def publish_settled(target: Target, source: Source) -> dict[str, Any]:
+async def publish_settled(target: Target, source: Source, make: MakeBody = bytes) -> dict[str, Any]:
     """Write each message once, at-most-once, and return the report."""
     async with target.connect(Reporter()) as client:
         publisher = await client.settled_publisher(target.topic, name=target.name)
         async for line in _lines(source):
-            await publisher.send(line)
+            await publisher.send(make(line))
         return {"topic": target.topic, "published": publisher.statistics.messages}
 
 
 async def _send_file(
-    publisher: Publisher, store: SqliteJournal, source: str, show: Callable[[int], None]
+    publisher: Publisher, store: SqliteJournal, source: str, show: Callable[[int], None], make: MakeBody
 ) -> None:
     """Send a file's lines; the journal stores the position with them. A finished file starts from the beginning."""
     path = Path(source).resolve()  # noqa: ASYNC240  # a name on a local disk
@@ -188,17 +200,17 @@ async def _send_file(
         if row is not None:
             say(f"resuming {path} at byte {row[0]}")
             file.seek(row[0])
-        while batch := _next_lines(file.readline):
+        while batch := _next_lines(file.readline, make):
             await publisher.submit_many(batch, effect=_move_place(path, file.tell()))
             show(publisher.statistics.accepted)
     await _wait_for_outcomes(publisher, show)
     await publisher.submit_many([], effect=_move_place(path, None))
 
 
-def _next_lines(readline: Callable[[], bytes]) -> list[Body]:
+def _next_lines(readline: Callable[[], bytes], make: MakeBody) -> list[Body]:
     lines: list[Body] = []
     while len(lines) < BATCH and (line := readline()):
-        lines.append(line.rstrip(b"\r\n"))
+        lines.append(make(line.rstrip(b"\r\n")))
     return lines
 
 

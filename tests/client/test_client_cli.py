@@ -80,6 +80,25 @@ async def test_sub_prints_json_lines(server: WireServer, network: Network) -> No
     assert line["application_properties"] == {"n": 1}
 
 
+@pytest.mark.parametrize("more", [(), ("--file", "lines.txt", "--name", "p", "--journal", "j.db")])
+async def test_pub_gives_each_message_the_group_that_is_asked_for(
+    server: WireServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    typed = () if "--file" in more else ("a", "b")
+    async with connect(server.url) as client:
+        subscriber = await client.subscriber("news")
+        publisher = await start("pub", "news", *typed, "--group", "ann", "--url", server.url, *more)
+        for _ in range(2):
+            delivery = await subscriber.receive(LONG)
+            properties = delivery.message.properties
+            assert properties is not None
+            assert properties.group_id == "ann"
+            await delivery.accept()
+        assert (await finish(publisher))[0] == 0
+
+
 async def test_lines_that_were_not_accepted_give_exit_code_1(server: WireServer, network: Network) -> None:
     network.outcomes.append(RELEASED)
     publisher = await start("pub", "news", "--url", server.url, stdin=asyncio.subprocess.PIPE)
