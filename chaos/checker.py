@@ -7,7 +7,8 @@ Words as Jepsen uses them. For one subscription:
 * *duplicated*: processed more than once (each further time counts).
 * *repeated*: processed more than once, too, but by another member of a shared subscription, which was shown that
   somebody had it before: that is all that can be had where a member leaves with what it has (SH-3).
-* *reordered*: processed after a later message of the same publisher (G3; not promised of a shared subscription).
+* *reordered*: processed after a later message of the same publisher (G3); of a shared subscription with groups, after
+  a later one of the same publisher and group (SH-6); of one without, order is not promised.
 * *unexpected*: received or processed, but never sent, not of this subscription's topics, or with other content
   than the source has at that place.
 * *stuck*: received and never processed; for a publisher: a message of its share without an outcome.
@@ -22,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from chaos.client_plan import group_of
 from chaos.events import (
     Accepted,
     Confirmed,
@@ -67,6 +69,8 @@ class SubscriberHistory:
     """The events are those of all members of a shared subscription."""
     left_with: frozenset[Key] = frozenset()
     """What members had processed that are gone for good: another may process it once more if it is flagged."""
+    groups: int = 0
+    """Groups of half of each publisher's messages, which members get in order; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +289,8 @@ class _Subscription:
         self._flagged: set[Key] = set()
         """What came last with the sign that somebody had it before."""
         self.reordered: list[Key] = []
+        self._last_of_group: dict[Key, int] = {}
+        """By publisher and group, the highest number that was processed (SH-6)."""
         self.unexpected: dict[tuple[str, int, str], None] = {}
         self._sources = sources
         self._number: int | None = None
@@ -339,6 +345,12 @@ class _Subscription:
             life.highest[publisher] = seq
         elif not self.history.is_shared:
             self.reordered.append(key)
+        group = group_of(seq, self.history.groups)
+        if group is not None:
+            last = self._last_of_group.get((publisher, group), 0)
+            if seq < last:
+                self.reordered.append(key)
+            self._last_of_group[publisher, group] = max(seq, last)
 
     def is_lost(self, key: Key, sent: float) -> bool | None:
         """Classify an accepted message that was not processed: True lost, False excused, None not owed at all."""

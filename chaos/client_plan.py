@@ -50,6 +50,8 @@ class PublisherPlan:
     """File with the number of messages it may have sent by now; None: all."""
     idle_timeout_s: float = 2.0
     """A router that is silent for this long is given up."""
+    groups: int = 0
+    """Every second message belongs to one of so many groups; 0: none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,13 @@ class SubscriberPlan:
     idle_timeout_s: float = 2.0
     share: str | None = None
     """The shared subscription that it is a member of; None: it has a subscription of its own."""
+    by_group: bool = False
+    """Whether messages of one group are to come in order (SH-6)."""
+
+
+def group_of(seq: int, groups: int) -> int | None:
+    """The group of a publisher's message `seq`, where it has one: every second does, in turn."""
+    return seq // 2 % groups if groups and seq % 2 else None
 
 
 ClientPlan: TypeAlias = PublisherPlan | SubscriberPlan

@@ -38,6 +38,8 @@ class Load:
     """Messages that publishers send at least before they are stopped, over all of them."""
     timeout_s: float = 60.0
     """How long a subscription, or what a member has, outlives its link (T_sub)."""
+    groups: int = 0
+    """Groups of half of each publisher's messages, which come to members of a shared subscription in order (SH-6)."""
 
 
 def lay_out(
@@ -64,6 +66,7 @@ def lay_out(
             rate=load.rate,
             window=load.window,
             journal=_journal(load, folder, name),
+            groups=load.groups,
         )
         for index, ((name, topic), order) in enumerate(
             zip(load.publishers.items(), _orders(places, chance), strict=False)
@@ -80,6 +83,7 @@ def lay_out(
             journal=_journal(load, folder, name),
             timeout_s=load.timeout_s,
             share=load.share,
+            by_group=load.groups > 0,
         )
         for (name, address), order in zip(load.subscribers.items(), _orders(places, chance), strict=False)
     ]

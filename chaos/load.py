@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from chaos.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan
+from chaos.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan, group_of
 from chaos.events import (
     Accepted,
     Attached,
@@ -159,7 +159,10 @@ async def _send_share(
             return
         for seq, row in chunk:
             witness.write(Sent(now(), seq, digest_of(row)))
-            sending = await publisher.submit(row, properties=Properties(message_id=f"{plan.name}/{seq}"))
+            group = group_of(seq, plan.groups)
+            group_id = None if group is None else str(group)
+            properties = Properties(message_id=f"{plan.name}/{seq}", group_id=group_id)
+            sending = await publisher.submit(row, properties=properties)
             assert sending.number == seq - 1, "the client's numbers and ours went apart"
             sendings.append(sending)
         sent += len(chunk)
@@ -207,6 +210,7 @@ async def subscribe(plan: SubscriberPlan) -> None:
             prefetch=plan.batch * PREFETCH_BATCHES,
             timeout=round(plan.timeout_s),
             share=plan.share,
+            by_group=plan.by_group,
         )
         witness.write(Confirmed(now()))
         working = asyncio.ensure_future(_work(plan, witness, subscriber))

@@ -156,6 +156,7 @@ class Trial:
                 frozenset(each.name for each in self._plans if matches(plans[0].address, each.topic)),
                 list(merge(*(self._processes[plan.name].history() for plan in plans), key=lambda event: event.t)),
                 is_shared=plans[0].share is not None,
+                groups=self._plans[0].groups if plans[0].by_group else 0,
                 left_with=frozenset(
                     (event.publisher, event.seq)
                     for plan in plans

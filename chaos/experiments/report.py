@@ -41,7 +41,10 @@ def print_result(console: Console, result: ExperimentResult) -> None:
 
 
 def _order(result: ExperimentResult) -> str:
-    return "reordered 0" if result.experiment.load.share is None else "order not promised and not judged"
+    load = result.experiment.load
+    if load.groups:
+        return "within groups reordered 0"
+    return "reordered 0" if load.share is None else "order not promised and not judged"
 
 
 def _repeats(result: ExperimentResult) -> str:

@@ -23,9 +23,9 @@ each run of an experiment. A test fails when the page says anything else.
 
 Three router processes, an etcd of one or three, three publishers that send {rate:.0f} messages a second each,
 and four subscribers, one of them to all three topics; in `shared` and `shared-leave` they are four members of one
-subscription to all three, whose order is not promised and not judged. What members had processed that never come back
-may be processed once more by another one, with the sign that it comes again; that is not counted as *duplicated*, and
-`oncewire chaos run shared-leave` prints how often it was. Every connection leads through a real Toxiproxy: those of
+subscription to all three, whose order is promised, and judged, within groups alone. What members had processed that
+never come back may be processed once more by another one, with the sign that it comes again; that is not
+counted as *duplicated*. Every connection leads through a real Toxiproxy: those of
 clients, those between routers, those with etcd. An experiment breaks this in rounds:
 
 - A round begins when every client is attached and has caught up, and at least {unsettled} deliveries are
@@ -104,6 +104,7 @@ def _totals(runs: Sequence[Run], code: str) -> list[str]:
         *((word, f"**{sum(getattr(run, word) for run in runs):,}**") for word in (*COUNTS, "unexpected")),
         ("links resumed", f"{sum(run.resumed_links for run in runs):,}"),
         ("deliveries handed over again, and recognised", f"{sum(run.redelivered for run in runs):,}"),
+        ("processed by a second member, flagged, where one had left", f"{sum(run.repeated for run in runs):,}"),
         ("incarnations given up by living routers (K-3)", f"{sum(run.fenced for run in runs):,}"),
         ("hours", f"{sum(run.seconds for run in runs) / 3600:.1f}"),
     ]

@@ -53,6 +53,8 @@ class Run:
     stuck: int
     unexpected: int
     redelivered: int
+    repeated: int
+    """Processed by a second member, flagged, where one has left; 0 in lines that do not say."""
     resumed_links: int
     fenced: int
     seconds: float
@@ -86,6 +88,7 @@ def _run(row: Mapping[str, Any]) -> Run:
             "seed", "published", "accepted", *COUNTS, "unexpected", "redelivered", "resumed_links", "fenced"
         )
     }  # fmt: skip
+    numbers["repeated"] = count_in(row, "repeated") if "repeated" in row else 0
     reasons = [str(reason) for reason in row["reasons"]]
     rounds = [_round(each) for each in row["rounds"]]
     return Run(**words, **numbers, seconds=float(row["seconds"]), rounds=rounds, reasons=reasons)

@@ -16,6 +16,7 @@ from chaos.checker import (
     judge,
     longest_gap_within,
 )
+from chaos.client_plan import group_of
 from chaos.events import (
     Accepted,
     Attached,
@@ -381,3 +382,21 @@ def test_a_repeat_is_a_duplicate_if_no_member_that_left_had_processed_it_or_if_i
     assert shared_verdict(first, second + again, left_with=[6]).duplicated == 1
     verdict = shared_verdict(first, [*second, *again, Processed(20.2, "p", 4, digest)], left_with=[4])
     assert (verdict.repeated, verdict.duplicated) == (1, 1)
+
+
+def test_members_process_each_group_in_order_and_groups_in_any() -> None:
+    def in_order(*order: int) -> SubscriberVerdict:
+        seen: list[Event] = []
+        for at, seq in enumerate(order):
+            digest = DIGESTS["p"][seq - 1]
+            seen += [Received(10.0 + at, "p", seq, digest), Processed(10.5 + at, "p", seq, digest)]
+        history = SubscriberHistory("work", frozenset({"p"}), [Confirmed(0.0), *seen], is_shared=True, groups=2)
+        return judge([PublisherHistory("p", DIGESTS["p"], published("p"))], [history]).subscribers[0]
+
+    by_group: dict[int | None, list[int]] = {}
+    for seq in range(1, ROWS + 1):
+        by_group.setdefault(group_of(seq, 2), []).append(seq)
+    none, first, second = by_group[None], by_group[0], by_group[1]
+    assert in_order(*second, *reversed(none), *first).reordered == 0
+    verdict = in_order(*second, *reversed(none), *reversed(first))
+    assert (verdict.reordered, verdict.passed) == (len(first) - 1, False)
