@@ -402,6 +402,19 @@ class DeadLetters:
 
     # ------------------------------------------------------------------ for people
 
+    def waits(self, number: int) -> bool:
+        """Whether nobody is there for the letter of an entry."""
+        letter = self._letters.get(number)
+        if letter is None or letter.is_done or letter.owed:
+            return False
+        slot = self._window.at(number)
+        return letter.is_out or (slot is not None and slot.pending == 1 and not self._may_send())
+
+    def owing_keys(self, number: int) -> list[str]:
+        """Keys of the dead-letter subscriptions that owe the letter of an entry."""
+        letter = self._letters.get(number)
+        return [] if letter is None else list(letter.owed)
+
     def owing(self, number: int) -> list[str]:
         """Who owes the letter of an entry; where nobody is there, what is missing."""
         letter = self._letters.get(number)
@@ -416,4 +429,4 @@ class DeadLetters:
     @property
     def waiting(self) -> int:
         """Letters that nobody is there for."""
-        return sum(1 for letter in self._letters.values() if letter.is_out and not (letter.owed or letter.is_done))
+        return sum(1 for number in self._letters if self.waits(number))
