@@ -41,6 +41,7 @@ from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
+from delivery_records.reasons import tell_reason
 from delivery_records.reduction import Reduction
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
@@ -134,17 +135,21 @@ class Egress(Endpoint):
 
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """E-2: everything of this session that is not in U is settled; repeat what S is done with."""
-        prefix = network_tag(self._turn.nonce, session, b"")
+        nonce, is_letters = self._turn.nonce, sync.is_letters
+        prefix = network_tag(nonce, session, b"", is_letters)
         entries = self.sessions.setdefault(prefix[1:], {})
         old = self.sync_of_publisher.get(publisher_key)
         if old is not None:
             self.outgoing.drop_held(old)
             self._forget_sync(old.epoch)
-        state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs)
+        state = SyncState(
+            self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs, is_letters
+        )
         self.syncs[state.epoch] = state
-        self._synced.setdefault(state.epoch, {})[self.key] = self
+        synced = self._parts.synced_letters if is_letters else self._synced
+        synced.setdefault(state.epoch, {})[self.key] = self
         self.sync_of_publisher[publisher_key] = state
-        tags = [network_tag(self._turn.nonce, session, tag) for tag in sync.tags]
+        tags = [network_tag(nonce, session, tag, is_letters) for tag in sync.tags]
         unsettled = set(tags)
         if old is not None:  # E-3: the same tag under another number of the same epoch
             numbered = zip(tags, sync.numbers, strict=True)
@@ -153,8 +158,8 @@ class Egress(Endpoint):
             self.outgoing.trace(entry, Rule.NOT_IN_U)
             self.outgoing.settle(entry)
             del entries[entry.tag]
-        # SH-4: what precedes a delivery of a member may be another member's.
-        is_part = self.reduction is not None or self.is_member
+        # SH-4: what precedes a delivery of a member may be another member's; I-3e: what precedes a letter was none.
+        is_part = self.reduction is not None or self.is_member or is_letters
         last = -1 if is_part else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
@@ -192,7 +197,10 @@ class Egress(Endpoint):
         outgoing = self.outgoing
         if entry is None:
             prefix = sync.prefix
-            whole = prefix + tag if len(tag) <= VERBATIM_BYTES else network_tag(self._turn.nonce, sync.session, tag)
+            if len(tag) <= VERBATIM_BYTES:
+                whole = prefix + tag
+            else:
+                whole = network_tag(self._turn.nonce, sync.session, tag, sync.is_letters)
             if whole in sync.entries or whole in outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
@@ -296,12 +304,13 @@ class Egress(Endpoint):
         self.outgoing.pump()
 
     def _forget_sync(self, epoch: int) -> None:
-        self.syncs.pop(epoch, None)
-        egresses = self._synced.get(epoch)
+        state = self.syncs.pop(epoch, None)
+        synced = self._parts.synced_letters if state is not None and state.is_letters else self._synced
+        egresses = synced.get(epoch)
         if egresses is not None:
             egresses.pop(self.key, None)
             if not egresses:
-                del self._synced[epoch]
+                del synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
         """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
@@ -331,7 +340,7 @@ class Egress(Endpoint):
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
-        annotations: Mapping[object, object] | None, delay_ms: int | None = None,
+        annotations: Mapping[object, object] | None, delay_ms: int | None = None, error: str = "",
     ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
@@ -362,6 +371,8 @@ class Egress(Endpoint):
                     entry.state = State.DONE_PRESENTED
                 entry.outcome = verdict
                 if entry.sync is not None:
+                    if error:
+                        tell_reason(self._turn, self._parts.answer, self.epoch, entry, error)
                     entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
@@ -465,6 +476,8 @@ class EgressParts:
     synced: dict[int, dict[str, Egress]]
     synced_members: dict[int, dict[str, Egress]]
     """Members of shared subscriptions apart: they get only what names them (SH-2)."""
+    synced_letters: dict[int, dict[str, Egress]]
+    """Dead-letter subscriptions apart (I-3e)."""
     dirty: list[Outgoing]
     """Those with settlements to send at the end of this turn."""
     dirty_syncs: list[SyncState]

@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Final
 
 from delivery_records.endpoint import Endpoint
+from delivery_records.letter_topics import gets_letters
 from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import OWN_TAG_AT, SESSION_AT, session_of
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, is_letter_tag, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
 from delivery_records.window import add_run
@@ -128,17 +129,19 @@ class SyncState:
 
     __slots__ = (
         "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid",
-        "numbers", "places", "prefix", "session",
+        "is_letters", "numbers", "places", "prefix", "session",
     )  # fmt: skip
 
     def __init__(
         self, endpoint: Endpoint, epoch: int, ingress_rid: int, session: int, prefix: bytes,
-        entries: dict[bytes, Entry], dirty: list[SyncState],
+        entries: dict[bytes, Entry], dirty: list[SyncState], is_letters: bool = False,
     ) -> None:  # fmt: skip
         """Start at a SYNC of publisher epoch `epoch` for the egress `endpoint`.
 
-        `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send.
+        `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send; `is_letters`: what
+        comes are letters (I-3e).
         """
+        self.is_letters = is_letters
         self.endpoint = endpoint
         self._dirty = dirty
         self.epoch = epoch
@@ -167,6 +170,18 @@ class SyncState:
         """E-3: within one epoch another number is another delivery, and the one here was settled before it."""
         entry = self.entries.get(tag)
         return entry is not None and epoch == self.epoch and entry.number != number
+
+    def is_locked_out(self, entry: Entry) -> bool:
+        """C-4: a full map takes one delivery of a publisher that has none in it.
+
+        I-3e: of a letters stream also a letter that is older than all of them: a later one may be of a former ingress.
+        """
+        if not self.places:
+            return True
+        if not self.is_letters:
+            return False
+        number = entry.number
+        return all(each.number > number for each in self.numbers.values() if each.state in IN_PLACE)
 
     def acknowledge(self, number: int, outcome: DeliveryOutcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
@@ -201,18 +216,15 @@ def presented_map(
 ) -> dict[bytes, dict[bytes, Entry]]:
     """The presented map by session; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
     sessions: dict[bytes, dict[bytes, Entry]] = {}
-    settled: set[bytes] = set()
+    live: dict[tuple[bytes, bool], bool] = {}
     for tag, outcome in unsettled.items():
-        part = tag[SESSION_AT:OWN_TAG_AT]  # decides for all that share it: a map may have thousands of tags
-        entries = sessions.get(part)
-        if entries is None:
-            if part in settled:
-                continue
-            if not is_live(turn, tag, topic):
-                settled.add(part)
-                continue
-            entries = sessions[part] = {}
-        entries[tag] = _presented(tag, outcome)
+        part = tag[SESSION_AT:OWN_TAG_AT]
+        kind = (part, is_letter_tag(tag))  # decides for all that share it: a map may have thousands of tags
+        found = live.get(kind)
+        if found is None:
+            found = live[kind] = is_live(turn, tag, topic)
+        if found:
+            sessions.setdefault(part, {})[tag] = _presented(tag, outcome)
     return sessions
 
 
@@ -226,4 +238,8 @@ def is_live(turn: Turn, tag: bytes, pattern: str) -> bool:
     if session == 0:
         return True
     publisher = turn.view.publisher_of(session)
-    return publisher is not None and matches(pattern, publisher.topic)
+    if publisher is None:
+        return False
+    if is_letter_tag(tag):
+        return gets_letters(turn.policy_of(publisher.topic), publisher.topic, pattern)  # I-3e
+    return matches(pattern, publisher.topic)

@@ -12,6 +12,7 @@ from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels
 from delivery_records.channels.messages import Msg, Run, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.dead_letters import DeadLetters
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
@@ -29,7 +30,7 @@ class Fanout:
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
         "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
-        "cursors", "failed", "is_active", "listeners", "shares",
+        "cursors", "failed", "is_active", "letters", "listeners", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,8 @@ class Fanout:
         """Of the cursors, those of shared subscriptions: which member has what (SH-2)."""
         self.failed: dict[tuple[str, int], int] = {}
         """Failed attempts by subscription and number, where there are any (E-4a)."""
+        self.letters: DeadLetters | None = None
+        """Where a policy names a dead-letter topic, or a subscription has failed a delivery (I-3e)."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -111,6 +114,8 @@ class Fanout:
 
     def leave(self, key: str) -> Slot | None:
         """Take a subscription out; what it owed is owed no longer. Returns the oldest delivery that it owed."""
+        if self.letters is not None:
+            self.letters.on_deleted(key)
         self.listeners.pop(key, None)
         self.shares.pop(key, None)
         cursor = self.cursors.pop(key, None)
@@ -136,7 +141,14 @@ class Fanout:
             subscription = self._turn.view.subscriptions.get(key)
             if subscription is not None and cursor.owes(number):
                 owing.append(subscription.name)
-        return owing
+        return owing if self.letters is None else [*owing, *self.letters.owing(number)]
+
+    def owes(self, key: str, number: int) -> bool:
+        """Whether a subscription owes a delivery, or its letter."""
+        cursor = self.cursors.get(key)
+        if cursor is not None:
+            return cursor.owes(number)
+        return self.letters is not None and self.letters.owes(key, number)
 
     @property
     def last_start(self) -> int:
@@ -208,6 +220,9 @@ class Fanout:
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
         """E-4a: one more attempt for one subscription."""
+        if self.letters is not None and self.letters.owes(key, number):
+            self.letters.send_again(key, number)
+            return
         slot = self._window.at(number)
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
@@ -236,6 +251,8 @@ class Fanout:
             self._channels.broadcast(remote, Settle(self._endpoint.epoch, runs))
         for share in self.shares.values():
             share.after_settling()
+        if self.letters is not None:
+            self.letters.settle()
 
     def _make_settles_wait(self) -> None:
         """T-3: what is settled now may be held for a subscription that is deleted: its stream must end before that.
@@ -302,6 +319,8 @@ class Fanout:
             for key in self.shares:
                 members = self._turn.view.members_of.get(key, {}).values()
                 self.sync_members([member for member in members if member.record.rid == rid])
+            if self.letters is not None:
+                self.letters.sync_router(rid)
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = [s for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number)]

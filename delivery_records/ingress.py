@@ -21,6 +21,7 @@ from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Su
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import Claim, Nack, Return, Room
 from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.dead_letters import DeadLetters, MakeLetter
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
@@ -176,6 +177,8 @@ class Ingress(Endpoint):
             slot.pending = owed
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
+        if self.policy.dead_letter:
+            self._make_letters().begin()
         self.resends.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
@@ -253,7 +256,7 @@ class Ingress(Endpoint):
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
         turn = self._turn
         if transfer.aborted:
-            self._on_aborted(transfer.tag)
+            turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; an unreceived entry may still be repeated
             return False
         if transfer.resume:
             # A-3a: our map is empty, so a resumed delivery is ignored (AMQP 1.0 section 2.6.13).
@@ -291,10 +294,6 @@ class Ingress(Endpoint):
         slot.failure = reason or "malformed"
         self.trace(slot, Rule.MALFORMED, reason)
 
-    def _on_aborted(self, tag: bytes) -> None:
-        """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
-        self._turn.counts[Decision.TRANSFER_ABORTED] += 1
-
     # ------------------------------------------------------------------ outcomes
 
     def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
@@ -304,6 +303,8 @@ class Ingress(Endpoint):
             return
         cursor = self.fanout.cursors.get(subscription.key)
         if cursor is None:
+            if self.fanout.letters is not None:
+                self.fanout.letters.on_done(subscription.key, first, count)
             return
         window = self.window
         done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
@@ -318,9 +319,18 @@ class Ingress(Endpoint):
                 slot.processed = True
                 if not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+                    self._make_letters().on_failed(slot, subscription, outcome)  # I-3e
                 if tracing is not None:
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
+
+    def _make_letters(self) -> DeadLetters:
+        """I-3e: nearly no publisher needs them."""
+        fanout, parts = self.fanout, self._parts
+        if fanout.letters is None:
+            ways = parts.to_egresses, parts.channels, parts.make_letter
+            fanout.letters = DeadLetters(self._turn, self, self.window, *ways, self.policy, fanout.failed)
+        return fanout.letters
 
     def on_again(self, subscription: Subscription, nack: Nack) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
@@ -331,7 +341,9 @@ class Ingress(Endpoint):
             if share is None or owed is None or not share.on_refused(subscription.key, number):
                 return
             subscription = owed  # SH-5: another member may do it
-        if self.retries.on_again(subscription, nack):
+        attempts = self.retries.on_again(subscription, nack)
+        if attempts:
+            self._make_letters().on_poisoned(subscription, number, attempts)
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
             poisoned = self.fanout.shares.get(subscription.key)
             if poisoned is not None:
@@ -361,6 +373,8 @@ class Ingress(Endpoint):
             self.retries.forget(slot.number)
         if self.fanout.shares:
             self.fanout.forget(slot.number)
+        if self.fanout.letters is not None:
+            self.fanout.letters.forget(slot)
         add_run(self.settled_runs, slot.number)
         if not self.is_dirty:
             self.mark_dirty()
@@ -372,6 +386,8 @@ class Ingress(Endpoint):
             self.arrivals.mark(self.window, self._turn.now)
         if not self.fanout.is_active:
             return
+        if self.fanout.letters is not None:
+            self.fanout.letters.advance()
         if self.phase is Phase.ACTIVE and self.link is not None:
             self.outcomes.decide_in_order()
             self.outcomes.send(self.link)
@@ -431,6 +447,8 @@ class Ingress(Endpoint):
     def use_policy(self) -> None:
         """I-3d: the operator's rules have changed."""
         self.policy = self.retries.policy = self.outcomes.policy = self._turn.policy_of(self.topic)
+        if self.fanout.is_active and (self.fanout.letters is not None or self.policy.dead_letter):
+            self._make_letters().use(self.policy)
 
     # ------------------------------------------------------------------ members of shared subscriptions
 
@@ -492,6 +510,11 @@ class Ingress(Endpoint):
         if is_new:
             self._tell_start(subscription)
         self.fanout.sync([subscription])
+
+    def on_other_subscription(self, subscription: Subscription) -> None:
+        """I-3e: it does not match the topic; it may be a dead-letter subscription."""
+        if self.fanout.letters is not None and self.fanout.is_active:
+            self.fanout.letters.on_subscription(subscription)
 
     def _tell_start(self, subscription: Subscription) -> None:
         """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
@@ -564,6 +587,7 @@ class IngressParts:
     """What every ingress of a router works with."""
 
     annotate: Annotate
+    make_letter: MakeLetter
     proposals: Proposals
     failures: PastFailures
     to_egresses: ToEgresses

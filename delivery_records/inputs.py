@@ -194,6 +194,8 @@ class SubscriberDisposition:
     """message-annotations of `modified`, merged into the next attempt (E-4a)."""
     delay_ms: int | None
     """When the subscriber wants the next attempt (E-4a); None: it does not say."""
+    error: str
+    """Condition and description of a `rejected` (I-3e); empty: it has none."""
 
     def __init__(
         self,
@@ -203,9 +205,11 @@ class SubscriberDisposition:
         settled: bool,
         annotations: Mapping[object, object] | None = None,
         delay_ms: int | None = None,
+        error: str = "",
     ) -> None:
         """Keep the fields."""
         self.delay_ms = delay_ms
+        self.error = error
         self.link = link
         self.tags = tags
         self.outcome = outcome

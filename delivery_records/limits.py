@@ -108,6 +108,10 @@ DRAIN_PATIENCE_S = 0.5
 """Longest wait for a client that resumes: it loses nothing by moving at once, and must not stand still (K-8a)."""
 DRAIN_CHECK_S = 0.02
 """Between two looks at who is at rest: short against the time a client needs to connect elsewhere (K-8a)."""
+LETTER_ERROR_CHARS = 256
+"""Of the error with which a subscription rejected a message, kept for its dead letter: a condition and a sentence."""
+LETTER_NOTE_S = 60.0
+"""One publisher's failures, or letters that wait, are logged once in so long: each message of a stream may fail."""
 ORPHAN_NONCES = 10_000
 """Puts of unknown fate that are remembered; the oldest is forgotten first (K-2a)."""
 
@@ -133,6 +137,10 @@ class TopicPolicy:
     max_attempts: int = MAX_ATTEMPTS
     retry_first_s: float = RETRY_FIRST_S
     retry_cap_s: float = RETRY_CAP_S
+    dead_letter: str = ""
+    """The topic for what subscriptions fail (I-3e), as routers know it; empty: there is none."""
+    is_dead_letter: bool = False
+    """Some rule names this very topic as `dead_letter`."""
 
 
 PolicyOf: TypeAlias = Callable[[str], TopicPolicy]

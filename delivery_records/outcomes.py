@@ -66,6 +66,12 @@ class Decision(Enum):
     DELIVERY_POISONED = "delivery_poisoned"
     RETRY_SCHEDULED = "retry_scheduled"
     WINDOW_FORGOTTEN = "window_forgotten"
+    DELIVERY_FAILED = "delivery_failed"
+    """A subscription failed a message whose topic has no dead-letter topic (I-3e)."""
+    DEAD_LETTER_SENT = "dead_letter_sent"
+    DEAD_LETTER_DONE = "dead_letter_done"
+    DEAD_LETTER_WAITS = "dead_letter_waits"
+    """There is no dead-letter subscription for a letter, or there is none any more."""
     # subscribers
     SUBSCRIBER_ATTACHED = "subscriber_attached"
     SUBSCRIBER_RESUMED = "subscriber_resumed"

@@ -238,7 +238,7 @@ class Outgoing:
         reaches every subscriber, which is enough for it to be settled.
         """
         assert entry.sync is not None
-        return not entry.sync.places
+        return entry.sync.is_locked_out(entry)
 
     def _is_held_back(self, entry: Entry) -> bool:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
@@ -277,9 +277,9 @@ class Outgoing:
             self.flush()  # C-4: the place is free at S only when it has been told so
         is_new = entry.state is HELD
         resume = not is_new and entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
+        entry.state = SENT
         if is_new and not entry.presettled:
             self._count_place(entry, 1)
-        entry.state = SENT
         if self._progress is not None:
             self._progress.on_sent(entry)
         self.sent += 1

@@ -28,6 +28,7 @@ from delivery_records.channels.messages import Ack, Hello, ToIngress
 from delivery_records.channels.routing import FrameRouting
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.channels.to_ingresses import ToIngresses
+from delivery_records.dead_letters import MakeLetter, plain_letter
 from delivery_records.diagnostics.tables import describe
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.endpoint import Endpoint
@@ -55,7 +56,7 @@ class Records:
     def __init__(
         self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
         era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None, read_group: ReadGroup = no_group,
-        policy_of: PolicyOf | None = None,
+        policy_of: PolicyOf | None = None, make_letter: MakeLetter = plain_letter,
     ) -> None:  # fmt: skip
         """Start empty.
 
@@ -70,6 +71,7 @@ class Records:
             read_group: the group of a message, for shared subscriptions that keep groups in order (SH-6).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
             policy_of: the operator's rules for topics; None: all have the policy of the limits (I-3d).
+            make_letter: splices the annotations of a dead letter in (I-3e).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era, policy_of)
         self.node_id = node_id
@@ -91,12 +93,12 @@ class Records:
         )
         self.ingresses = self.endpoints.ingresses
         self._ingress_parts = IngressParts(
-            annotate, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
+            annotate, make_letter, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
             read_group,
         )
         self._egress_parts = EgressParts(
-            proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members, [], [], self._answer,
-            self.endpoints.suspend, self._filters, read_group,
+            proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
+            self._to_egresses.synced_letters, [], [], self._answer, self.endpoints.suspend, self._filters, read_group,
         )
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)
@@ -253,7 +255,7 @@ class Records:
         if isinstance(endpoint, Egress):
             endpoint.on_disposition(
                 disposition.tags, disposition.outcome, disposition.settled, disposition.annotations,
-                disposition.delay_ms,
+                disposition.delay_ms, disposition.error,
             )  # fmt: skip
 
     def _on_flow(self, flow: inputs.ClientFlow) -> None:

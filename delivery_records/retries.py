@@ -39,13 +39,12 @@ class Retries:
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._due: dict[tuple[str, int], float] = {}
 
-    def on_again(self, subscription: Subscription, nack: Nack) -> bool:
-        """Schedule the next attempt; True at the poison limit, when the delivery counts as rejected instead."""
+    def on_again(self, subscription: Subscription, nack: Nack) -> int:
+        """Schedule the next attempt: 0. At the poison limit, the failed attempts: the delivery counts as rejected."""
         number = nack.number
         slot = self._window.at(number)
-        cursor = self._fanout.cursors.get(subscription.key)
-        if slot is None or cursor is None or not cursor.owes(number):
-            return False
+        if slot is None or not self._fanout.owes(subscription.key, number):
+            return 0
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
         delay = self._count(entry, nack.failed)
@@ -58,14 +57,14 @@ class Retries:
             )  # fmt: skip
             self._trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._forget_pair((subscription.key, number))  # what others asked for goes on
-            return True
+            return entry.failed
         self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._trace(slot, Rule.RETRY, subscription.name, delay)
         self._due[(subscription.key, number)] = self._turn.now + delay
         if entry.failed:
             self._fanout.failed[(subscription.key, number)] = entry.failed
         self._arm()
-        return False
+        return 0
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
         """Seconds until the next attempt: 0 for the first release, else doubling up to the topic's cap."""

@@ -28,21 +28,38 @@ _OWNED = b"\xff\xff\xff\xff"
 """No length of a container-id: the key has an owner."""
 _FLAG_VERBATIM: Final = b"\x00"
 _FLAG_DIGEST: Final = b"\x01"
+_LETTER_BIT: Final = 2
+"""In the flags of a letter's tag (I-3e)."""
+_FLAG_LETTER_VERBATIM: Final = b"\x02"
+_FLAG_LETTER_DIGEST: Final = b"\x03"
 
 
-def network_tag(nonce: bytes, session: int, publisher_tag: bytes) -> bytes:
+def network_tag(nonce: bytes, session: int, publisher_tag: bytes, is_letter: bool = False) -> bytes:
     """The tag of one delivery toward subscribers.
 
     Args:
         nonce: the cluster nonce, 4 bytes.
         session: the publisher's session (an etcd revision below 2**48).
         publisher_tag: the tag the publisher chose, 1 to 32 bytes.
+        is_letter: of the letter of that delivery (I-3e).
     """
     assert len(nonce) == NONCE_BYTES
     if len(publisher_tag) <= VERBATIM_BYTES:
-        return _FLAG_VERBATIM + nonce + session.to_bytes(SESSION_BYTES, "big") + publisher_tag
+        flag = _FLAG_LETTER_VERBATIM if is_letter else _FLAG_VERBATIM
+        return flag + nonce + session.to_bytes(SESSION_BYTES, "big") + publisher_tag
     digest = hashlib.sha256(publisher_tag).digest()[:VERBATIM_BYTES]
-    return _FLAG_DIGEST + nonce + session.to_bytes(SESSION_BYTES, "big") + digest
+    flag = _FLAG_LETTER_DIGEST if is_letter else _FLAG_DIGEST
+    return flag + nonce + session.to_bytes(SESSION_BYTES, "big") + digest
+
+
+def is_letter_tag(tag: bytes) -> bool:
+    """Whether a network tag is that of a letter (I-3e)."""
+    return bool(tag) and tag[0] & _LETTER_BIT != 0
+
+
+def original_tag(tag: bytes) -> bytes:
+    """The network tag of the message whose letter has this one (I-3e); any other tag is its own."""
+    return bytes((tag[0] & ~_LETTER_BIT,)) + tag[1:] if is_letter_tag(tag) else tag
 
 
 def session_of(tag: bytes, nonce: bytes) -> int:
@@ -54,7 +71,7 @@ def session_of(tag: bytes, nonce: bytes) -> int:
 
 def own_tag(tag: bytes) -> bytes | None:
     """The publisher's own tag in a network tag; None where only a digest of it is known."""
-    return tag[OWN_TAG_AT:] if tag[:1] == _FLAG_VERBATIM else None
+    return tag[OWN_TAG_AT:] if tag[:1] in (_FLAG_VERBATIM, _FLAG_LETTER_VERBATIM) else None
 
 
 def link_key(container_id: str, link_name: str, vhost: str = "", user: str = "") -> str:

@@ -17,7 +17,7 @@ from delivery_records.effects import RoomAgain
 from delivery_records.inputs import Drain, Input, PoliciesChanged
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
-from router.clients.message_edits import Annotator
+from router.clients.message_edits import Annotator, make_letter
 from router.clients.message_filters import AmqpFilters
 from router.clients.message_groups import read_group
 from router.config import RouterConfig
@@ -83,6 +83,7 @@ class Incarnation:
             filters=AmqpFilters(),
             read_group=read_group,
             policy_of=config.policy_of,
+            make_letter=make_letter,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)

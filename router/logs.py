@@ -91,6 +91,8 @@ _WARNINGS = frozenset(
         Decision.PUBLISHER_NEVER_SETTLES,
         Decision.DELIVERY_ABANDONED,
         Decision.DELIVERY_POISONED,
+        Decision.DELIVERY_FAILED,
+        Decision.DEAD_LETTER_WAITS,
         Decision.ATTACH_REFUSED,
         Decision.ATTACH_UNKNOWN,
         Decision.STEAL_REFUSED,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from delivery_records.limits import OnEmpty, TopicPolicy
-from delivery_records.topics import matches, split_vhost
+from delivery_records.topics import check_topic, in_vhost, matches, split_vhost
 from oncewire.settings.parsers import NotAllowed, number, one_of, whole_number
 from router.access_rules import DEFAULT_VHOST, MAX_RULES, names, patterns, tables
+from router.clients.addresses import is_made
 from router.groups import fits
 
 MAX_RETRY_S = 86_400.0
@@ -24,6 +25,7 @@ MAX_ATTEMPTS = whole_number(1, 1_000_000)
 MAX_ATTEMPTS_ALLOWED = "1 to 1000000"
 RETRY_S = number(MIN_RETRY_S, MAX_RETRY_S)
 RETRY_ALLOWED = f"{MIN_RETRY_S:g} to {MAX_RETRY_S:.0f} seconds"
+DEAD_LETTER_ALLOWED = "a topic without wildcards"
 _Value = TypeVar("_Value")
 
 
@@ -39,6 +41,7 @@ class TopicRule:
         max_attempts: failed attempts until a delivery is rejected.
         retry_first_s: wait before the next attempt; it doubles.
         retry_cap_s: longest such wait.
+        dead_letter: topic for what subscriptions fail, of the same virtual host (I-3e).
 
     What is None is as the settings limits.* say.
     """
@@ -50,6 +53,14 @@ class TopicRule:
     max_attempts: int | None = None
     retry_first_s: float | None = None
     retry_cap_s: float | None = None
+    dead_letter: str | None = None
+
+
+def _topic(value: object) -> str:
+    if not isinstance(value, str) or any(ord(char) < ord(" ") for char in value):
+        raise ValueError(DEAD_LETTER_ALLOWED)
+    check_topic(value)
+    return value
 
 
 _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
@@ -58,6 +69,7 @@ _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "max_attempts": (MAX_ATTEMPTS, MAX_ATTEMPTS_ALLOWED),
     "retry_first_s": (RETRY_S, RETRY_ALLOWED),
     "retry_cap_s": (RETRY_S, RETRY_ALLOWED),
+    "dead_letter": (_topic, DEAD_LETTER_ALLOWED),
 }
 """What a rule may decide, and what is allowed."""
 
@@ -96,10 +108,14 @@ def topic_rule_number(rules: Sequence[TopicRule], topic: str) -> int | None:
 
 def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> TopicPolicy:
     """The policy of a topic as routers know it; `default` has what no rule decides."""
+    is_dead_letter = _is_dead_letter(rules, topic)
     place = topic_rule_number(rules, topic)
     if place is None:
-        return default
+        return replace(default, is_dead_letter=True) if is_dead_letter else default
     rule = rules[place - 1]
+    vhost, bare = split_vhost(topic)
+    # I-3e: a dead-letter topic has none of its own; nobody can subscribe beside an address that was made (X-2).
+    dead_letter = rule.dead_letter if not is_dead_letter and not is_made(bare) else None
     on_empty = None if rule.on_empty is None else OnEmpty(rule.on_empty)
     return TopicPolicy(
         on_empty=_or(on_empty, default.on_empty),
@@ -108,7 +124,15 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
         max_attempts=_or(rule.max_attempts, default.max_attempts),
         retry_first_s=_or(rule.retry_first_s, default.retry_first_s),
         retry_cap_s=_or(rule.retry_cap_s, default.retry_cap_s),
+        dead_letter=in_vhost(vhost, dead_letter) if dead_letter else "",
+        is_dead_letter=is_dead_letter,
     )
+
+
+def _is_dead_letter(rules: Sequence[TopicRule], topic: str) -> bool:
+    """Whether a rule of its virtual host names a topic as the one for dead letters."""
+    vhost, bare = split_vhost(topic)
+    return any(rule.dead_letter == bare and fits(rule.vhosts, vhost or DEFAULT_VHOST) for rule in rules)
 
 
 def described(policy: TopicPolicy) -> str:
@@ -118,6 +142,7 @@ def described(policy: TopicPolicy) -> str:
         f"on_empty={on_empty if on_empty == capable else f'{on_empty}/{capable}'}"
         f" on_reject={'report' if policy.report_rejections else 'accept'} max_attempts={policy.max_attempts}"
         f" retry={policy.retry_first_s:g}-{policy.retry_cap_s:g}s"
+        + (f" dead_letter={split_vhost(policy.dead_letter)[1]}" if policy.dead_letter else "")
     )
 
 

@@ -7,8 +7,8 @@ from chaos.mutants.edits import Edit
 EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "F33-entries-of-another-topic", "E-6", "entries",
-        "    return publisher is not None and matches(pattern, publisher.topic)\n",
-        "    return publisher is not None\n",
+        "    return matches(pattern, publisher.topic)\n",
+        "    return True\n",
         "a subscription that comes back with another topic keeps entries that nobody will ever settle",
         aim=("retopic-s", "topics=2", "publishers=2", "messages=8"),
     ),
@@ -79,9 +79,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "outcome-is-not-passed-on", "E-4", "egress",
-        "                if entry.sync is not None:\n"
         "                    entry.sync.acknowledge(entry.number, verdict)\n",
-        "",
+        "                    pass\n",
         "an outcome is not acknowledged to the ingress",
         aim=("drop-p",),
     ),
@@ -94,9 +93,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-left-out-is-forgotten", "E-4a", "entries",
-        "        entries[tag] = _presented(tag, outcome)\n",
-        "        if outcome is None or outcome.is_done:\n"
-        "            entries[tag] = _presented(tag, outcome)\n",
+        "        if found:\n",
+        "        if found and (outcome is None or outcome.is_done):\n",
         "an entry that was wanted again and is left out of the reply looks like one before the start (F29)",
         aim=("drop-s", "refuses=1", "shipped=0", "routers=2", "window=8", "prefetch=5", "messages=8"),
     ),
@@ -153,8 +151,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "dead-sessions-kept", "E-6", "entries",
-        "            if not is_live(turn, tag, topic):\n",
-        "            if False:\n",
+        "            found = live[kind] = is_live(turn, tag, topic)\n",
+        "            found = live[kind] = True\n",
         "entries of a session that ended before the attach stay for ever",
         aim=("expire-p", "drop-s"),
     ),

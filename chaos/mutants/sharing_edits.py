@@ -95,8 +95,8 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "members-skip", "SH-4", "egress",
-        "        is_part = self.reduction is not None or self.is_member\n",
-        "        is_part = self.reduction is not None\n",
+        "        is_part = self.reduction is not None or self.is_member or is_letters\n",
+        "        is_part = self.reduction is not None or is_letters\n",
         "what another member has counts as processed, for it precedes something that this one has",
         aim=("drop-p", "drop-s", "crash-s", *_TWO),
     ),

@@ -258,7 +258,7 @@ class Subscriber:
         self.open_link = open_link
         self.index = index
         self.prefetch = prefetch
-        self.topic = world.pattern()
+        self.topic = world.asked(index)
         self.filter = filter_at(world.traits.filters, index)
         self.map: dict[bytes, Arrived] = {}
         self.connection: SimulatedConnection | None = None
@@ -481,8 +481,11 @@ class Subscriber:
             self._refusals[message] = self._refusals.get(message, 0) + 1
             if mark is Mark.FAILED:
                 self.judge.policies.on_failed(self.index, message, link)
+            self.judge.letters.on_failed(self.index, message)
             self.again.add(message)
         else:
+            if entry.mark is Mark.REJECTED:
+                self.judge.letters.on_failed(self.index, message, entry.incarnation)
             self.judge.on_processed(
                 self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered
             )

@@ -43,6 +43,8 @@ MEMBER_ENDED = "a member of a shared subscription ended"
 SHARED_ENDED = "a shared subscription ended"
 SHARED_TWICE = "a message was processed by two members, because one had ended with it"
 GROUPED = "a member processed the next message of a group"
+LETTER = "a dead-letter subscriber was sent a letter"
+LETTER_FIRST = "a publisher was told of a message that was rejected, behind its dead letter"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
@@ -50,7 +52,7 @@ SOMETIMES = (
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
     SAME_SESSION, ENDED_REPORTED, TOO_FEW, NOBODY, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
-    GROUPED,
+    GROUPED, LETTER, LETTER_FIRST,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

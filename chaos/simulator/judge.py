@@ -11,6 +11,7 @@ from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
+from chaos.simulator.letters_judge import LettersJudge
 from chaos.simulator.operators import Operators
 from chaos.simulator.policy_judge import PolicyJudge
 from chaos.simulator.promises import PromiseJudge
@@ -55,6 +56,7 @@ class Judge:
         self._new_again: Counter[Message] = Counter()
         """How often a publisher sent a message again as a new one (c.5, A-5)."""
         self.shared = SharedJudge(world, self._new_again)
+        self.letters = LettersJudge(world, self._new_again, self.filters, self.policies)
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._forgotten: dict[int, set[Message]] = {}
         self._settled: dict[int, set[Message]] = {}
@@ -131,6 +133,8 @@ class Judge:
         if self._world.is_member(subscriber):
             self.shared.on_confirmed(incarnation)
             return
+        if self._world.gets_letters(subscriber):
+            return
         self._histories.on_confirmed(subscriber, incarnation)
 
     def on_reply_to_stock(self, subscriber: int, incarnation: int) -> None:
@@ -157,11 +161,13 @@ class Judge:
         ]
         if self._world.traits.sharers:
             self.shared.on_first_send((publisher, number))
+        self.letters.on_first_send((publisher, number), self._confirmed.items())
 
     def on_accepted(self, publisher: int, number: int) -> None:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
+        self.letters.check_told((publisher, number))
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
         self.shared.check_accepted((publisher, number))
@@ -186,6 +192,7 @@ class Judge:
     def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
         traits = self._world.traits
+        self.letters.check_told((publisher, number))
         if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
@@ -241,6 +248,7 @@ class Judge:
         self._confirmed.clear()
         self._starts.clear()
         self.shared.on_restore()
+        self.letters.on_restore()
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)
 
@@ -253,6 +261,8 @@ class Judge:
         self._copies.on_amnesia(subscriber)
         if self._world.is_member(subscriber):
             self.shared.on_forgot(subscriber)
+        messages = list(messages)
+        self.letters.on_amnesia(subscriber, messages)
         done = self.processed.get(subscriber, set())
         for message in messages:
             if message in done:
@@ -275,6 +285,9 @@ class Judge:
 
     def on_received(self, subscriber: int, publisher: int, number: int, incarnation: int, body: bytes) -> None:
         """A delivery has arrived that the subscriber did not have: whole, and as it was sent."""
+        if self._world.gets_letters(subscriber):
+            self.letters.on_received(subscriber, (publisher, number), body)
+            return
         if body != self._world.body(publisher, number):
             raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
         self._check_start(subscriber, (publisher, number), incarnation)
@@ -304,8 +317,11 @@ class Judge:
     ) -> None:
         """G2, G3, G4; for clients of a weaker class only what it promises (c.5)."""
         self.deliveries += 1
-        done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
+        if self._world.gets_letters(subscriber):
+            self.letters.on_processed(subscriber, message)
+            return
+        done = self.processed.setdefault(subscriber, set())
         self._copies.on_processed(subscriber, message)
         if self._world.is_member(subscriber):
             done.add(message)
@@ -354,6 +370,9 @@ class Judge:
 
     def on_handed(self, subscriber: int, publisher: int, number: int) -> None:
         """G3 for an application that finishes in any order: what it is handed is in order."""
+        if self._world.gets_letters(subscriber):
+            self.letters.on_handed(subscriber, (publisher, number))
+            return
         place = (subscriber, publisher)
         if not self._is_ordered(subscriber, publisher) or number < self._marks.get(place, 0):
             return
@@ -367,6 +386,7 @@ class Judge:
     def on_restart(self, subscriber: int) -> None:
         """What was handed over and not finished is handed over again."""
         self.shared.on_restart(subscriber)
+        self.letters.on_restart(subscriber)
         for publisher in range(len(self._world.publishers)):
             self._handed.pop((subscriber, publisher), None)
 
@@ -425,6 +445,7 @@ class Judge:
             subscriber.index
             for subscriber in world.subscribers
             if subscriber.is_wanted
+            and not world.gets_letters(subscriber.index)
             and not world.is_member(subscriber.index)
             and not self._is_amnesiac(subscriber.index)
             and subscriber.index not in self._excused

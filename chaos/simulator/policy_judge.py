@@ -119,6 +119,7 @@ class PolicyJudge:
         world = self._world
         if world.traits.on_empty < 2 or message in self._presented or world.restores:
             return
-        keys = {world.life_key(subscriber.index) for subscriber in world.subscribers}
+        ordinary = [s.index for s in world.subscribers if not world.gets_letters(s.index)]
+        keys = {world.life_key(subscriber) for subscriber in ordinary}
         if not any(world.etcd.created.get((Kind.SUBSCRIPTION, key)) for key in keys):
             raise Violation(f"UNPROCESSED: p{message[0]}/{message[1]} accepted, and nobody has ever subscribed")

@@ -85,7 +85,7 @@ class PromiseJudge:
         life, timeout_s = self._stated.get(subscriber, (0, 0.0))
         client = world.subscribers[subscriber]
         # It came back with another topic or filter, which ends the former one; so does a stale attach with that.
-        has_moved = client.topic != world.pattern() or subscriber in self._refiltered
+        has_moved = client.topic != world.asked(subscriber) or subscriber in self._refiltered
         is_ended = client.is_closing or has_moved or self._operators.has_ordered(subscriber)
         if is_ended or world.restores or life != held.create_revision:
             return

@@ -153,7 +153,8 @@ def _told(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
     if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)
-        return f"r{router.index} to {targets}: {effect.message!r}"
+        told = repr(effect.message).replace(", is_letters=False)", ")")  # stories of before I-3e
+        return f"r{router.index} to {targets}: {told}"
     if isinstance(effect, effects.SendDatagram):
         return f"r{router.index} to {effect.rid}: {effect.message!r}"
     if isinstance(effect, effects.Propose):

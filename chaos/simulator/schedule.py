@@ -20,6 +20,7 @@ from chaos.simulator.swarm import (
     draw_fault,
     draw_filters,
     draw_groups,
+    draw_letters,
     draw_longest,
     draw_narrow,
     draw_orders,
@@ -117,6 +118,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
+        setting = replace(setting, traits=draw_letters(random.Random(f"letters {seed}"), setting.traits))
     result.setting = setting
     world = setting.build(cores)
     try:

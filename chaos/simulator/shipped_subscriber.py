@@ -7,7 +7,7 @@ durable. Without one it counts when the application has finished with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.simulator import coverage
 from chaos.simulator.connections import OpenLink, SimulatedConnection
@@ -41,6 +41,8 @@ class Handed:
     number: int
     incarnation: int
     redelivered: bool
+    is_rejected: bool = False
+    """The application has rejected it."""
 
 
 class SubscriberJournal:
@@ -87,7 +89,7 @@ class ShippedSubscriber:
         self.open_link = open_link
         self.index = index
         self.prefetch = prefetch
-        self.topic = world.pattern()
+        self.topic = world.asked(index)
         self.filter = filter_at(world.traits.filters, index)
         self.connection: SimulatedConnection | None = None
         self.is_wanted = True
@@ -160,7 +162,10 @@ class ShippedSubscriber:
     def process(self, *, reject: bool = False, newest: bool = False) -> None:
         """The application finishes with its oldest delivery, or its newest."""
         serial = next(reversed(self._handed)) if newest else next(iter(self._handed))
-        self._finished.append(self._handed.pop(serial))
+        done = replace(self._handed.pop(serial), is_rejected=reject)
+        self._finished.append(done)
+        if reject:
+            self.judge.letters.on_failed(self.index, (done.publisher, done.number))
         self._core.complete(serial, REFUSED if reject else ACCEPTED)
         self._without_disk()
 
@@ -185,6 +190,8 @@ class ShippedSubscriber:
         self._journal.write(self._committing)
         self._committing = None
         for done in self._in_commit:
+            if done.is_rejected:
+                self.judge.letters.on_failed(self.index, (done.publisher, done.number), done.incarnation)
             self.judge.on_processed(
                 self.index, done.publisher, done.number, done.incarnation, done.redelivered
             )

@@ -25,6 +25,9 @@ from delivery_records.topics import matches
 
 NONCE = b"test"
 TOPIC = "t"
+LETTERS_TOPIC = "dead"
+LETTER_MARK = b"dead letter"
+"""What routers add to a message that was failed (I-3e)."""
 TIMEOUT_S = 90.0
 """T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
 SESSION_END = "session-end"
@@ -43,7 +46,10 @@ StopRouter: TypeAlias = Callable[[int], None]
 
 def _policy(traits: Traits) -> TopicPolicy:
     """I-3d: of all topics of a world."""
-    plain = TopicPolicy(report_rejections=traits.reports, max_attempts=traits.attempts or MAX_ATTEMPTS)
+    plain = TopicPolicy(
+        report_rejections=traits.reports, max_attempts=traits.attempts or MAX_ATTEMPTS,
+        dead_letter=LETTERS_TOPIC if traits.letters else "",
+    )  # fmt: skip
     on_empty = _ON_EMPTY[traits.on_empty]
     return plain if on_empty is None else replace(plain, on_empty=on_empty, on_empty_exactly_once=on_empty)
 
@@ -79,6 +85,7 @@ class WorldState:
         self.coverage: Counter[str] = Counter()
         self.disturbances = 0
         """Faults, publishers that attach or repeat, SYNCs: after each a delivery may come again at once (I-1, I-5)."""
+        self._links: dict[str, int] = {}
         self._live: dict[int, Router] = {}
         self._not_before: dict[ClientRole, float] = {}
         """When a client that was refused tries again."""
@@ -136,6 +143,22 @@ class WorldState:
     def pattern(self) -> str:
         """What subscribers ask for at first: all topics."""
         return TOPIC if self.traits.topics == 1 else f"{TOPIC}.*"
+
+    def letter_body(self, publisher: int, number: int) -> bytes:
+        """The letter of a message."""
+        return self.body(publisher, number) + LETTER_MARK
+
+    def gets_letters(self, subscriber: int) -> bool:
+        """True for a dead-letter subscriber (I-3e)."""
+        return subscriber < self.traits.letters
+
+    def asked(self, subscriber: int) -> str:
+        """What a subscriber asks for at first."""
+        return LETTERS_TOPIC if self.gets_letters(subscriber) else self.pattern()
+
+    def links_of(self, publisher: int) -> int:
+        """How often a publisher has connected."""
+        return self._links.get(f"p{publisher}", 0)
 
     def is_subscribed(self, subscriber: int, publisher: int) -> bool:
         """Whether the subscription, as etcd knows it, matches a publisher's topic."""

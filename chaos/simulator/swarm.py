@@ -267,6 +267,18 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
 
 
+def draw_letters(rng: random.Random, traits: Traits) -> Traits:
+    """In some worlds a policy names a dead-letter topic (I-3e); there subscribers must be able to refuse.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    if rng.random() >= 0.2:
+        return traits
+    return replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -363,6 +375,8 @@ def _connected(world: World, verb: str) -> list[int]:
 
 def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
     connected = _connected(world, verb)
+    if verb == "!close-s":  # what nobody is there for would wait without end (I-3e)
+        connected = [index for index in connected if not world.gets_letters(index)]
     if verb in ("!close-s", "!renew-s"):
         connected = [index for index in connected if world.subscribers[index].is_replied]
     if verb in ("!early-p", "!close-p"):

@@ -87,5 +87,10 @@ class Traits:
     delay_ms: int = 0
     """Subscribers that fail want the next attempt after so long (E-4a); 0: they do not say."""
 
+    letters: int = 0
+    """So many subscribers ask for dead letters, and the policy of all topics names their topic (I-3e)."""
+    late_letters: int = 0
+    """They come after so many seconds."""
+
 
 PLAIN = Traits()

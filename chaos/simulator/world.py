@@ -30,7 +30,7 @@ from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
-from chaos.simulator.state import WorldState
+from chaos.simulator.state import LETTER_MARK, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
@@ -90,14 +90,16 @@ class World(WorldState):
         """Called with the effects of each router turn, for whoever writes the story down."""
         self._is_pausing = False
         """Time passes although somebody could do something."""
-        self._links: dict[str, int] = {}
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
         self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
+        subscribers += traits.letters
         self.subscribers = [self._make_subscriber(index, subscribers, prefetch) for index in range(subscribers)]
+        for late in self.subscribers[: traits.letters] if traits.late_letters else ():
+            self.hold_off(late, float(traits.late_letters))
 
     def _rate(self, index: int) -> float:
         """N-3: one clock slow, one right, one fast."""
@@ -137,6 +139,7 @@ class World(WorldState):
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
             limits=self.limits, filters=SimulatedFilters(), read_group=SimulatedGroups(self.traits.groups).read,
+            make_letter=lambda message, _letter: message + LETTER_MARK,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()

@@ -184,6 +184,8 @@ class Attaching:
             return "amqp:not-implemented", (
                 f"router {old[0].node_id} has a release that knows no shared subscriptions: upgrade it first"
             )
+        if request.topic is not None and self._turn.policy_of(request.topic).is_dead_letter:
+            return "amqp:not-implemented", _SHARED_LETTERS  # I-3e
         return None
 
     def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
@@ -530,5 +532,9 @@ def _others(
 
 _DRAINING = "this router is going to stop and takes no links; attach at another router"
 _NO_ROOM = "this router holds as much as limits.router_bytes allows; attach at another router, or later"
+_SHARED_LETTERS = (
+    "a shared subscription gets no dead letters, and this is a dead-letter topic: subscribe with one link, and give its"
+    " messages to workers, or let each worker have a topic of its own"
+)
 _NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 _EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

@@ -24,6 +24,8 @@ SHARING = 2
 """Protocol version of routers that know shared subscriptions; others would send each member everything (SH-1)."""
 RETRIES = 3
 """Protocol version of routers that read failed attempts and a delay in a NACK (E-4a)."""
+LETTERS = 4
+"""Protocol version of routers that know letters streams; others would settle what a subscriber has of one (I-3e)."""
 
 
 class Kind(Enum):
@@ -55,7 +57,7 @@ class RouterRecord:
     """URL clients use, for redirects and the inspector."""
     http: str = ""
     protocol_min: int = 1
-    protocol_max: int = RETRIES
+    protocol_max: int = LETTERS
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""

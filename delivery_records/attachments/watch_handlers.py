@@ -105,6 +105,9 @@ class WatchHandlers:
         rid = rid_of_key(change.key)
         gone = turn.view.routers.get(rid)
         turn.view.apply(change)
+        for ingress in self._endpoints.ingresses.values():
+            if ingress.fanout.letters is not None:
+                ingress.mark_dirty()  # I-3e: it may have been the last of an older release
         self._ingress_parts.channels.drop(rid)
         self._routing.drop(rid)
         if gone is not None and rid != turn.rid:
@@ -162,6 +165,8 @@ class WatchHandlers:
         for ingress in list(self._endpoints.ingresses.values()):
             if matches(subscription.record.topic, ingress.topic):
                 ingress.on_subscription(subscription, is_new=old is None)  # I-6, I-5
+            else:
+                ingress.on_other_subscription(subscription)
 
     def _subscription_attached(self, subscription: Subscription, awaited: int) -> None:
         """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""

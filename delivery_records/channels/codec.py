@@ -25,6 +25,7 @@ from delivery_records.channels.messages import (
     Msg,
     MsgPart,
     Nack,
+    Reason,
     Return,
     Room,
     RouterMessage,
@@ -62,11 +63,12 @@ _KIND_CREDIT: Final = 7
 _KIND_CLAIM: Final = 8
 _KIND_RETURN: Final = 9
 _KIND_ROOM: Final = 10
+_KIND_REASON: Final = 11
 _KIND_HELLO: Final = 16
 _KIND_BARRIER: Final = 17
 _KIND_APPLIED: Final = 18
 _FIRST_SEQUENCED: Final = _KIND_SYNC
-_LAST_SEQUENCED: Final = _KIND_ROOM
+_LAST_SEQUENCED: Final = _KIND_REASON
 _FIRST_DATAGRAM: Final = _KIND_HELLO
 _LAST_DATAGRAM: Final = _KIND_APPLIED
 
@@ -84,10 +86,13 @@ _MSG: Final = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, fla
 _PART: Final = Struct(">QQ")  # offset, total
 _SYNC: Final = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG: Final = Struct(">QB")  # number, tag length
+_SYNC_LETTERS: Final = b"\x01"
+"""Behind the tags: it is of a letters stream (I-3e). Nothing stands there else, as older routers read it."""
 _SETTLE: Final = Struct(">QH")
 _ACK: Final = Struct(">QQBH")
 _NACK: Final = Struct(">QQQB")
 _NACK_MORE: Final = Struct(">HI")  # attempts, delay; left out where there is neither
+_REASON: Final = Struct(">QQHH")  # publisher epoch, subscription epoch, size of the error, runs
 _CLAIM: Final = Struct(">QQIH")
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
@@ -215,6 +220,8 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
         return _KIND_NACK, _nack(message), b""
     if isinstance(message, Credit):
         return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
+    if isinstance(message, Reason):
+        return _KIND_REASON, _reason(message), b""
     return _sharing_payload(message)
 
 
@@ -236,6 +243,12 @@ def _nack(message: Nack) -> bytes:
     return head + _NACK_MORE.pack(
         min(message.attempts, MAX_ATTEMPT), _NO_DELAY if delay_ms is None else min(delay_ms, MAX_DELAY_MS)
     )
+
+
+def _reason(message: Reason) -> bytes:
+    error = message.error.encode(errors="replace")
+    head = _REASON.pack(message.publisher_epoch, message.subscription_epoch, len(error), len(message.runs))
+    return head + error + _runs(message.runs)
 
 
 def _msg_head(message: Msg) -> bytes:
@@ -268,6 +281,8 @@ def _sync(message: Sync) -> bytes:
     for number, tag in zip(message.numbers, message.tags, strict=True):
         parts.append(_SYNC_TAG.pack(number, len(tag)))
         parts.append(tag)
+    if message.is_letters:
+        parts.append(_SYNC_LETTERS)
     return b"".join(parts)
 
 
@@ -387,7 +402,19 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     if kind == _KIND_ROOM:
         publisher, subscription, room = _ROOM.unpack_from(frame, at)
         return Room(publisher, subscription, room), at + _ROOM.size
+    if kind == _KIND_REASON:
+        return _read_reason(frame, at)
     raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+
+
+def _read_reason(frame: bytes, at: int) -> tuple[Reason, int]:
+    publisher, subscription, size, count = _REASON.unpack_from(frame, at)
+    at += _REASON.size
+    if at + size > len(frame):
+        raise ChannelCodecError(f"an error of {size} bytes does not fit in {len(frame) - at} bytes")
+    error_text = frame[at : at + size].decode(errors="replace")
+    runs, at = _read_runs(frame, at + size, count)
+    return Reason(publisher, subscription, error_text, runs), at
 
 
 def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:
@@ -436,7 +463,8 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
         numbers.append(number)
         tags.append(frame[at:end])
         at = end
-    return Sync(publisher, epochs, tuple(numbers), tuple(tags)), at
+    is_letters = frame[at : at + 1] == _SYNC_LETTERS
+    return Sync(publisher, epochs, tuple(numbers), tuple(tags), is_letters), at + is_letters
 
 
 def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]:

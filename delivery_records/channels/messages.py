@@ -24,6 +24,8 @@ class Sync:
     numbers: tuple[int, ...]
     """Running number of each tag of U, rising (a hole is a delivery that was settled)."""
     tags: tuple[bytes, ...]
+    is_letters: bool = False
+    """What follows for these subscriptions are letters (I-3e)."""
 
 
 class Msg:
@@ -118,6 +120,16 @@ class Nack:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """REASON: the error with which the subscriber rejects these numbers; their ACK follows (I-3e)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    error: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """CLAIM: the answer of a member's egress to a SYNC (SH-4): what of U its map has, and its room (SH-2)."""
 
@@ -180,7 +192,7 @@ class Applied:
     revision: int
 
 
-RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Claim | Return | Room | Credit
-ToIngress: TypeAlias = Ack | Nack | Claim | Return | Room
+RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Reason | Claim | Return | Room | Credit
+ToIngress: TypeAlias = Ack | Nack | Reason | Claim | Return | Room
 """What a subscription's egress says to an ingress."""
 Datagram: TypeAlias = Hello | Barrier | Applied

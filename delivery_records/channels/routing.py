@@ -10,6 +10,7 @@ from delivery_records.channels.messages import (
     Claim,
     Msg,
     Nack,
+    Reason,
     Return,
     Room,
     RouterMessage,
@@ -106,7 +107,7 @@ class FrameRouting:
         """Hand a message over."""
         if isinstance(message, (Msg, Settle, Sync)):
             self._to_egresses.deliver(origin, message)
-        elif isinstance(message, (Ack, Nack, Claim, Return, Room)):
+        elif isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
             self._to_ingresses.deliver(message)
 
     def _trace(self, message: RouterMessage, rule: Rule, revision: int) -> None:
@@ -123,7 +124,7 @@ def _revision(message: RouterMessage) -> int:
         return named if message.to is None else max((named, *message.to))
     if isinstance(message, Sync):
         return max((message.publisher_epoch, *message.subscription_epochs))
-    if isinstance(message, (Ack, Nack, Claim, Return, Room)):
+    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
         return message.subscription_epoch
     assert isinstance(message, Settle)
     return message.publisher_epoch
@@ -131,7 +132,7 @@ def _revision(message: RouterMessage) -> int:
 
 def _order_of(message: RouterMessage) -> int:
     """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
-    if isinstance(message, (Ack, Nack, Claim, Return, Room)):
+    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
         return -message.subscription_epoch
     assert isinstance(message, (Sync, Msg, Settle))
     return message.publisher_epoch

@@ -15,7 +15,7 @@ from delivery_records.turn import Turn
 class ToEgresses:
     """The egresses of this router, and which of them are synced to which publisher."""
 
-    __slots__ = ("_give_back", "_turn", "egresses", "on_fault", "synced", "synced_members")
+    __slots__ = ("_give_back", "_turn", "egresses", "on_fault", "synced", "synced_letters", "synced_members")
 
     def __init__(
         self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None],
@@ -36,6 +36,8 @@ class ToEgresses:
         """Subscriptions here that are synced to a publisher epoch."""
         self.synced_members: dict[int, dict[str, Egress]] = {}
         """The same of members of shared subscriptions: only a MSG that names them is for them (SH-2)."""
+        self.synced_letters: dict[int, dict[str, Egress]] = {}
+        """The same of dead-letter subscriptions, to a letters stream: no MSG to all is for them (I-3e)."""
 
     def deliver(self, origin: int, message: Sync | Msg | Settle) -> None:
         """Hand a message of the ingress at `origin` over."""
@@ -43,7 +45,7 @@ class ToEgresses:
             if not message.to or not self._is_for_member(origin, message, message.to[0]):
                 self._on_msg(message)
         elif isinstance(message, Settle):
-            for synced in (self.synced, self.synced_members):
+            for synced in (self.synced, self.synced_members, self.synced_letters):
                 for egress in list(synced.get(message.publisher_epoch, {}).values()):
                     self.settle(egress, message.publisher_epoch, message.runs)
         else:
@@ -70,6 +72,8 @@ class ToEgresses:
     def _on_msg(self, message: Msg) -> None:
         turn = self._turn
         synced = self.synced.get(message.publisher_epoch)
+        if message.to is not None and message.publisher_epoch in self.synced_letters:
+            synced = {**self.synced_letters[message.publisher_epoch], **(synced or {})}
         if synced is None:
             turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             if turn.tracing is not None:

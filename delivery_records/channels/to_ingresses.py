@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from delivery_records.attachments.view import Subscription
-from delivery_records.channels.messages import Ack, Claim, Nack, Return, Room, ToIngress
+from delivery_records.channels.messages import Ack, Claim, Nack, Reason, Return, Room, ToIngress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
@@ -31,6 +31,8 @@ class ToIngresses:
             self._on_ack(message)
         elif isinstance(message, Nack):
             self.on_nack(message)
+        elif isinstance(message, Reason):
+            self._on_reason(message)
         else:
             self._on_member(message)
 
@@ -80,6 +82,17 @@ class ToIngresses:
                 ingress.on_again(subscription, nack)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._on_fault(ingress, error)
+
+    def _on_reason(self, reason: Reason) -> None:
+        """I-3e: why it rejects what it is about to acknowledge."""
+        subscription = self._subscription(reason.subscription_epoch)
+        ingress = self.by_epoch.get(reason.publisher_epoch)
+        if subscription is None or ingress is None or ingress.fanout.letters is None:
+            return
+        try:
+            ingress.fanout.letters.on_reason(subscription, reason)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._on_fault(ingress, error)
 
     def _subscription(self, epoch: int) -> Subscription | None:
         """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""

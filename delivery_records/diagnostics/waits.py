@@ -23,6 +23,8 @@ class Reason(Enum):
 
     SUBSCRIPTIONS = "subscriptions"
     """Subscriptions owe it (I-3)."""
+    DEAD_LETTER = "dead-letter"
+    """There is no subscription for its dead letter (I-3e)."""
     PUBLISHER_REPEATS = "publisher-repeats"
     """The publisher's map announced it, and it has not come again (I-9)."""
     PUBLISHER_SETTLES = "publisher-settles"
@@ -93,7 +95,9 @@ def waiting(ingress: Ingress) -> Wait | None:
     elif open_one.state is AWAITED:
         reason = Reason.PUBLISHER_REPEATS
     elif open_one.pending:
-        reason = Reason.SUBSCRIPTIONS
+        letters = ingress.fanout.letters
+        is_waiting = letters is not None and letters.waits(open_one.number)
+        reason = Reason.DEAD_LETTER if is_waiting else Reason.SUBSCRIPTIONS
     else:
         reason = Reason.PUBLISHER_AWAY
     owing = slot.pending if reason is Reason.SUBSCRIPTIONS else 0
@@ -132,6 +136,13 @@ def owing(
             since = ingress.arrivals.at(oldest if cursor.owes(oldest) else number)
             tag = network_tag(turn.nonce, ingress.session, slot.tag)
             found.append(Owing(subscription, holder(turn, egresses, subscription, tag), since))
+    letters = ingress.fanout.letters
+    for key in letters.owing_keys(number)[: most - len(found)] if letters is not None else ():
+        subscription = turn.view.subscriptions[key]
+        tag = network_tag(turn.nonce, ingress.session, slot.tag, is_letter=True)
+        found.append(
+            Owing(subscription, holder(turn, egresses, subscription, tag), ingress.arrivals.at(number))
+        )
     return found, looked
 
 

@@ -1,7 +1,7 @@
 """Publishers and subscribers that resume at any router: start with ``connect()``."""
 
 from oncewire.client.connection import Client, connect
-from oncewire.client.delivery import Delivery
+from oncewire.client.delivery import DeadLetter, Delivery
 from oncewire.client.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -56,6 +56,7 @@ __all__ = [
     "ClientStatistics",
     "ConnectFailed",
     "Connected",
+    "DeadLetter",
     "Delivery",
     "DeliveryGivenUp",
     "Disconnected",

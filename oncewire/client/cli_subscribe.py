@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from oncewire.client import (
@@ -89,6 +90,8 @@ def _print(delivery: Delivery, *, as_json: bool) -> None:
             line["application_properties"] = delivery.message.application_properties
         if delivery.is_in_doubt:
             line["in_doubt"] = True
+        if delivery.dead_letter is not None:
+            line["dead_letter"] = asdict(delivery.dead_letter)
         octets = json.dumps(line, default=str).encode()
     else:
         octets = body if isinstance(body, bytes) else str(body).encode()

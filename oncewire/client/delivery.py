@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
@@ -25,6 +26,27 @@ class Receiver(Protocol):
 
     def transaction(self, *deliveries: Delivery) -> AbstractAsyncContextManager[sqlite3.Connection]:
         """Process deliveries and accept them in one transaction of the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why a message came to a dead-letter topic, as its publisher's router states it.
+
+    Attributes:
+        reason: of the first subscription that failed it: `rejected`, `undeliverable` or `max-attempts`.
+        topic: it was published to.
+        subscription: the first that failed it, container-id/link-name.
+        attempts: that subscription made.
+        error: it stated, condition and description; empty if none.
+        count: subscriptions that failed it.
+    """
+
+    reason: str
+    topic: str
+    subscription: str
+    attempts: int
+    error: str
+    count: int
 
 
 class Delivery:
@@ -114,6 +136,18 @@ class Delivery:
     def is_in_doubt(self) -> bool:
         """True when its publisher sends it again not knowing what became of the first try (A-5)."""
         return self._annotation(vocabulary.IN_DOUBT) is True
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """Why it came to a dead-letter topic; None: it is no dead letter."""
+        reason = self._annotation(vocabulary.DEAD_LETTER_REASON)
+        if reason is None:
+            return None
+        texts = (vocabulary.DEAD_LETTER_TOPIC, vocabulary.DEAD_LETTER_SUBSCRIPTION, vocabulary.DEAD_LETTER_ERROR)
+        topic, subscription, error = (str(self._annotation(key) or "") for key in texts)
+        counts = (vocabulary.DEAD_LETTER_ATTEMPTS, vocabulary.DEAD_LETTER_COUNT)
+        attempts, count = (found if isinstance(found, int) else 0 for found in map(self._annotation, counts))
+        return DeadLetter(str(reason), topic, subscription, int(attempts), error, int(count))
 
     def _annotation(self, key: Symbol) -> object:
         """What a router has written; in other formats it writes nothing, so the publisher would speak (I-1b)."""

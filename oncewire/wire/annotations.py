@@ -14,7 +14,22 @@ from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import Symbol, ULong
-from oncewire.wire.vocabulary import IN_DOUBT, PUBLISHER, REDELIVERED, SESSION, TAG, TOPIC_PREFIX, USER
+from oncewire.wire.vocabulary import (
+    DEAD_LETTER_ATTEMPTS,
+    DEAD_LETTER_COUNT,
+    DEAD_LETTER_ERROR,
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SUBSCRIPTION,
+    DEAD_LETTER_TOPIC,
+    IN_DOUBT,
+    PUBLISHER,
+    REDELIVERED,
+    SESSION,
+    TAG,
+    TOPIC_PREFIX,
+    USER,
+)
 
 # 3.2: the codes of the sections' descriptors
 HEADER_CODE: Final = 0x70
@@ -45,6 +60,8 @@ _HEADER_HEAD: Final = b"\x00\x53\x70"
 _DELIVERY_COUNT_INDEX: Final = 4
 # Publishers of one router whose annotations are not made anew for each message.
 MAX_REMEMBERED: Final = 4096
+# Only routers set annotations whose names begin so.
+_OURS: Final = (TOPIC_PREFIX, DEAD_LETTER_PREFIX)
 
 
 def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
@@ -138,8 +155,8 @@ def _usual_bare_start(message: bytes) -> int:
 def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[bytes, ...] = ()) -> bytes:
     """Return the message with our annotations in place of those that only routers may set (I-1b).
 
-    The header is kept, delivery-annotations are dropped, message annotations whose key starts with ``x-opt-topic-``
-    are dropped, ``added`` is put behind the others; the bare message and the footer are copied.
+    The header is kept, delivery-annotations are dropped, message annotations whose key starts with ``x-opt-topic-`` or
+    ``x-opt-dead-letter-`` are dropped, ``added`` is put behind the others; the bare message and the footer are copied.
 
     Args:
         message: an encoded message of message-format 0.
@@ -157,7 +174,7 @@ def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[byt
         head = message[:start] + _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, added)
         return head + message[start:]
     prefix = _Prefix(message)
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, TOPIC_PREFIX, keep)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, _OURS, keep)
     return _with_annotations(message, prefix, kept + added, kept_count + 2 * count)
 
 
@@ -179,10 +196,42 @@ def mark_in_doubt(message: bytes) -> bytes:
     return _marked(message, IN_DOUBT, _IN_DOUBT_PAIR)
 
 
+def annotate_dead_letter(
+    message: bytes, *, reason: str, topic: str, subscription: str, attempts: int, error: str, count: int
+) -> bytes:
+    """Return the copy of a message that goes to a dead-letter topic (I-3e), other annotations unchanged.
+
+    Args:
+        message: as it was sent to subscriptions.
+        reason: why the first subscription failed it.
+        topic: it was published to.
+        subscription: the first that failed it.
+        attempts: it made.
+        error: it stated; empty: none.
+        count: subscriptions that failed it.
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
+    added = b"".join(
+        (
+            encode_symbol(DEAD_LETTER_REASON), encode_symbol(Symbol(reason)),
+            encode_symbol(DEAD_LETTER_TOPIC), encode_string(topic),
+            encode_symbol(DEAD_LETTER_SUBSCRIPTION), encode_string(subscription),
+            encode_symbol(DEAD_LETTER_ATTEMPTS), encode_uint(attempts),
+            encode_symbol(DEAD_LETTER_COUNT), encode_uint(count),
+            encode_symbol(DEAD_LETTER_ERROR) + encode_string(error) if error else b"",
+        )
+    )  # fmt: skip
+    prefix = _Prefix(message)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, (DEAD_LETTER_PREFIX,), ())
+    return _with_annotations(message, prefix, kept + added, kept_count + 10 + 2 * bool(error))
+
+
 def _marked(message: bytes, key: Symbol, pair: bytes) -> bytes:
     """What a client has set under our prefix stays, too: by its producer's number a copy is known."""
     prefix = _Prefix(message)
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, key.encode(), ())
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, (key.encode(),), ())
     return _with_annotations(message, prefix, kept + pair, kept_count + 2)
 
 
@@ -202,8 +251,10 @@ def _map_content(message: bytes, pos: int) -> tuple[int, int, int]:
     return count, start, stop
 
 
-def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, ...]) -> tuple[bytes, int]:
-    """Return the entries of the map at ``pos`` whose keys do not start with ``dropped``, as bytes, and 2 x how many."""
+def _kept_entries(
+    message: bytes, pos: int, dropped: tuple[bytes, ...], keep: tuple[bytes, ...]
+) -> tuple[bytes, int]:
+    """Return entries of the map at ``pos`` whose keys start with none of ``dropped``, as bytes, and 2 x how many."""
     if pos < 0:
         return b"", 0
     count, pos, stop = _map_content(message, pos)

@@ -10,6 +10,7 @@ from oncewire.wire.performatives import Fields
 from oncewire.wire.types import Described, Symbol, ULong
 
 TOPIC_PREFIX = b"x-opt-topic-"
+DEAD_LETTER_PREFIX = b"x-opt-dead-letter-"
 
 # --- capabilities -----------------------------------------------------------------------------------------------------
 
@@ -66,6 +67,15 @@ DELIVERY_DELAY = Symbol("x-opt-delivery-delay")
 
 CLIENT_ANNOTATIONS = (IN_DOUBT, PRODUCER, SEQUENCE, FLOOR, TRANSACTION, BATCH, BATCH_END, DELIVERY_HASH)
 """Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
+
+# --- message annotations of dead letters, which routers alone set (I-3e) ----------------------------------------------
+
+DEAD_LETTER_REASON = Symbol("x-opt-dead-letter-reason")
+DEAD_LETTER_TOPIC = Symbol("x-opt-dead-letter-topic")
+DEAD_LETTER_SUBSCRIPTION = Symbol("x-opt-dead-letter-subscription")
+DEAD_LETTER_ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
+DEAD_LETTER_ERROR = Symbol("x-opt-dead-letter-error")
+DEAD_LETTER_COUNT = Symbol("x-opt-dead-letter-count")
 
 # --- filters of sources that others have registered and routers offer (E-9) -------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from delivery_records.limits import LETTER_ERROR_CHARS
 from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 from oncewire.wire.vocabulary import DELIVERY_DELAY
@@ -51,6 +52,15 @@ def next_attempt(state: Modified) -> tuple[Mapping[object, object] | None, int |
     delay_ms = found.get(DELIVERY_DELAY)
     is_number = isinstance(delay_ms, int) and not isinstance(delay_ms, bool) and delay_ms >= 0
     return annotations, int(cast("int", delay_ms)) if is_number else None
+
+
+def error_text(state: Rejected) -> str:
+    """Why a subscriber rejects, for a dead letter (I-3e): condition and description; empty where it does not say."""
+    error = state.error
+    if error is None:
+        return ""
+    text = f"{error.condition}: {error.description}" if error.description else str(error.condition)
+    return text[:LETTER_ERROR_CHARS]
 
 
 def state_of(outcome: DeliveryOutcome) -> DeliveryState:

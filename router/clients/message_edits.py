@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from delivery_records.dead_letters import Letter
 from delivery_records.effects import Deliver
 from oncewire.wire.annotations import (
     HEADER_CODE,
     MESSAGE_ANNOTATIONS_CODE,
     DeliveryAnnotator,
+    annotate_dead_letter,
     mark_redelivered,
     read_annotations,
     read_section_code,
@@ -58,6 +60,17 @@ class Annotator:
             return self._annotator.annotate(message, publisher, tag, session, user)
         except DecodeError as error:
             raise ValueError(error.description) from None
+
+
+def make_letter(message: bytes, letter: Letter) -> bytes:
+    """The copy of a failed message for its dead-letter topic (I-3e); where its sections cannot be read, as it is."""
+    try:
+        return annotate_dead_letter(
+            message, reason=letter.reason, topic=letter.topic, subscription=letter.subscription,
+            attempts=letter.attempts, error=letter.error, count=letter.count,
+        )  # fmt: skip
+    except DecodeError:
+        return message
 
 
 def edit_for_attempt(effect: Deliver, *, counts_repeats: bool = False) -> bytes:

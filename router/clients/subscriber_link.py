@@ -22,6 +22,7 @@ from oncewire.wire import (
     LocalProtocolError,
     Modified,
     ReceiverSettleMode,
+    Rejected,
     SenderLink,
     SenderSettleMode,
     Source,
@@ -46,6 +47,8 @@ from router.clients.link_refusal import (
 from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 from router.clients.shared_subscriptions import granted, share_of
 from router.logs import RouterEvent
+
+_TOO_LARGE = "amqp:link:message-size-exceeded: the message is larger than the subscriber's max-message-size"
 
 
 class SubscriberLink:
@@ -179,7 +182,8 @@ class SubscriberLink:
         elif outcome is None:
             return None
         if not isinstance(state, Modified):
-            return SubscriberDisposition(self.number, tags, outcome, event.settled)
+            error = delivery_states.error_text(state) if isinstance(state, Rejected) else ""
+            return SubscriberDisposition(self.number, tags, outcome, event.settled, error=error)
         return SubscriberDisposition(self.number, tags, outcome, event.settled, *delivery_states.next_attempt(state))
 
     def flow_input(self, event: LinkFlow) -> Input | None:
@@ -374,7 +378,7 @@ class SubscriberLink:
             bytes=len(effect.message),
         )
         self.connection.driver.submit(
-            [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True)]
+            [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True, error=_TOO_LARGE)]
         )
 
 

@@ -54,6 +54,10 @@ _CORE_GAUGES = {
         "oncewire_subscribers_without_credit",
         "Attached subscribers that take nothing",
     ),
+    "dead_letters_waiting": (
+        "oncewire_dead_letters_waiting",
+        "Dead letters of publishers here that no subscription is there for",
+    ),
     "trace_steps": ("oncewire_trace_steps", "Steps of deliveries that the trace holds"),
 }
 _DELIVERIES = {
@@ -97,6 +101,16 @@ _DELIVERIES = {
             "publisher": Decision.DELIVERY_SETTLED,
             "publisher-early": Decision.DELIVERY_GIVEN_UP,
             "subscriber": Decision.SETTLED_AT_SUBSCRIBER,
+        },
+    ),
+    "oncewire_dead_letters": (
+        "Failed messages: sent to their dead-letter topic, done there, without a subscriber there, or without a topic",
+        "event",
+        {
+            "sent": Decision.DEAD_LETTER_SENT,
+            "done": Decision.DEAD_LETTER_DONE,
+            "waited": Decision.DEAD_LETTER_WAITS,
+            "no-topic": Decision.DELIVERY_FAILED,
         },
     ),
 }

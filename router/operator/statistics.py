@@ -104,6 +104,7 @@ def core_numbers(records: Records, now: float) -> CoreNumbers:
     for ingress in records.ingresses.values():
         found.window_deliveries += len(ingress.window)
         found.window_bytes += ingress.window.body_bytes
+        found.dead_letters_waiting += 0 if ingress.fanout.letters is None else ingress.fanout.letters.waiting
         if ingress.link is not None:
             credit = max(0, ingress.credit.limit - ingress.credit.received)
             found.publisher_credit += credit

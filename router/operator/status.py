@@ -32,6 +32,8 @@ class CoreNumbers:
     publishers: int = 0
     applied_revision: int = 0
     trace_steps: int = 0
+    dead_letters_waiting: int = 0
+    """Dead letters that no subscription is there for (I-3e)."""
 
 
 @dataclass(slots=True)

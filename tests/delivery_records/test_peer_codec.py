@@ -23,6 +23,7 @@ from delivery_records.channels.messages import (
     Msg,
     MsgPart,
     Nack,
+    Reason,
     Return,
     Room,
     RouterMessage,
@@ -70,6 +71,7 @@ def syncs(draw: st.DrawFn) -> Sync:
         draw(EPOCHS),
         tuple(number for number, _ in pairs),
         tuple(tag for _, tag in pairs),
+        draw(st.booleans()),
     )
 
 
@@ -78,6 +80,7 @@ MESSAGES = st.one_of(
     MSGS,
     parts(),
     st.builds(Settle, U64, RUNS),
+    st.builds(Reason, U64, U64, st.text(max_size=256), RUNS),
     st.builds(Ack, U64, U64, st.sampled_from(DeliveryOutcome), RUNS),
     st.builds(
         Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)

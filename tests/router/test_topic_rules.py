@@ -56,9 +56,31 @@ def test_a_rule_holds_in_the_virtual_hosts_that_it_names() -> None:
     assert topic_rule_number(rules, in_vhost("erp", "orders")) is None
 
 
+def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its_own() -> None:
+    rules = topic_rules(
+        [
+            {"topics": ["orders.#"], "vhosts": ["crm", "$default"], "dead_letter": "dead.orders"},
+            {"topics": ["#"], "dead_letter": "dead"},
+        ]
+    )
+    config = RouterConfig(topic_rules=rules)
+    assert config.policy_of(in_vhost("crm", "orders.eu")).dead_letter == in_vhost("crm", "dead.orders")
+    assert config.policy_of("orders.eu").dead_letter == "dead.orders"
+    assert described(config.policy_of(in_vhost("crm", "orders.eu"))).endswith(" dead_letter=dead.orders")
+    for topic, is_one in (("dead.orders", True), ("dead", True), (in_vhost("erp", "dead.orders"), False)):
+        policy = config.policy_of(topic)
+        assert (policy.is_dead_letter, policy.dead_letter == "") == (is_one, is_one)
+    assert config.policy_of(in_vhost("$reply", "_reply/0123")).dead_letter == ""  # nobody could subscribe there
+    assert RouterConfig(topic_rules=rules[:1]).policy_of("dead.orders").is_dead_letter
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
+        ([{"topics": ["a"], "dead_letter": "dead.#"}], "dead_letter is a topic without wildcards"),
+        ([{"topics": ["a"], "dead_letter": ""}], "dead_letter is a topic without wildcards"),
+        ([{"topics": ["a"], "dead_letter": "a\x1fb"}], "dead_letter is a topic without wildcards"),
+        ([{"topics": ["a"], "dead_letter": 3}], "dead_letter is a topic without wildcards"),
         ("[{", "in a text it is JSON"),
         ([{"topics": ["a"]}], "a rule has topics and one at least of on_empty, on_reject, max_attempts"),
         ([{"on_empty": "reject"}], "topics is a list of texts, with one at least"),
@@ -69,7 +91,7 @@ def test_a_rule_holds_in_the_virtual_hosts_that_it_names() -> None:
         ([{"topics": ["a"], "max_attempts": "x"}], "max_attempts is 1 to 1000000"),
         ([{"topics": ["a"], "retry_first_s": 0}], "retry_first_s is 0.01 to 86400 seconds"),
         ([{"topics": ["a"], "retry_first_s": 9, "retry_cap_s": 3}], "retry_first_s is at most retry_cap_s"),
-        ([{"topics": ["a"], "attempts": 3}], "a table has max_attempts, on_empty, on_reject, retry_cap_s"),
+        ([{"topics": ["a"], "attempts": 3}], "a table has dead_letter, max_attempts, on_empty, on_reject, retry_cap_s"),
     ],
 )
 def test_a_rule_for_topics_that_cannot_be_used_is_refused(value: object, why: str) -> None:

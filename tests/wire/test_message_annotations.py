@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oncewire.wire.annotations import (
     DeliveryAnnotator,
+    annotate_dead_letter,
     mark_in_doubt,
     mark_redelivered,
     read_annotations,
@@ -49,6 +50,36 @@ def test_our_annotations_are_encoded_pairs() -> None:
         == OURS
     )
     assert COUNT == 3
+
+
+def letter_of(message: bytes, error: str = "") -> bytes:
+    return annotate_dead_letter(
+        message, reason="rejected", topic="orders", subscription="till/s", attempts=3, error=error, count=2
+    )
+
+
+@pytest.mark.parametrize("before", [b"", b"\x00\x53\x70\xc0\x02\x01\x41"], ids=["nothing", "header"])
+def test_a_dead_letter_names_its_failure_beside_what_names_the_delivery_and_keeps_the_message(before: bytes) -> None:
+    message = splice_annotations(before + BODY + FOOTER, OURS, COUNT)
+    letter = letter_of(message)
+    failure: dict[object, object] = {
+        Symbol("x-opt-dead-letter-reason"): Symbol("rejected"), Symbol("x-opt-dead-letter-topic"): "orders",
+        Symbol("x-opt-dead-letter-subscription"): "till/s", Symbol("x-opt-dead-letter-attempts"): 3,
+        Symbol("x-opt-dead-letter-count"): 2,
+    }  # fmt: skip
+    assert read_annotations(letter) == OURS_DECODED | failure
+    assert read_annotations(letter_of(message, "app:bad: no")) == OURS_DECODED | failure | {
+        Symbol("x-opt-dead-letter-error"): "app:bad: no"
+    }
+    assert letter.startswith(before)
+    assert letter.endswith(BODY + FOOTER)
+    assert read_annotations(letter_of(letter, "app:bad: no")) == read_annotations(letter_of(message, "app:bad: no"))
+
+
+def test_no_client_can_pass_a_message_off_as_a_dead_letter() -> None:
+    annotations = section(0x72, {Symbol("x-opt-dead-letter-reason"): Symbol("rejected"), Symbol("x-opt-mine"): 1})
+    message = splice_annotations(annotations + BODY, OURS, COUNT)
+    assert read_annotations(message) == OURS_DECODED | {Symbol("x-opt-mine"): 1}
 
 
 def test_a_delivery_in_doubt_says_so() -> None:

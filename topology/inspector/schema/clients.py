@@ -202,7 +202,8 @@ WAIT = EntityType(
         ),
         text(
             "reason", "`subscriptions` (those in `waiting_for` have not accepted it), `publisher-repeats` (the "
-            "publisher announced it and has not sent it again), `publisher-settles` (all outcomes were sent, the "
+            "publisher announced it and has not sent it again), `dead-letter` (a subscription failed it, and nobody "
+            "subscribes to its dead-letter topic), `publisher-settles` (all outcomes were sent, the "
             "publisher has not settled), `publisher-away` (the outcome is known, the publisher is disconnected), or "
             "`publisher-proves` (its client has not proved that it is alive).",
         ),

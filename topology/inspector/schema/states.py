@@ -61,6 +61,7 @@ WORDS: Mapping[str, Word] = {
 
 REASONS: Mapping[str, str] = {
     "subscriptions": "It waits for these subscriptions:",
+    "dead-letter": "A subscription failed it, and nobody subscribes to the topic for dead letters.",
     "publisher-repeats": "Its publisher attached again and announced it, and has not sent it again yet.",
     "publisher-settles": "Its publisher has the outcome, and has not settled it yet.",
     "publisher-proves": "Its publisher's link is up again; the client has not proved yet that it is alive.",

@@ -1,0 +1,142 @@
+"""Edits of dead letters (rule I-3e)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+_ONE = ("letters=1", "refuses=1", "presettled_publisher=0", "settled_subscriber=0")
+_TWO = ("letters=2", *_ONE[1:])
+
+LETTERS_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "told-before-the-letter", "I-3e", "dead_letters",
+        "        slot.pending += 1  # the letter, until `_after`\n",
+        "",
+        "a publisher is told of a message that was rejected while its letter is under way",
+        aim=("drop-s", *_ONE),
+    ),
+    Edit(
+        "told-when-one-has-the-letter", "I-3e", "dead_letters",
+        "        if letter.owed or not letter.is_out:\n",
+        "        if (letter.owed and not letter.is_done) or not letter.is_out:\n",
+        "a publisher is told when one of two dead-letter subscriptions is done with the letter",
+        aim=("drop-s", *_TWO),
+    ),
+    Edit(
+        "letter-for-nobody", "I-3e", "dead_letters",
+        "        if not letter.is_done:\n",
+        "        if False:\n",
+        "a publisher is told though there is no dead-letter subscription for the letter",
+        aim=("drop-p", "late_letters=70", *_ONE),
+    ),
+    Edit(
+        "letter-waits-for-ever", "I-3e", "dead_letters",
+        "            if letter.is_out and not letter.is_done:\n",
+        "            if False:\n",
+        "a letter that waited for a dead-letter subscription is not sent to the next one",
+        aim=("drop-p", "late_letters=70", *_ONE),
+    ),
+    Edit(
+        "letters-in-disorder", "I-3e", "dead_letters",
+        "                    break\n"
+        "                if letter is not None and not letter.is_out:\n"
+        "                    self._send_out(slot, letter)\n"
+        "            number += 1\n"
+        "        self._through = number\n",
+        "                    number += 1\n"
+        "                    continue\n"
+        "                if letter is not None and not letter.is_out:\n"
+        "                    self._send_out(slot, letter)\n"
+        "            number += 1\n",
+        "a letter overtakes that of an earlier message",
+        aim=("drop-s", "subscribers=2", "window=8", "messages=8", "publishers=1", *_ONE),
+    ),
+    Edit(
+        "letters-get-broadcasts", "I-3e", "egress",
+        "        synced = self._parts.synced_letters if is_letters else self._synced\n",
+        "        synced = self._synced\n",
+        "a dead-letter subscription at the router of another one gets messages that nobody has failed",
+        aim=("drop-p", "subscribers=3", "routers=2", *_ONE),
+    ),
+    Edit(
+        "letter-with-the-tag-of-the-original", "I-3e", "egress",
+        '        prefix = network_tag(nonce, session, b"", is_letters)\n',
+        '        prefix = network_tag(nonce, session, b"")\n',
+        "a letter that a subscriber is done with counts as a message of a topic that it does not ask for",
+        aim=("drop-p", "drop-s", *_ONE),
+    ),
+    Edit(
+        "letter-of-this-attach", "I-3e", "egress",
+        '        prefix = network_tag(nonce, session, b"", is_letters)\n',
+        '        prefix = network_tag(nonce, sync.publisher_epoch if is_letters else session, b"", is_letters)\n',
+        "each ingress makes another letter of the same message",
+        aim=("drop-p", *_ONE),
+    ),
+    Edit(
+        "letter-skipped", "I-3e", "egress",
+        "        is_part = self.reduction is not None or self.is_member or is_letters\n",
+        "        is_part = self.reduction is not None or self.is_member\n",
+        "a message that is failed after a failover counts as a letter before the start, for a later one was a letter",
+        aim=("drop-p", "stock_subscriber=1", "shipped=0", "window=8", "messages=8", *_ONE),
+    ),
+    Edit(
+        "letter-of-an-ended-session", "I-3e", "entries",
+        "    if publisher is None:\n        return False\n",
+        "    if publisher is None:\n        return is_letter_tag(tag)\n",
+        "a letter whose publisher's session ended before its subscriber attached stays for ever",
+        aim=("expire-p", "drop-s", "crash", *_ONE),
+    ),
+    Edit(
+        "letter-is-not-settled", "I-3e", "dead_letters",
+        "        if slot.repeated or letter is not None:\n",
+        "        if slot.repeated:\n",
+        "a letter stays in the map of its subscriber though its publisher has settled the message",
+        aim=("drop-s", *_ONE),
+    ),
+    Edit(
+        "letter-of-a-former-ingress-is-not-settled", "I-3e", "dead_letters",
+        "        if slot.repeated or letter is not None:\n",
+        "        if letter is not None:\n",
+        "a letter that only a former ingress has made stays, for the subscription that failed the message has ended",
+        aim=("drop-p", "expire-s", "window=8", "messages=8", *_ONE),
+    ),
+    Edit(
+        "settle-reaches-no-letters-stream", "I-3e", "to_egresses",
+        "            for synced in (self.synced, self.synced_members, self.synced_letters):\n",
+        "            for synced in (self.synced, self.synced_members):\n",
+        "a letter at another router than its publisher's stays though its publisher has settled the message",
+        aim=("drop-s", "routers=2", *_ONE),
+    ),
+    Edit(
+        "letters-are-not-repeated", "I-3e", "dead_letters",
+        "                if letter is not None and key in letter.owed:\n"
+        "                    self._send_to(subscription, slot, letter, redelivered=True)\n",
+        "                pass\n",
+        "a letter that was under way when its subscriber moved is lost",
+        aim=("drop-s", "crash", "routers=2", *_ONE),
+    ),
+    Edit(
+        "restart-forgets-letters", "I-3e", "fanout",
+        "                self.letters.sync_router(rid)\n",
+        "                pass\n",
+        "a letter that was under way when a channel restarted is lost",
+        aim=("reset", "crash", "routers=2", *_ONE),
+    ),
+    Edit(
+        "letters-are-not-retried", "I-3e", "fanout",
+        "        return self.letters is not None and self.letters.owes(key, number)\n",
+        "        return False\n",
+        "a letter that its subscriber wants again does not come again",
+        aim=("drop-p", "shipped=0", *_ONE),
+    ),
+    Edit(
+        "letters-wait-for-room", "I-3e", "entries",
+        "        if not self.is_letters:\n            return False\n",
+        "        return False\n",
+        "a letter that its publisher waits for does not fit a map that is full of later ones",
+        aim=(
+            "drop-p", "expire-s", "drop-s", "stock_subscriber=1", "subscribers=1", "map_bound=1", "window=8",
+            "messages=20", "shipped=0", *_TWO,
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,149 @@
+"""What dead letters promise (I-3e): no publisher is told before the letter is done, and no letter comes twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from chaos.simulator import coverage
+from chaos.simulator.filters import FilterJudge
+from chaos.simulator.policy_judge import PolicyJudge
+from chaos.simulator.state import WorldState
+from chaos.simulator.violation import Violation
+from delivery_records.attachments.view import Kind
+
+Message: TypeAlias = tuple[int, int]
+
+
+class LettersJudge:
+    """Watches what subscribers fail, and what dead-letter subscribers get of it.
+
+    A failure is certain when the subscriber's map says so: each ingress hears of it before it tells the publisher.
+    A subscriber without a map, or a member of a shared subscription, may accept the next time. A message that its
+    publisher has sent again as a new one is not judged.
+    """
+
+    def __init__(
+        self, world: WorldState, new_again: Counter[Message], filters: FilterJudge, policies: PolicyJudge
+    ) -> None:
+        """Nothing has failed."""
+        self._world = world
+        self._new_again = new_again
+        self._filters = filters
+        self._policies = policies
+        self._failed: set[Message] = set()
+        """Some subscription has failed it, perhaps not for the last time."""
+        self._rejected: dict[Message, dict[int, int]] = {}
+        """Subscribers whose map says that they reject it, and the life of their subscriptions."""
+        self._done: dict[int, set[Message]] = {}
+        self._forgotten: dict[int, set[Message]] = {}
+        self._repeats: Counter[tuple[int, Message]] = Counter()
+        self._owed: dict[Message, list[tuple[int, int]]] = {}
+        """Dead-letter subscribers that were confirmed when it was sent, and the lives of their subscriptions."""
+        self._last: dict[tuple[int, int], int] = {}
+
+    def _created(self, subscriber: int) -> int:
+        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
+        return 0 if held is None else held.create_revision
+
+    # ------------------------------------------------------------------ what publishers and subscribers do
+
+    def on_first_send(self, message: Message, confirmed: Iterable[tuple[int, int]]) -> None:
+        """A publisher sends it, when these dead-letter subscriptions are confirmed."""
+        self._owed[message] = [
+            (subscriber, created)
+            for subscriber, created in confirmed
+            if self._world.gets_letters(subscriber) and self._created(subscriber) == created
+        ]
+
+    def on_failed(self, subscriber: int, message: Message, life: int = 0) -> None:
+        """A subscriber fails a message; `life`: of its subscription, when its map says that it rejects it."""
+        world = self._world
+        if world.gets_letters(subscriber):
+            return
+        self._failed.add(message)
+        if life and not (world.is_member(subscriber) or world.is_stock_subscriber(subscriber)):
+            self._rejected.setdefault(message, {})[subscriber] = life
+
+    def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
+        """G7: it has lost its map."""
+        for rejecting in self._rejected.values():
+            rejecting.pop(subscriber, None)
+        done = self._done.get(subscriber, set())
+        self._forgotten.setdefault(subscriber, set()).update(message for message in messages if message in done)
+        self.on_restart(subscriber)
+
+    def on_restart(self, subscriber: int) -> None:
+        """What it was handed is handed over again."""
+        for place in [place for place in self._last if place[0] == subscriber]:
+            del self._last[place]
+
+    def on_restore(self) -> None:
+        """K-9: nothing that was sent before is owed."""
+        self._rejected.clear()
+        self._owed = {message: [] for message in self._owed}
+
+    # ------------------------------------------------------------------ what dead-letter subscribers get
+
+    def on_received(self, subscriber: int, message: Message, body: bytes) -> None:
+        """A letter has arrived that it did not have."""
+        publisher, number = message
+        if body != self._world.letter_body(publisher, number):
+            raise Violation(f"ALTERED: the letter of p{publisher}/{number} is no letter at s{subscriber}")
+        if message not in self._failed:
+            raise Violation(f"UNFAILED: s{subscriber} gets a letter of p{publisher}/{number}, which nobody has failed")
+        self._world.coverage[coverage.LETTER] += 1
+
+    def on_handed(self, subscriber: int, message: Message) -> None:
+        """I-3e: letters of one ingress come in the order of its window."""
+        publisher, number = message
+        traits = self._world.traits
+        is_ordered = traits.shipped or not traits.refuses  # as for others: not for answers of Again
+        if not is_ordered or self._world.links_of(publisher) > 1 or self._new_again[message]:
+            return
+        last = self._last.get((subscriber, publisher), -1)
+        if number <= last:
+            raise Violation(f"ORDER: s{subscriber} is handed the letter of p{publisher}/{number} after {last}")
+        self._last[(subscriber, publisher)] = number
+
+    def on_processed(self, subscriber: int, message: Message) -> None:
+        """G2."""
+        done = self._done.setdefault(subscriber, set())
+        if message not in done:
+            done.add(message)
+            return
+        forgotten = self._forgotten.get(subscriber, set())
+        if message in forgotten:
+            forgotten.discard(message)
+            return
+        self._repeats[(subscriber, message)] += 1
+        if self._repeats[(subscriber, message)] > self._new_again[message]:
+            raise Violation(f"DUP: s{subscriber} processes the letter of p{message[0]}/{message[1]} twice")
+
+    # ------------------------------------------------------------------ what publishers are told
+
+    def check_told(self, message: Message) -> None:
+        """A publisher is told the outcome of a message.
+
+        Raises:
+            Violation: a subscription that is there has rejected it, and its letter is not done.
+        """
+        world = self._world
+        if not world.traits.letters or self._new_again[message]:
+            return
+        rejecting = self._rejected.get(message, {})
+        if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()):
+            return
+        it = f"p{message[0]}/{message[1]} was rejected, and its publisher is told"
+        for subscriber, created in self._owed.get(message, ()):
+            if self._created(subscriber) == created and not self._is_done(subscriber, message):
+                raise Violation(f"LOST: {it} before s{subscriber} is done with the letter")
+        if not any(self._is_done(s.index, message) for s in world.subscribers if world.gets_letters(s.index)):
+            raise Violation(f"LOST: {it} before anybody is done with the letter")
+        world.coverage[coverage.LETTER_FIRST] += 1
+
+    def _is_done(self, subscriber: int, message: Message) -> bool:
+        if message in self._done.get(subscriber, ()) or self._policies.has_failed(subscriber, message):
+            return True
+        return self._filters.excludes(subscriber, *message)  # E-9
