@@ -200,7 +200,7 @@ class Egress(Endpoint):
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-        elif not self._wants(entry, sync):
+        elif not self._wants(entry, sync, attempt):
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         if attempt > entry.attempt:  # E-4a: else the ingress knows less than is known here
@@ -211,7 +211,7 @@ class Egress(Endpoint):
     def expect_head(self, publisher_epoch: int, number: int) -> None:
         """For members; see there."""
 
-    def _wants(self, entry: Entry, sync: SyncState) -> bool:
+    def _wants(self, entry: Entry, sync: SyncState, attempt: int) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
         if entry.state in DONE_AT_SUBSCRIBER or entry.state is State.SKIPPED:
             assert entry.outcome is not None
@@ -223,7 +223,19 @@ class Egress(Endpoint):
             self._turn.counts[Decision.ALREADY_SENT] += 1
             self.outgoing.trace(entry, Rule.ALREADY_SENT)
             return False
+        if entry.outcome is not None:
+            self._state_presented(entry, sync, attempt)
+            return False
         return True
+
+    def _state_presented(self, entry: Entry, sync: SyncState, attempt: int) -> None:
+        """E-4a: S has failed it, and perhaps nobody has heard of it: this attempt is over before it is sent."""
+        entry.outcome = None
+        entry.attempt = max(entry.attempt, attempt)
+        self._turn.counts[Decision.OUTCOME_AGAIN] += 1
+        self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
+        attempts = entry.attempt if self._reads_retries(sync.ingress_rid) else 0
+        self._parts.answer(sync, Nack(sync.epoch, self.epoch, entry.number, True, attempts, is_presented=True))
 
     def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""

@@ -190,7 +190,11 @@ class SyncState:
 def _presented(tag: bytes, outcome: DeliveryOutcome | None) -> Entry:
     """An entry of the map that the subscriber presents (A-6)."""
     if outcome is not None and not outcome.is_done:
-        return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
+        entry = Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
+        if outcome is DeliveryOutcome.MODIFIED_FAILED:
+            entry.outcome = outcome  # its ingress is to hear of it, when it sends the message
+            entry.attempt = 1
+        return entry
     entry = Entry(tag, State.DONE_PRESENTED if outcome is not None else State.KNOWN)
     entry.outcome = outcome
     return entry

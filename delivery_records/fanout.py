@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import Final
 
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels
@@ -22,6 +24,9 @@ from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
 
+REPLACED: Final = inf
+"""When an attempt is due in whose place the delivery was repeated: never (E-4a)."""
+
 
 class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
@@ -29,7 +34,7 @@ class Fanout:
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
         "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
-        "cursors", "failed", "is_active", "listeners", "shares",
+        "cursors", "failed", "is_active", "listeners", "scheduled", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +64,8 @@ class Fanout:
         """Of the cursors, those of shared subscriptions: which member has what (SH-2)."""
         self.failed: dict[tuple[str, int], int] = {}
         """Failed attempts by subscription and number, where there are any (E-4a)."""
+        self.scheduled: dict[tuple[str, int], float] = {}
+        """When the next attempt of each is due (E-4a); `REPLACED`: a repeat has taken its place."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -169,6 +176,8 @@ class Fanout:
             ]
             if not slot.repeated:  # else they may have had it: at most once (c.3)
                 named += self.listeners
+            elif self.scheduled:
+                self._replace_attempts(slot.number, named)
             self._send_to(slot, named)
             return
         if self._plan_version != self._turn.plan_version:
@@ -310,6 +319,8 @@ class Fanout:
         router = self._turn.view.routers.get(rid)
         if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
             self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+        if self.scheduled:
+            self._replace_attempts(slot.number, [subscription.key for subscription in owing])
         by_attempt: dict[int, list[int]] = {}
         for subscription in owing:  # E-4a: one that has moved is sent what it has failed
             failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
@@ -320,6 +331,12 @@ class Fanout:
                 redelivered=True, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
             self._send(rid, message)
+
+    def _replace_attempts(self, number: int, keys: Iterable[str]) -> None:
+        """E-4a: what is repeated now takes the place of the attempt that was scheduled."""
+        for key in keys:
+            if (key, number) in self.scheduled:
+                self.scheduled[(key, number)] = REPLACED
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
         by_router: dict[int, list[int]] = {}

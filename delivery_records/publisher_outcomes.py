@@ -64,7 +64,7 @@ class PublisherOutcomes:
         """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
         if has_listeners:
             slot.processed = True
-        elif not slot.processed and not (self._exactly_once and slot.repeated):
+        elif not slot.processed and not slot.repeated:
             slot.verdict = self._of_empty()  # I-3d; what a map names may have been processed
 
     def decide_in_order(self) -> None:
@@ -105,7 +105,7 @@ class PublisherOutcomes:
         """The outcome told to the publisher (I-3)."""
         if slot.failure:
             return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
-        if slot.verdict is None and not slot.processed and not self._exactly_once:
+        if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
             slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
         if slot.verdict is not None:
             return _RELEASED if slot.verdict is DeliveryOutcome.RELEASED else _NOBODY

@@ -164,11 +164,17 @@ class Judge:
         self._histories.on_accepted(publisher, number)
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
-        self.shared.check_accepted((publisher, number))
+        if not self._is_rejected_by_members((publisher, number)):
+            self.shared.check_accepted((publisher, number))
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
         gone = [owing for owing in self._unprocessed((publisher, number)) if self.created(owing[0]) != owing[1]]
         self.ended.check_accepted(publisher, number, gone)
+
+    def _is_rejected_by_members(self, message: Message) -> bool:
+        """SH-5, E-4a: together they failed as often as the policy allows."""
+        last = len(self._world.subscribers) - 1
+        return self._world.is_member(last) and self.policies.has_failed(last, message)
 
     def _check_released(self, publisher: int, number: int) -> None:
         """I-3: *accepted* tells a stock publisher that somebody is done with its message."""

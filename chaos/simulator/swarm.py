@@ -262,7 +262,7 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
     """
     if rng.random() >= 0.2:
         return setting
-    attempts = 0 if setting.traits.sharers else rng.choice([0, 2, 3])  # members count together what each of them fails
+    attempts = rng.choice([0, 2, 3])
     policies = replace(setting.traits, on_empty=rng.choice([0, 1, 2, 3]), attempts=attempts)
     return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
 

@@ -46,6 +46,8 @@ MAX_RUNS: Final = 0xFFFF
 MAX_DELAY_MS: Final = 0xFFFFFFFE
 """Longest delay one NACK can name, 49 days: no topic's cap is longer (I-3d)."""
 _NO_DELAY: Final = 0xFFFFFFFF
+_FAILED_AS_PRESENTED: Final = 2
+"""In the place of failed = 1; to routers of an older release each value but 0 is a failure."""
 MAX_ATTEMPT: Final = 0xFFFF
 """Failed attempts one MSG or NACK can name; a policy may allow more: the subscriber reads 65535 from then on."""
 
@@ -229,7 +231,8 @@ def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]
 
 
 def _nack(message: Nack) -> bytes:
-    head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, message.failed)
+    failed = _FAILED_AS_PRESENTED if message.is_presented else int(message.failed)
+    head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, failed)
     delay_ms = message.delay_ms
     if not message.attempts and delay_ms is None:
         return head  # as routers older than RETRIES read it
@@ -393,11 +396,12 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
 def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:
     publisher, subscription, number, failed = _NACK.unpack_from(frame, at)
     at += _NACK.size
+    presented = failed == _FAILED_AS_PRESENTED
     if at == len(frame):
-        return Nack(publisher, subscription, number, bool(failed)), at
+        return Nack(publisher, subscription, number, bool(failed), is_presented=presented), at
     attempts, delay_ms = _NACK_MORE.unpack_from(frame, at)
     wish = None if delay_ms == _NO_DELAY else delay_ms
-    return Nack(publisher, subscription, number, bool(failed), attempts, wish), at + _NACK_MORE.size
+    return Nack(publisher, subscription, number, bool(failed), attempts, wish, presented), at + _NACK_MORE.size
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:

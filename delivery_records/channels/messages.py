@@ -115,6 +115,8 @@ class Nack:
     """Failed attempts that the egress knows of, this one included."""
     delay_ms: int | None = None
     """When the subscriber wants the next attempt; None: it does not say."""
+    is_presented: bool = False
+    """It failed before this link: the map says so. The ingress may have heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
