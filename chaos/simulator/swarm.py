@@ -267,6 +267,15 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
 
 
+def draw_expiry(rng: random.Random) -> int:
+    """In some worlds a policy lets messages expire (E-10).
+
+    Args:
+        rng: of its own.
+    """
+    return rng.choice([1, 4, 15, 40]) if rng.random() < 0.15 else 0
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

@@ -25,6 +25,9 @@ SHARING = 2
 RETRIES = 3
 """Protocol version of routers that read failed attempts and a delay in a NACK (E-4a)."""
 
+EXPIRY = 4
+"""Protocol version of routers that read the time that is left to a MSG, and the outcome *expired* in an ACK (E-10)."""
+
 
 class Kind(Enum):
     """Which kind of key a change is about."""
@@ -55,7 +58,7 @@ class RouterRecord:
     """URL clients use, for redirects and the inspector."""
     http: str = ""
     protocol_min: int = 1
-    protocol_max: int = RETRIES
+    protocol_max: int = EXPIRY
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""

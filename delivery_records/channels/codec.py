@@ -21,6 +21,7 @@ from delivery_records.channels.messages import (
     Claim,
     Credit,
     Datagram,
+    ExpiringMsg,
     Hello,
     Msg,
     MsgPart,
@@ -83,6 +84,7 @@ _read_header_to_one: Final = _HEADER_TO_ONE.unpack_from
 _write_header_to_one: Final = _HEADER_TO_ONE.pack
 _HOP_LIMIT_AT: Final = 2
 _MSG: Final = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
+_TTL: Final = Struct(">I")
 _PART: Final = Struct(">QQ")  # offset, total
 _SYNC: Final = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG: Final = Struct(">QB")  # number, tag length
@@ -104,6 +106,10 @@ _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
 _FLAG_SETTLED: Final = 4
 _FLAG_HEAD: Final = 8
+_FLAG_EXPIRES: Final = 16
+"""What is left follows the epochs; only routers that know `EXPIRY` are sent it."""
+MAX_TTL_MS: Final = 0xFFFFFFFF
+"""Longest life one MSG can name, 49 days: more than any topic's policy (E-10)."""
 
 _OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
@@ -112,6 +118,7 @@ _OUTCOME_CODES: Final = {
     DeliveryOutcome.MODIFIED: 4,
     DeliveryOutcome.MODIFIED_FAILED: 5,
     DeliveryOutcome.UNDELIVERABLE: 6,
+    DeliveryOutcome.EXPIRED: 7,
 }
 _OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
@@ -250,6 +257,10 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_SETTLED
     if message.is_head:
         flags |= _FLAG_HEAD
+    ttl = b""
+    if isinstance(message, ExpiringMsg):
+        flags |= _FLAG_EXPIRES
+        ttl = _TTL.pack(min(message.ttl_ms, MAX_TTL_MS))
     named = len(to) if to is not None else 0
     tag = message.tag
     head = (
@@ -261,7 +272,7 @@ def _msg_head(message: Msg) -> bytes:
     )
     if to:
         head += b"".join([_NUMBER.pack(epoch) for epoch in to])
-    return head
+    return head + ttl if ttl else head
 
 
 def _sync(message: Sync) -> bytes:
@@ -417,7 +428,11 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
     is_head = bool(flags & _FLAG_HEAD)
-    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head), end
+    msg = Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head)
+    if flags & _FLAG_EXPIRES:
+        msg = ExpiringMsg(msg, _TTL.unpack_from(frame, end)[0])
+        end += _TTL.size
+    return msg, end
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.expiry_times import ReadTtl, no_ttl
 from delivery_records.filters import FilterEngine
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate
@@ -82,10 +83,12 @@ class Net:
         records: Callable[..., Records] = Records,
         filters: FilterEngine | None = None,
         read_group: ReadGroup = no_group,
+        read_ttl: ReadTtl = no_ttl,
     ) -> None:
         """Start all routers (K-1); `records` makes their cores."""
         self.filters = filters
         self.read_group = read_group
+        self.read_ttl = read_ttl
         self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
@@ -117,7 +120,7 @@ class Net:
     def _core(self, rid: int) -> Records:
         return self._records(
             rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate,
-            filters=self.filters, read_group=self.read_group,
+            filters=self.filters, read_group=self.read_group, read_ttl=self.read_ttl,
         )  # fmt: skip
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:
