@@ -16,7 +16,7 @@ from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.attachments.view import RETRIES, Subscription, SubscriptionMode, subscription_path
-from delivery_records.channels.messages import Nack, Run, Sync, ToIngress
+from delivery_records.channels.messages import ExpiringMsg, Nack, Run, Sync, ToIngress
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
@@ -25,6 +25,7 @@ from delivery_records.entries import (
     HELD,
     IN_PLACE,
     IN_REPLY,
+    NEVER_SENT,
     OPEN_AT_SUBSCRIBER,
     SENT,
     WAITING,
@@ -34,6 +35,7 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
+from delivery_records.expiring import HeldExpiry
 from delivery_records.filters import MessageFilters
 from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
@@ -56,8 +58,9 @@ class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "is_expelled", "is_member", "link", "mode",
-        "outgoing", "progress", "proof", "reduction", "request", "sessions", "sync_of_publisher", "syncs",
+        "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "expiry", "is_expelled", "is_member",
+        "link", "mode", "outgoing", "progress", "proof", "reduction", "request", "sessions", "sync_of_publisher",
+        "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -97,6 +100,7 @@ class Egress(Endpoint):
             sum(len(entries) for entries in self.sessions.values()), self.reduction, self.progress,
             parts.dirty, is_member=self.is_member,
         )  # fmt: skip
+        self.expiry = HeldExpiry(turn, self, self.link, self.mode, self.outgoing)
 
     # ------------------------------------------------------------------ attach
 
@@ -160,14 +164,14 @@ class Egress(Endpoint):
             del entries[entry.tag]
         # SH-4: what precedes a delivery of a member may be another member's; I-3e: what precedes a letter was none.
         is_part = self.reduction is not None or self.is_member or is_letters
-        last = -1 if is_part else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
+        last = -1
+        if not is_part:  # E-10: what expired did so behind others that were held, and not sent
+            last = max((at for at, tag in enumerate(tags) if _was_sent(entries.get(tag))), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
             if found is None:
                 if at > last:
-                    if is_part:
-                        continue
-                    break
+                    continue
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
                 found.outcome = DeliveryOutcome.ACCEPTED
@@ -176,10 +180,10 @@ class Egress(Endpoint):
             found.sync = state
             found.number = number
             state.numbers[number] = found
-            is_skipped = found.state is State.SKIPPED
-            if found.outcome is not None and (is_skipped or found.state in DONE_AT_SUBSCRIBER):
+            was_never_sent = found.state in NEVER_SENT
+            if found.outcome is not None and (was_never_sent or found.state in DONE_AT_SUBSCRIBER):
                 state.acknowledge(number, found.outcome)
-                if not is_skipped:
+                if not was_never_sent:
                     self.outgoing.trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
         state.places = sum(entry.state in IN_PLACE for entry in entries.values())
         self.outgoing.pump()
@@ -208,7 +212,7 @@ class Egress(Endpoint):
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-        elif not self._wants(entry, sync):
+        elif not self._wants(entry, sync, attempt):
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         if attempt > entry.attempt:  # E-4a: else the ingress knows less than is known here
@@ -219,9 +223,9 @@ class Egress(Endpoint):
     def expect_head(self, publisher_epoch: int, number: int) -> None:
         """For members; see there."""
 
-    def _wants(self, entry: Entry, sync: SyncState) -> bool:
+    def _wants(self, entry: Entry, sync: SyncState, attempt: int) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
-        if entry.state in DONE_AT_SUBSCRIBER or entry.state is State.SKIPPED:
+        if entry.state in DONE_AT_SUBSCRIBER or entry.state in NEVER_SENT:
             assert entry.outcome is not None
             self.outgoing.trace(entry, Rule.ALREADY_DONE)
             self._turn.counts[Decision.ALREADY_DONE] += 1
@@ -231,10 +235,58 @@ class Egress(Endpoint):
             self._turn.counts[Decision.ALREADY_SENT] += 1
             self.outgoing.trace(entry, Rule.ALREADY_SENT)
             return False
+        if entry.outcome is not None:
+            self._state_presented(entry, sync, attempt)
+            return False
         return True
 
-    def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
-        """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
+    def _state_presented(self, entry: Entry, sync: SyncState, attempt: int) -> None:
+        """E-4a: S has failed it, and perhaps nobody has heard of it: this attempt is over before it is sent."""
+        entry.outcome = None
+        entry.attempt = max(entry.attempt, attempt)
+        self._turn.counts[Decision.OUTCOME_AGAIN] += 1
+        self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
+        attempts = entry.attempt if self._reads_retries(sync.ingress_rid) else 0
+        self._parts.answer(sync, Nack(sync.epoch, self.epoch, entry.number, True, attempts, is_presented=True))
+
+    def on_expiring(self, message: ExpiringMsg) -> None:
+        """E-10: a MSG with little time, or none. It expires where the subscriber does not have it, as far as is known.
+
+        Not while only a part of the map is presented: the rest may have it (C-4).
+        """
+        epoch, number, ttl_ms = message.publisher_epoch, message.number, message.ttl_ms
+        sync = self.syncs.get(epoch)
+        body, message_format = message.message, message.message_format
+        is_over = not ttl_ms and not self._excludes(epoch, body, message_format)
+        if message.settled:
+            if is_over:
+                self._turn.counts[Decision.EXPIRED] += 1
+            else:
+                self.on_presettled(epoch, message.tag, body, message_format, ttl_ms)
+        elif sync is None or number in sync.numbers or self.reduction is not None:
+            self.on_msg(epoch, number, message.tag, body, message.redelivered, message.attempt, message_format)
+        elif is_over:
+            whole = network_tag(self._turn.nonce, sync.session, message.tag)
+            if whole in sync.entries or whole in self.outgoing.settling:
+                self._free_tag(sync, whole)
+            entry = Entry(whole, State.EXPIRED)
+            entry.sync, entry.number = sync, number
+            sync.numbers[number] = sync.entries[whole] = entry
+            self.expiry.report([entry])
+        else:
+            self.on_msg(epoch, number, message.tag, body, message.redelivered, message.attempt, message_format)
+            found = sync.numbers.get(number)
+            if found is not None and found.state is HELD:
+                self.expiry.watch(found, ttl_ms)
+
+    def _excludes(self, publisher_epoch: int, message: bytes, message_format: int) -> bool:
+        """For subscriptions with a filter; see there."""
+        return False
+
+    def on_presettled(
+        self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0, ttl_ms: int = 0
+    ) -> None:
+        """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room, or when its time is over."""
         sync = self.syncs.get(publisher_epoch)
         whole = b"" if sync is None else network_tag(self._turn.nonce, sync.session, tag)
         if sync is not None and (whole in sync.entries or whole in self.outgoing.settling):
@@ -248,6 +300,8 @@ class Egress(Endpoint):
         entry.presettled = True
         entry.message_format = message_format
         self.outgoing.send_presettled(entry, message)
+        if ttl_ms and entry.state is HELD:
+            self.expiry.watch(entry, ttl_ms)
 
     def _free_tag(self, sync: SyncState, tag: bytes) -> None:
         """E-3: P uses the tag again, so it has settled the delivery that had it, and S is notified of that first."""
@@ -465,6 +519,11 @@ class Egress(Endpoint):
     def unsettled(self) -> int:
         """Deliveries that are not settled at the subscriber."""
         return sum(len(entries) for entries in self.sessions.values())
+
+
+def _was_sent(entry: Entry | None) -> bool:
+    """E-2, E-10: it tells that what precedes it needs not be sent."""
+    return entry is not None and entry.state is not State.EXPIRED
 
 
 @dataclass(slots=True)

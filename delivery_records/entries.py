@@ -38,6 +38,8 @@ class State(Enum):
     """The same; its body is here again and waits for credit."""
     SKIPPED = "skipped"
     """Precedes the subscription's start: acknowledged, unknown to S (E-2)."""
+    EXPIRED = "expired"
+    """Its time was over before it was sent: acknowledged as expired, unknown to S (E-10)."""
     GONE = "gone"
     """Settled and forgotten; only a queue may still name it."""
 
@@ -50,7 +52,7 @@ class State(Enum):
 ENTRY_NEXT: Final = {
     State.KNOWN: (State.KNOWN_HELD, State.SENT, State.DONE_PRESENTED, State.AGAIN, State.GONE),
     State.KNOWN_HELD: (State.KNOWN, State.SENT, State.DONE_PRESENTED, State.AGAIN_HELD, State.GONE),
-    State.HELD: (State.SENT, State.GONE),
+    State.HELD: (State.SENT, State.EXPIRED, State.GONE),
     State.SENT: (State.DONE, State.DONE_SETTLED, State.AGAIN, State.GONE),
     State.DONE: (State.GONE,),
     State.DONE_PRESENTED: (State.GONE,),
@@ -58,9 +60,12 @@ ENTRY_NEXT: Final = {
     State.AGAIN: (State.AGAIN_HELD, State.SENT, State.GONE),
     State.AGAIN_HELD: (State.AGAIN, State.SENT, State.GONE),
     State.SKIPPED: (State.GONE,),
+    State.EXPIRED: (State.GONE,),
     State.GONE: (),
 }
-"""E-3: held, sent; E-4: done; E-4a: again; E-2: no longer held; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
+"""E-3: held, sent; E-10: expired; E-4: done; E-4a: again; E-2: no longer held; E-2, E-5, E-6: gone.
+
+docs/protocol.md draws it."""
 
 # States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
 HELD: Final = State.HELD
@@ -80,6 +85,8 @@ OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN, State.KNOWN_HELD)
 """The subscriber has it and has not said what became of it."""
 DONE_AT_SUBSCRIBER: Final = (State.DONE, State.DONE_SETTLED, State.DONE_PRESENTED)
 """The subscriber is done with it."""
+NEVER_SENT: Final = (State.SKIPPED, State.EXPIRED)
+"""The subscription is done with it and the subscriber does not know it: it is in no map, and no frame settles it."""
 MAPPED: Final = (*DONE_AT_SUBSCRIBER, *OPEN_AT_SUBSCRIBER)
 """The subscriber's own map holds it (C-4)."""
 IN_PLACE: Final = (*MAPPED, *WANTED)
@@ -205,7 +212,11 @@ class SyncState:
 def _presented(tag: bytes, outcome: DeliveryOutcome | None) -> Entry:
     """An entry of the map that the subscriber presents (A-6)."""
     if outcome is not None and not outcome.is_done:
-        return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
+        entry = Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
+        if outcome is DeliveryOutcome.MODIFIED_FAILED:
+            entry.outcome = outcome  # its ingress is to hear of it, when it sends the message
+            entry.attempt = 1
+        return entry
     entry = Entry(tag, State.DONE_PRESENTED if outcome is not None else State.KNOWN)
     entry.outcome = outcome
     return entry

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import Final
 
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels
-from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.channels.messages import ExpiringMsg, Msg, Run, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
+from delivery_records.expiry_times import remaining_ms
 from delivery_records.grouped_sharing import GroupedShare
 from delivery_records.groups import ReadGroup
 from delivery_records.sharing import Share
 from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
+
+REPLACED: Final = inf
+"""When an attempt is due in whose place the delivery was repeated: never (E-4a)."""
 
 
 class Fanout:
@@ -30,7 +36,7 @@ class Fanout:
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
         "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
-        "cursors", "failed", "is_active", "letters", "listeners", "shares",
+        "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +68,10 @@ class Fanout:
         """Failed attempts by subscription and number, where there are any (E-4a)."""
         self.letters: DeadLetters | None = None
         """Where a policy names a dead-letter topic, or a subscription has failed a delivery (I-3e)."""
+        self.scheduled: dict[tuple[str, int], float] = {}
+        """When the next attempt of each is due (E-4a); `REPLACED`: a repeat has taken its place."""
+        self.expiries: dict[int, float] = {}
+        """When each delivery of the window expires, where that is so (E-10)."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -181,11 +191,16 @@ class Fanout:
             ]
             if not slot.repeated:  # else they may have had it: at most once (c.3)
                 named += self.listeners
+            elif self.scheduled:
+                self._replace_attempts(slot.number, named)
             self._send_to(slot, named)
             return
         if self._plan_version != self._turn.plan_version:
             self._refresh_plan()
         epoch = self._endpoint.epoch
+        if self.expiries and slot.number in self.expiries:
+            self._to_all(self._expiring(Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)))
+            return
         for egress in self._local:
             try:
                 egress.on_msg(epoch, slot.number, slot.tag, slot.message)
@@ -195,19 +210,39 @@ class Fanout:
             message = Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)
             self._channels.broadcast(self._remote, message)
 
-    def forward_presettled(self, tag: bytes, message: bytes, message_format: int) -> None:
+    def _to_all(self, message: Msg) -> None:
+        for egress in self._local:
+            self._to_egresses.hand_over(egress, message)
+        if self._remote:
+            self._channels.broadcast(self._remote, message)
+
+    def _expiring(self, message: Msg) -> Msg:
+        """E-10: as it is sent now, with the time that is left to it, where it expires."""
+        deadline = self.expiries.get(message.number)
+        if deadline is None:
+            return message
+        return ExpiringMsg(message, remaining_ms(deadline, self._turn.now), deadline)
+
+    def forward_presettled(
+        self, tag: bytes, message: bytes, message_format: int, expires_at: float | None = None
+    ) -> None:
         """I-1c: forwarded once to what is synced; never repeated."""
         self._refresh_plan()
-        for egress in self._local:
+        local = self._local if expires_at is None else []
+        for egress in local:
             try:
                 egress.on_presettled(self._endpoint.epoch, tag, message, message_format)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._to_egresses.on_fault(egress, error)
-        if self._remote:
+        if self._remote or expires_at is not None:
             presettled = Msg(
                 self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
             )
-            self._channels.broadcast(self._remote, presettled)
+            if expires_at is None:
+                self._channels.broadcast(self._remote, presettled)
+            else:
+                left = remaining_ms(expires_at, self._turn.now)
+                self._to_all(ExpiringMsg(presettled, left, expires_at))
         for share in self.shares.values():
             member = share.next_member(message, message_format)
             if member is not None:
@@ -329,6 +364,8 @@ class Fanout:
         router = self._turn.view.routers.get(rid)
         if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
             self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+        if self.scheduled:
+            self._replace_attempts(slot.number, [subscription.key for subscription in owing])
         by_attempt: dict[int, list[int]] = {}
         for subscription in owing:  # E-4a: one that has moved is sent what it has failed
             failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
@@ -338,7 +375,13 @@ class Fanout:
                 self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
                 redelivered=True, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
-            self._send(rid, message)
+            self._send(rid, self._expiring(message) if self.expiries else message)
+
+    def _replace_attempts(self, number: int, keys: Iterable[str]) -> None:
+        """E-4a: what is repeated now takes the place of the attempt that was scheduled."""
+        for key in keys:
+            if (key, number) in self.scheduled:
+                self.scheduled[(key, number)] = REPLACED
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
         by_router: dict[int, list[int]] = {}
@@ -350,7 +393,7 @@ class Fanout:
                 self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
                 redelivered=slot.repeated, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
-            self._send(rid, message)
+            self._send(rid, self._expiring(message) if self.expiries else message)
 
     def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
         """See Way."""
@@ -359,7 +402,7 @@ class Fanout:
             self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
             redelivered=redelivered, attempt=attempt, message_format=slot.message_format, is_head=is_head,
         )  # fmt: skip
-        self._send(found.record.rid, message)
+        self._send(found.record.rid, message)  # E-10: it expires before it is assigned, or not at all
 
     def _send(self, rid: int, message: Msg | Sync) -> None:
         """To the egresses at one router, which may be this one."""

@@ -48,12 +48,14 @@ class FilteredEgress(Egress):
             return
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
 
-    def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
+    def on_presettled(
+        self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0, ttl_ms: int = 0
+    ) -> None:
         """E-9, then I-1c."""
         if publisher_epoch in self.syncs and self._excludes(publisher_epoch, message, message_format):
             self._count(publisher_epoch, tag)
             return
-        super().on_presettled(publisher_epoch, tag, message, message_format)
+        super().on_presettled(publisher_epoch, tag, message, message_format, ttl_ms)
 
     def _excludes(self, publisher_epoch: int, message: bytes, message_format: int) -> bool:
         if self._filter is None:

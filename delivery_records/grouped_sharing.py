@@ -230,6 +230,10 @@ class GroupedShare(Share):
         key = self._best(digest) if group is None or group.member is None else group.member
         return key if self._members[key].takes_more(self._turn) else None
 
+    def may_expire(self, number: int) -> bool:
+        """E-10: not what has a group. The publisher's next ingress would assign it behind what followed it."""
+        return number not in self._group_of and super().may_expire(number)
+
     # ------------------------------------------------------------------ wanted again
 
     def on_refused_for_good(self, key: str, number: int) -> bool:

@@ -24,9 +24,11 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters, MakeLetter
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
+from delivery_records.expiry_times import ReadTtl
 from delivery_records.fanout import Fanout
 from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
+from delivery_records.lifetimes import Lifetimes
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
@@ -63,8 +65,8 @@ class Ingress(Endpoint):
 
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "policy",
-        "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "lifetimes", "link", "outcomes", "peer", "phase",
+        "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +102,7 @@ class Ingress(Endpoint):
         )
         self.policy = turn.policy_of(self.topic)
         self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
+        self.lifetimes = Lifetimes(turn, self, self.fanout, parts.read_ttl)
         self.resends = Resends(turn, self, self.window, began)
         modes = self.policy, self.exactly_once, request.settles_first
         self.outcomes = (
@@ -216,6 +219,8 @@ class Ingress(Endpoint):
         else:
             slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
+        if self.policy.ttl_s:
+            self.lifetimes.on_stored(slot, self.policy.ttl_s)
         if slot.repeated:
             turn.counts[Decision.TRANSFER_REPEATED] += 1
         else:
@@ -225,9 +230,13 @@ class Ingress(Endpoint):
         if turn.tracing is not None:
             self._trace_stored(slot)
         self.fanout.forward(slot)
+        if slot.repeated:
+            self._on_repeated(transfer)
+
+    def _on_repeated(self, transfer: PublisherTransfer) -> None:
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
-        elif slot.repeated:
+        else:
             self.resends.on_repeated()
 
     def _is_awaited(self, slot: Slot) -> bool:
@@ -283,7 +292,9 @@ class Ingress(Endpoint):
         self._turn.counts[Decision.TRANSFER_PRESETTLED] += 1
         if self._turn.tracing is not None:
             self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
-        self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
+        ttl_s, message_format = self.policy.ttl_s, transfer.message_format
+        expires_at = self.lifetimes.deadline(message, message_format, ttl_s) if ttl_s else None
+        self.fanout.forward_presettled(transfer.tag, message, message_format, expires_at)
 
     def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
@@ -317,8 +328,11 @@ class Ingress(Endpoint):
             if slot.verdict is None:
                 slot.pending -= 1
                 slot.processed = True
-                if not is_accepted:
+                if outcome is DeliveryOutcome.EXPIRED:
+                    self.outcomes.on_expired(slot, subscription.name)
+                elif not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+                if not is_accepted and (self.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED):
                     self._make_letters().on_failed(slot, subscription, outcome)  # I-3e
                 if tracing is not None:
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
@@ -375,6 +389,9 @@ class Ingress(Endpoint):
             self.fanout.forget(slot.number)
         if self.fanout.letters is not None:
             self.fanout.letters.forget(slot)
+        if self.fanout.expiries:
+            self.fanout.expiries.pop(slot.number, None)
+            self.outcomes.expired_by.pop(slot.number, None)
         add_run(self.settled_runs, slot.number)
         if not self.is_dirty:
             self.mark_dirty()
@@ -496,6 +513,10 @@ class Ingress(Endpoint):
             self._count_done(done, owed, outcome)
         share.assign()
 
+    def on_share_expiry(self) -> None:
+        """E-10: what no member was given in time, the shared subscription is done with."""
+        self.lifetimes.on_timer(self.window, self._count_done)
+
     # ------------------------------------------------------------------ subscriptions come, move and go
 
     def on_subscription(self, subscription: Subscription, is_new: bool) -> None:
@@ -596,3 +617,4 @@ class IngressParts:
     """Those to flush at the end of this turn."""
     suspend: Callable[[Endpoint, LossCause], None]
     read_group: ReadGroup
+    read_ttl: ReadTtl

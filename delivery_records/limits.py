@@ -77,6 +77,10 @@ RETRY_CAP_S = 60.0
 """Longest wait before the next attempt: a subscriber that recovers gets what it released within a minute (E-4a)."""
 RETRY_DOUBLINGS: Final = 64
 """More than any cap needs; keeps the wait a finite number."""
+EXPIRY_LOOK_S = 1.0
+"""What is out of time, and comes back from a member that had no room for it, is found within this (E-10)."""
+EXPIRED_TAGS = 16
+"""Tags in one line of the log: a queue that expires at once must not fill it (E-10)."""
 CHANNEL_CREDIT_BYTES = 4 * MIB
 """Bodies that may be under way from one ingress to one egress; both ends start from it (T-5)."""
 STREAM_FRAMES = 65_536
@@ -141,6 +145,8 @@ class TopicPolicy:
     """The topic for what subscriptions fail (I-3e), as routers know it; empty: there is none."""
     is_dead_letter: bool = False
     """Some rule names this very topic as `dead_letter`."""
+    ttl_s: float = 0.0
+    """Longest life of a message that was not sent to a subscription (E-10); 0: without end, whatever it says itself."""
 
 
 PolicyOf: TypeAlias = Callable[[str], TopicPolicy]

@@ -21,6 +21,8 @@ class DeliveryOutcome(Enum):
     """modified{delivery-failed}: may be sent again, counts as a failed attempt."""
     UNDELIVERABLE = "undeliverable"
     """modified{undeliverable-here}: final on an exclusive subscription."""
+    EXPIRED = "expired"
+    """No receiver said so: its time was over before it was sent to the subscription (E-10)."""
 
     __hash__ = object.__hash__  # members are single objects; Enum's own is Python code, too slow for each message
 
@@ -30,7 +32,9 @@ class DeliveryOutcome(Enum):
         return self in _DONE
 
 
-_DONE = frozenset({DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.UNDELIVERABLE})
+_DONE = frozenset(
+    {DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.UNDELIVERABLE, DeliveryOutcome.EXPIRED}
+)
 
 
 class Decision(Enum):
@@ -88,6 +92,7 @@ class Decision(Enum):
     HELD = "held"
     SKIPPED = "skipped"
     FILTERED = "filtered"
+    EXPIRED = "expired"
     ALREADY_DONE = "already_done"
     ALREADY_SENT = "already_sent"
     DROPPED_AT_MOST_ONCE = "dropped_at_most_once"
@@ -129,3 +134,6 @@ class Told:
     rejected_by: tuple[str, ...] = ()
     """Subscriptions that rejected, the first of them (I-3, on-reject=report)."""
     rejections: int = 0
+    expired_by: tuple[str, ...] = ()
+    """Those for which it expired, the first of them (E-10)."""
+    expirations: int = 0

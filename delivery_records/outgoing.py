@@ -193,6 +193,17 @@ class Outgoing:
             tags, self.settling = list(self.settling), {}
             self._turn.out.append(effects.SettleAtSubscriber(self._link, tags))
 
+    def expire(self, entry: Entry) -> None:
+        """E-10: a held delivery is not sent any more."""
+        self._held.remove(entry)
+        entry.message = b""
+        entry.state = GONE if entry.presettled else State.EXPIRED
+
+    @property
+    def held_new(self) -> int:
+        """Of the deliveries that wait, those that the subscriber was never sent."""
+        return len(self._held)
+
     @property
     def held(self) -> int:
         """Deliveries that wait for credit."""

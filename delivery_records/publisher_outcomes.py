@@ -34,7 +34,7 @@ class PublisherOutcomes:
 
     __slots__ = (
         "_accepted", "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
-        "_told_settled", "_turn", "_window", "last_progress", "policy",
+        "_told_settled", "_turn", "_window", "expired_by", "last_progress", "policy",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,8 @@ class PublisherOutcomes:
         """Delivery-ids of what was simply accepted, and is not settled with that: nearly all."""
         self._told: dict[Told, list[int]] = {}
         self._told_settled: dict[Told, list[int]] = {}
+        self.expired_by: dict[int, list[str]] = {}
+        """Number of a delivery -> subscriptions for which it expired (E-10)."""
         self._ended: list[str] = []
         self._ended_count = 0
         self._ended_from: Slot | None = None
@@ -64,8 +66,13 @@ class PublisherOutcomes:
         """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
         if has_listeners:
             slot.processed = True
-        elif not slot.processed and not (self._exactly_once and slot.repeated):
+        elif not slot.processed and not slot.repeated:
             slot.verdict = self._of_empty()  # I-3d; what a map names may have been processed
+
+    def on_expired(self, slot: Slot, name: str) -> None:
+        """E-10: a subscription is done with it, and was never sent it."""
+        self.expired_by.setdefault(slot.number, []).append(name)
+        slot.rejected_by = slot.rejected_by or []  # not None: its outcome is looked at
 
     def decide_in_order(self) -> None:
         """I-3: in window order, while the next delivery is received and no subscription owes it."""
@@ -105,15 +112,24 @@ class PublisherOutcomes:
         """The outcome told to the publisher (I-3)."""
         if slot.failure:
             return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
-        if slot.verdict is None and not slot.processed and not self._exactly_once:
+        if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
             slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
         if slot.verdict is not None:
             return _RELEASED if slot.verdict is DeliveryOutcome.RELEASED else _NOBODY
-        if slot.rejected_by and self.policy.report_rejections:
-            text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
-            names = tuple(slot.rejected_by[:OWING_NAMES])
-            return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
+        if self.policy.report_rejections:
+            return self._reported(slot.rejected_by or [], self.expired_by.get(slot.number, []))
         return _ACCEPTED
+
+    def _reported(self, rejected: list[str], expired: list[str]) -> Told:
+        """on_reject=report: who rejected it, and for whom it expired (E-10)."""
+        said = [f"rejected by {len(rejected)}"] if rejected else []
+        said += [f"expired for {len(expired)}"] if expired else []
+        if not said:
+            return _ACCEPTED
+        return Told(
+            DeliveryOutcome.REJECTED, "oncewire:rejected", " and ".join(said) + " of its subscriptions",
+            tuple(rejected[:OWING_NAMES]), len(rejected), tuple(expired[:OWING_NAMES]), len(expired),
+        )  # fmt: skip
 
     def on_leaving(self, key: str, name: str) -> None:
         """A subscription ends, and has not left the window yet (I-3c)."""
@@ -152,6 +168,8 @@ class PublisherOutcomes:
             info: dict[str, object] = {}
             if told.rejected_by:
                 info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
+            if told.expired_by:
+                info |= {"expired": list(told.expired_by), "expired-count": told.expirations}
             self._turn.out.append(
                 effects.Dispose(link, ids, told.outcome, settled, told.condition, told.description, info)
             )

@@ -33,14 +33,16 @@ from delivery_records.diagnostics.tables import describe
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import SyncState
+from delivery_records.expiry_times import ReadTtl, no_ttl
 from delivery_records.faults import Faults
 from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits, PolicyOf
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.room import Room
-from delivery_records.timers import Timer
+from delivery_records.timers import OF_AN_EGRESS, Timer
 from delivery_records.turn import Turn
 from delivery_records.window import frozen_runs
 
@@ -56,7 +58,7 @@ class Records:
     def __init__(
         self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
         era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None, read_group: ReadGroup = no_group,
-        policy_of: PolicyOf | None = None, make_letter: MakeLetter = plain_letter,
+        policy_of: PolicyOf | None = None, make_letter: MakeLetter = plain_letter, read_ttl: ReadTtl = no_ttl,
     ) -> None:  # fmt: skip
         """Start empty.
 
@@ -72,6 +74,7 @@ class Records:
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
             policy_of: the operator's rules for topics; None: all have the policy of the limits (I-3d).
             make_letter: splices the annotations of a dead letter in (I-3e).
+            read_ttl: the ttl of a message's header, for topics whose messages expire (E-10).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era, policy_of)
         self.node_id = node_id
@@ -94,7 +97,7 @@ class Records:
         self.ingresses = self.endpoints.ingresses
         self._ingress_parts = IngressParts(
             annotate, make_letter, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
-            read_group,
+            read_group, read_ttl,
         )
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
@@ -216,7 +219,10 @@ class Records:
                 if ingress is not None and subscription is not None:
                     self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
-                ack = Ack(sync.epoch, endpoint.epoch, outcome, frozen_runs(runs))
+                told = outcome
+                if outcome is DeliveryOutcome.EXPIRED and not self.channels.reads_expiry(sync.ingress_rid):
+                    told = DeliveryOutcome.ACCEPTED  # E-10: done, as far as its ingress can know
+                ack = Ack(sync.epoch, endpoint.epoch, told, frozen_runs(runs))
                 self.channels.send_control(sync.ingress_rid, ack)
 
     # ------------------------------------------------------------------ what the parts ask for
@@ -313,7 +319,10 @@ class Records:
             self._on_router_timer(timer, owner)
             return
         ingress, egress = self.ingresses.get(owner), self.egresses.get(owner)
-        if timer is Timer.PROOF and ingress is not None:
+        if timer in OF_AN_EGRESS:
+            if egress is not None:
+                self._on_egress_timer(timer, egress)
+        elif timer is Timer.PROOF and ingress is not None:
             ingress.on_proof_timeout()
         elif timer is Timer.RESEND and ingress is not None:
             ingress.on_resend_timeout()
@@ -321,22 +330,28 @@ class Records:
             ingress.on_settle_timeout()
         elif timer is Timer.RETRY and ingress is not None:
             ingress.retries.on_timer()
+        elif timer is Timer.SHARE_EXPIRY and ingress is not None:
+            ingress.on_share_expiry()
         elif timer is Timer.ATTACH_RETRY:
             self.attaching.on_retry_timer(owner)
         elif timer is Timer.UNKNOWN_PUT:
             self._closing.on_unknown_timer(owner)
         elif timer is Timer.EXPIRY:
             self.expiry.on_timer(owner)
-        elif timer is Timer.STOCK_REPLY and egress is not None:
+
+    def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:
+        if timer is Timer.STOCK_REPLY:
             egress.reply()
-        elif timer is Timer.PROVISIONAL and egress is not None:
+        elif timer is Timer.PROVISIONAL:
             egress.proof.on_sign_of_life()
-        elif timer is Timer.LIFE and egress is not None:
+        elif timer is Timer.LIFE:
             egress.on_silence()
-        elif timer is Timer.REDUCTION and egress is not None:
+        elif timer is Timer.REDUCTION:
             egress.on_reduction_timer()
-        elif timer is Timer.PATIENCE and egress is not None:
+        elif timer is Timer.PATIENCE:
             egress.on_patience_timer()
+        elif timer is Timer.HELD_EXPIRY:
+            egress.expiry.on_timer()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:

@@ -108,4 +108,7 @@ class CountedOutcomes(PublisherOutcomes):
         is_before_a_start = slot.number < self._fanout.last_start
         names = self._fanout.joined_before(slot.number) if is_before_a_start else self._names
         ended = self._done_before.pop(slot.number, None)
+        expired = self.expired_by.get(slot.number) if self.expired_by else None
+        if expired:  # E-10: it was never sent there
+            return tuple(name for name in (*names, *(ended or ())) if name not in expired)
         return (*names, *ended) if ended else names

@@ -6,7 +6,7 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.channels.messages import Nack
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
-from delivery_records.fanout import Fanout
+from delivery_records.fanout import REPLACED, Fanout
 from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_DOUBLINGS, TopicPolicy
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
@@ -25,7 +25,7 @@ class _Attempts:
 class Retries:
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
-    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window", "policy")
+    __slots__ = ("_attempts", "_endpoint", "_fanout", "_turn", "_window", "policy")
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy
@@ -37,7 +37,6 @@ class Retries:
         self._window = window
         self._fanout = fanout
         self._attempts: dict[tuple[str, int], _Attempts] = {}
-        self._due: dict[tuple[str, int], float] = {}
 
     def on_again(self, subscription: Subscription, nack: Nack) -> int:
         """Schedule the next attempt: 0. At the poison limit, the failed attempts: the delivery counts as rejected."""
@@ -45,9 +44,13 @@ class Retries:
         slot = self._window.at(number)
         if slot is None or not self._fanout.owes(subscription.key, number):
             return 0
-        entry = self._attempts.setdefault((subscription.key, number), _Attempts())
-        entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
-        delay = self._count(entry, nack.failed)
+        pair = (subscription.key, number)
+        entry = self._attempts.setdefault(pair, _Attempts())
+        if nack.is_presented and entry.failed and pair in self._fanout.scheduled:
+            delay = self._back_off(entry.failed - 1)  # it was heard: no attempt was made since, but for a repeat
+        else:
+            entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
+            delay = self._count(entry, nack.failed)
         if nack.delay_ms is not None:
             delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)
         if entry.failed >= self.policy.max_attempts:
@@ -56,13 +59,15 @@ class Retries:
                 tag=slot.tag.hex(),
             )  # fmt: skip
             self._trace(slot, Rule.POISONED, subscription.name, entry.failed)
-            self._forget_pair((subscription.key, number))  # what others asked for goes on
+            self._forget_pair(pair)  # what others asked for goes on
             return entry.failed
         self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._trace(slot, Rule.RETRY, subscription.name, delay)
-        self._due[(subscription.key, number)] = self._turn.now + delay
+        # The SYNC of its present epoch has repeated what the former one wanted again; members are sent nothing by it.
+        is_repeated = nack.subscription_epoch != subscription.epoch and not subscription.record.shared
+        self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
         if entry.failed:
-            self._fanout.failed[(subscription.key, number)] = entry.failed
+            self._fanout.failed[pair] = entry.failed
         self._arm()
         return 0
 
@@ -86,9 +91,10 @@ class Retries:
     def on_timer(self) -> None:
         """Send what is due."""
         now = self._turn.now
-        for (key, number), deadline in list(self._due.items()):
+        scheduled = self._fanout.scheduled
+        for (key, number), deadline in list(scheduled.items()):
             if deadline <= now:
-                del self._due[(key, number)]
+                del scheduled[(key, number)]
                 entry = self._attempts[(key, number)]
                 self._fanout.send_again(key, number, entry.failed)
         self._arm()
@@ -109,7 +115,7 @@ class Retries:
 
     def _forget_pair(self, pair: tuple[str, int]) -> None:
         del self._attempts[pair]
-        self._due.pop(pair, None)
+        self._fanout.scheduled.pop(pair, None)
         self._fanout.failed.pop(pair, None)
 
     @property
@@ -118,5 +124,6 @@ class Retries:
         return not self._attempts
 
     def _arm(self) -> None:
-        if self._due:
-            self._turn.timers.set(Timer.RETRY, self._endpoint.key, min(self._due.values()))
+        earliest = min(self._fanout.scheduled.values(), default=REPLACED)
+        if earliest != REPLACED:
+            self._turn.timers.set(Timer.RETRY, self._endpoint.key, earliest)

@@ -328,6 +328,10 @@ class Share:
         self._attempts.pop(number, None)
         self._refused.pop(number, None)
 
+    def may_expire(self, number: int) -> bool:
+        """E-10: nobody has it, nobody had it, and no map that is not known may hold it."""
+        return number in self._waiting and number not in self._again and not self._blocking
+
     # ------------------------------------------------------------------ wanted again
 
     def on_refused(self, key: str, number: int) -> bool:

@@ -15,6 +15,7 @@ from chaos.mutants.directed_edits import DIRECTED
 from chaos.mutants.drain_edits import DRAIN_EDITS
 from chaos.mutants.edits import Edit
 from chaos.mutants.egress_edits import EGRESS_EDITS
+from chaos.mutants.expiry_edits import EXPIRY_EDITS
 from chaos.mutants.filter_edits import FILTER_EDITS
 from chaos.mutants.identity_edits import IDENTITY_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
@@ -31,7 +32,7 @@ __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
-    *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS,
+    *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

@@ -24,7 +24,7 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
         "            egress.on_patience_timer()\n",
         "            egress.on_patience_timer()\n"
         "            if egress.is_expelled:\n"
-        "                [each.on_subscription_deleted(owner, '') for each in self.ingresses.values()]\n",
+        "                [each.on_subscription_deleted(egress.key, '') for each in self.ingresses.values()]\n",
         "a router that forgets at once what a slow subscription is owed accepts it although the deletion fails",
         aim=("drop-s", "patience_s=2", "expels=1", "slow_store=1", "routers=2"),
     ),

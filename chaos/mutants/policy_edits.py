@@ -7,14 +7,14 @@ from chaos.mutants.edits import Edit
 POLICY_EDITS: tuple[Edit, ...] = (
     Edit(
         "refused-after-the-move", "I-3d", "publisher_outcomes",
-        "        elif not slot.processed and not (self._exactly_once and slot.repeated):\n",
+        "        elif not slot.processed and not slot.repeated:\n",
         "        elif not slot.processed:\n",
         "a message that a subscription has processed and left is rejected by the publisher's next router",
         aim=("drop-p", "expire-s", "on_empty=3", "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0"),
     ),
     Edit(
         "refused-after-it-was-sent", "I-3d", "publisher_outcomes",
-        "        if slot.verdict is None and not slot.processed and not self._exactly_once:\n",
+        "        if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):\n",
         "        if slot.verdict is None and not slot.processed:\n",
         "a message that a subscription was sent is rejected when that subscription ends, though it may be processed",
         aim=("expire-s", "on_empty=3", "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0"),
@@ -54,6 +54,27 @@ POLICY_EDITS: tuple[Edit, ...] = (
         aim=(
             "drop-p", "attempts=2", "refuses=1", "shipped=0", "routers=2", "stock_publisher=0",
             "presettled_publisher=0", "settled_subscriber=0",
+        ),
+    ),
+    Edit(
+        "a-repeat-and-the-scheduled-attempt", "E-4a", "fanout",
+        "                self.scheduled[(key, number)] = REPLACED\n",
+        "                pass\n",
+        "an attempt that was scheduled before a SYNC repeated the delivery comes too early after the next failure",
+        aim=(
+            "twist", "drop-p", "delay_ms=300", "routers=3", "shipped=1", "stock_subscriber=1", "lingers=1",
+            "messages=20", "never=1", "refuses=1", "stock_publisher=0", "presettled_publisher=0",
+            "settled_subscriber=0",
+        ),
+    ),
+    Edit(
+        "presented-failures-are-not-counted", "E-4a", "entries",
+        "        if outcome is DeliveryOutcome.MODIFIED_FAILED:\n",
+        "        if False:\n",
+        "a subscriber that fails, and loses its router before that hears of it, is sent the delivery without end",
+        aim=(
+            "trim-s", "attempts=3", "refuses=1", "shipped=0", "stock_publisher=0", "presettled_publisher=0",
+            "settled_subscriber=0", "stock_subscriber=0",
         ),
     ),
     Edit(

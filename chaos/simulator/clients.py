@@ -273,6 +273,8 @@ class Subscriber:
         self._refusals: dict[tuple[int, int], int] = {}
         self._here: set[bytes] = set()
         """Tags that were transferred on this link: an outcome names a delivery-id, so another cannot be answered."""
+        self._stated: set[bytes] = set()
+        """Tags whose failure a router may have heard of (E-4a)."""
 
     def connect(self, router: int) -> None:
         """Attach with the map."""
@@ -291,8 +293,16 @@ class Subscriber:
                 patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
             )
         )  # fmt: skip
+        self._note_presented(self.connection.link)
         if self.world.traits.pipelines:
             self._up(inputs.ClientFlow(self.connection.link))  # allowed (section 2.4.2); it proves nothing (A-10)
+
+    def _note_presented(self, link: int) -> None:
+        for tag, entry in self.map.items():
+            if entry.mark is Mark.FAILED:
+                message = (entry.publisher, entry.number)
+                self.judge.policies.on_failure_presented(self.index, message, link, is_stated=tag in self._stated)
+                self._stated.add(tag)
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
@@ -410,6 +420,8 @@ class Subscriber:
         if mark in _AGAIN and tag not in self._here:
             return  # when it is resumed; to say done early does no harm
         if self.connection is not None and self.is_replied:
+            if mark is Mark.FAILED:
+                self._stated.add(tag)
             self._up(
                 inputs.SubscriberDisposition(
                     self.connection.link, [tag], OUTCOMES[mark], False, None, self._wish(mark)
@@ -427,6 +439,7 @@ class Subscriber:
             return
         if entry.mark in OUTCOMES:
             del self.map[tag]
+            self._stated.discard(tag)
         else:
             entry.mark = Mark.SETTLED
 

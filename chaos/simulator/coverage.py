@@ -39,6 +39,7 @@ SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ENDED_REPORTED = "an acceptance was told behind the report of a subscription that had ended without the message"
 TOO_FEW = "a message was released because there were fewer subscriptions than its publisher requires"
 NOBODY = "a message was refused by its topic's policy, because no subscription matched"
+SHARED_EXPIRED = "a message expired before a member of a shared subscription took it"
 MEMBER_ENDED = "a member of a shared subscription ended"
 SHARED_ENDED = "a shared subscription ended"
 SHARED_TWICE = "a message was processed by two members, because one had ended with it"
@@ -52,7 +53,7 @@ SOMETIMES = (
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
     SAME_SESSION, ENDED_REPORTED, TOO_FEW, NOBODY, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
-    GROUPED, LETTER, LETTER_FIRST,
+    GROUPED, LETTER, LETTER_FIRST, SHARED_EXPIRED,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
+from chaos.simulator.expiry_judge import ExpiryJudge
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
 from chaos.simulator.letters_judge import LettersJudge
@@ -57,6 +58,7 @@ class Judge:
         """How often a publisher sent a message again as a new one (c.5, A-5)."""
         self.shared = SharedJudge(world, self._new_again)
         self.letters = LettersJudge(world, self._new_again, self.filters, self.policies)
+        self.expiry = ExpiryJudge(world, self._new_again, self.processed)
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._forgotten: dict[int, set[Message]] = {}
         self._settled: dict[int, set[Message]] = {}
@@ -170,11 +172,18 @@ class Judge:
         self.letters.check_told((publisher, number))
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
-        self.shared.check_accepted((publisher, number))
+        if not self._is_over_for_members((publisher, number)):
+            self.shared.check_accepted((publisher, number))
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
         gone = [owing for owing in self._unprocessed((publisher, number)) if self.created(owing[0]) != owing[1]]
         self.ended.check_accepted(publisher, number, gone)
+
+    def _is_over_for_members(self, message: Message) -> bool:
+        """SH-5, E-4a: together they failed as often as the policy allows; or none took it in time (E-10)."""
+        last = len(self._world.subscribers) - 1
+        has_failed = self.policies.has_failed(last, message)
+        return self._world.is_member(last) and (has_failed or message in self.expiry.expired(last))
 
     def _check_released(self, publisher: int, number: int) -> None:
         """I-3: *accepted* tells a stock publisher that somebody is done with its message."""
@@ -184,8 +193,8 @@ class Judge:
         message = (publisher, number)
         if self.filters.excluded_somewhere(publisher, number):
             return  # E-9: it counts as processed there
-        if world.traits.on_empty == 1 or self.policies.failed_at(message):
-            return  # I-3d
+        if world.traits.on_empty == 1 or self.policies.failed_at(message) or self.expiry.has_expired(message):
+            return  # I-3d, E-10
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
@@ -193,7 +202,8 @@ class Judge:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
         traits = self._world.traits
         self.letters.check_told((publisher, number))
-        if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
+        has_expired = self.expiry.has_expired((publisher, number))
+        if outcome is DeliveryOutcome.REJECTED and traits.reports and (traits.refuses or has_expired):
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
             return  # I-3c: judged when its application gets the outcome
@@ -228,8 +238,8 @@ class Judge:
         ]
 
     def _is_excused(self, subscriber: int, message: Message) -> bool:
-        """E-4a: it wanted the message again, and lost its router since, or failed too often."""
-        is_lost = message in self._retries_lost.get(subscriber, ())
+        """E-4a: it wanted the message again, and lost its router since, or failed too often; or it expired (E-10)."""
+        is_lost = message in self._retries_lost.get(subscriber, ()) or message in self.expiry.expired(subscriber)
         return is_lost or self.policies.has_failed(subscriber, message)
 
     # ------------------------------------------------------------------ what excuses
@@ -259,6 +269,7 @@ class Judge:
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: what the subscriber forgot may come again, once."""
         self._copies.on_amnesia(subscriber)
+        self.expiry.on_amnesia(subscriber)
         if self._world.is_member(subscriber):
             self.shared.on_forgot(subscriber)
         messages = list(messages)
@@ -424,6 +435,7 @@ class Judge:
         done = done | self._excused.get(subscriber, set()) if subscriber in self._excused else done
         if has_ended:  # only an application that finishes out of order has finished something behind what it dropped
             done = done | {message for index, of, message in self._dropped if (index, of) == (subscriber, life)}
+        done = done | self.expiry.expired(subscriber)
         missing = [n for n in range(first, stop) if n not in given_up and (publisher, n) not in done]
         missing = [n for n in missing if not self.filters.excludes(subscriber, publisher, n, life)]
         if missing:
@@ -440,6 +452,8 @@ class Judge:
         """The checker of real experiments must agree, for every subscriber to whom all is promised."""
         world = self._world
         if world.traits.refuses or world.traits.topics > 1 or self._finishes_anyhow or self._new_again:
+            return
+        if world.traits.ttl_s:
             return
         judged = [
             subscriber.index

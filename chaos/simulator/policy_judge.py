@@ -7,6 +7,7 @@ from collections import Counter
 from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
+from delivery_records import inputs
 from delivery_records.attachments.view import Kind
 from delivery_records.outcomes import Decision, DeliveryOutcome
 
@@ -27,6 +28,8 @@ class PolicyJudge:
         """Released or rejected for want of subscriptions, as a publisher with a map got it."""
         self._presented: set[_Message] = set()
         self._failed: Counter[tuple[int, _Message]] = Counter()
+        self._doubted: Counter[tuple[int, _Message]] = Counter()
+        """How often a failure was presented that a router may have heard of: it may count again (E-4a)."""
         self._failed_here: Counter[tuple[int, _Message]] = Counter()
         """By link."""
         self._last: dict[tuple[int, _Message], tuple[float, tuple[int, int, int]]] = {}
@@ -49,8 +52,13 @@ class PolicyJudge:
         if link:
             self._failed_here[(link, message)] += 1
             self._last.pop((link, message), None)
-            if self._is_quiet():
+            if self._is_quiet(message):
                 self._last[(link, message)] = self._world.now, self._disturbance(subscriber)
+
+    def on_failure_presented(self, subscriber: int, message: _Message, link: int, *, is_stated: bool) -> None:
+        """The map of an attach says that it has failed to process it; `is_stated`: a router may know that."""
+        self._doubted[(subscriber, message)] += is_stated
+        self._failed_here[(link, message)] += 1
 
     def on_attempt(self, subscriber: int, message: _Message, attempt: int, link: int, *, is_new: bool) -> None:
         """Another attempt states what failed before, comes not before it is wanted, and not when there were too many.
@@ -59,7 +67,7 @@ class PolicyJudge:
         """
         world, traits = self._world, self._world.traits
         it = f"s{subscriber} gets p{message[0]}/{message[1]}"
-        if attempt > self._failed[(subscriber, message)]:
+        if attempt > self._failures(subscriber, message):
             raise Violation(f"ATTEMPTS: {it} as failed {attempt} times, which is too often")
         here = self._failed_here[(link, message)]
         if not here or is_new or world.restores:
@@ -74,9 +82,16 @@ class PolicyJudge:
         if world.now - failed_at < CLOCKS * traits.delay_ms / 1000:
             raise Violation(f"EARLY: {it} {world.now - failed_at:g} s after it failed")
 
-    def _is_quiet(self) -> bool:
-        """Nothing that was sent before can arrive now: no frame is under way, none waits for a view or for credit."""
+    def _is_quiet(self, message: _Message) -> bool:
+        """Nothing that was sent before can arrive now: no frame is under way, none waits for a view or for credit.
+
+        Nor does the publisher's own repeat of the message (I-1).
+        """
         world = self._world
+        body = world.body(*message)
+        for connection in world.connections.values():
+            if any(isinstance(item, inputs.PublisherTransfer) and item.message == body for item in connection.up):
+                return False
         cores = [router.records for router in world.routers if router.records is not None]
         is_seen = all(core.view.applied >= world.etcd.revision for core in cores)
         return is_seen and not world.traits.large and not any(world.frames.values())
@@ -89,10 +104,17 @@ class PolicyJudge:
         epochs = sum(core.view.subscriptions[key].epoch for core in cores if key in core.view.subscriptions)
         return self._world.disturbances, restarts, epochs
 
+    def _failures(self, subscriber: int, message: _Message) -> int:
+        """The most that may be counted."""
+        return self._failed[(subscriber, message)] + self._doubted[(subscriber, message)]
+
     def has_failed(self, subscriber: int, message: _Message) -> bool:
         """Whether it may count as done there: it failed as often as the policy allows."""
-        attempts = self._world.traits.attempts
-        return bool(attempts) and self._failed[(subscriber, message)] >= attempts
+        attempts, world = self._world.traits.attempts, self._world
+        who = [subscriber]
+        if world.is_member(subscriber):  # SH-5: the ingress counts what all of them fail
+            who = [each.index for each in world.subscribers if world.is_member(each.index)]
+        return bool(attempts) and sum(self._failures(index, message) for index in who) >= attempts
 
     def failed_at(self, message: _Message) -> set[int]:
         """The subscribers where that is so."""

@@ -153,8 +153,9 @@ def _told(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
     if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)
-        told = repr(effect.message).replace(", is_letters=False)", ")")  # stories of before I-3e
-        return f"r{router.index} to {targets}: {told}"
+        # Stories of before failures of a presented map and letters.
+        message = repr(effect.message).replace(", is_presented=False)", ")").replace(", is_letters=False)", ")")
+        return f"r{router.index} to {targets}: {message}"
     if isinstance(effect, effects.SendDatagram):
         return f"r{router.index} to {effect.rid}: {effect.message!r}"
     if isinstance(effect, effects.Propose):
@@ -162,6 +163,6 @@ def _told(router: Router, effect: effects.Effect) -> str:
         return f"r{router.index} proposes: {what} {effect.key[:9]} if revision is {effect.expect}"
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
-    # Stories written before there were filters and groups in order.
+    # Stories written before there were filters, groups in order, and failures of a presented map.
     told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")")
     return f"r{router.index}: {told}"

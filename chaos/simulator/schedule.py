@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_deduplication,
     draw_drains,
+    draw_expiry,
     draw_fault,
     draw_filters,
     draw_groups,
@@ -118,6 +119,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
+        ttl_s = draw_expiry(random.Random(f"expiry {seed}"))
+        setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
         setting = replace(setting, traits=draw_letters(random.Random(f"letters {seed}"), setting.traits))
     result.setting = setting
     world = setting.build(cores)

@@ -262,7 +262,7 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
     """
     if rng.random() >= 0.2:
         return setting
-    attempts = 0 if setting.traits.sharers else rng.choice([0, 2, 3])  # members count together what each of them fails
+    attempts = rng.choice([0, 2, 3])
     policies = replace(setting.traits, on_empty=rng.choice([0, 1, 2, 3]), attempts=attempts)
     return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
 
@@ -277,6 +277,15 @@ def draw_letters(rng: random.Random, traits: Traits) -> Traits:
     if rng.random() >= 0.2:
         return traits
     return replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
+
+
+def draw_expiry(rng: random.Random) -> int:
+    """In some worlds a policy lets messages expire (E-10).
+
+    Args:
+        rng: of its own.
+    """
+    return rng.choice([1, 4, 15, 40]) if rng.random() < 0.15 else 0
 
 
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:

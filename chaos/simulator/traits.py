@@ -86,6 +86,8 @@ class Traits:
     """Failed attempts after which a policy counts a delivery as rejected (E-4a); 0: ten, more than there ever are."""
     delay_ms: int = 0
     """Subscribers that fail want the next attempt after so long (E-4a); 0: they do not say."""
+    ttl_s: int = 0
+    """Longest life of a message that was not sent to a subscription, by a policy (E-10); 0: without end."""
 
     letters: int = 0
     """So many subscribers ask for dead letters, and the policy of all topics names their topic (I-3e)."""

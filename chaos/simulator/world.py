@@ -20,6 +20,7 @@ from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
+from chaos.simulator.expiry_judge import SimulatedTtl
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
@@ -139,7 +140,7 @@ class World(WorldState):
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
             limits=self.limits, filters=SimulatedFilters(), read_group=SimulatedGroups(self.traits.groups).read,
-            make_letter=lambda message, _letter: message + LETTER_MARK,
+            make_letter=lambda message, _letter: message + LETTER_MARK, read_ttl=SimulatedTtl(self.traits.ttl_s).read,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
@@ -213,6 +214,8 @@ class World(WorldState):
     def feed(self, router: Router, batch: list[inputs.Input]) -> None:
         """One turn of a router, and what its effects set under way."""
         assert router.records is not None
+        if self.traits.ttl_s:
+            self.judge.expiry.on_turn(router, batch)
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
 
     def run_timers(self, router: Router) -> None:
@@ -238,12 +241,16 @@ class World(WorldState):
             elif isinstance(effect, effects.Note):
                 if effect.decision is Decision.SUBSCRIBER_SLOW:
                     self._on_slow(effect)
+                elif effect.decision is Decision.EXPIRED:
+                    self.judge.expiry.on_expired(effect)
             elif not isinstance(effect, effects.RoomAgain):
                 self._send_to_client(router, effect)
 
     def _send_to_client(self, router: Router, effect: _ToClient) -> None:
         if self.patience is not None:
             self.patience_judge.on_effect(effect)
+        if self.traits.ttl_s and isinstance(effect, effects.Deliver):
+            self.judge.expiry.on_delivered(effect)
         if self.traits.longest_s:
             check_granted(effect, self.traits.longest_s)
         connection = self.connections.get(effect.link)

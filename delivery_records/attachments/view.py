@@ -27,6 +27,9 @@ RETRIES = 3
 LETTERS = 4
 """Protocol version of routers that know letters streams; others would settle what a subscriber has of one (I-3e)."""
 
+EXPIRY = 4
+"""Protocol version of routers that read the time that is left to a MSG, and the outcome *expired* in an ACK (E-10)."""
+
 
 class Kind(Enum):
     """Which kind of key a change is about."""

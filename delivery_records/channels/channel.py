@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from delivery_records import effects
+from delivery_records.attachments.view import EXPIRY
 from delivery_records.channels.messages import (
     Credit,
+    ExpiringMsg,
     Hello,
     Msg,
     MsgPart,
@@ -23,6 +25,7 @@ from delivery_records.channels.messages import (
     ToIngress,
 )
 from delivery_records.diagnostics.trace import Rule
+from delivery_records.expiry_times import remaining_ms
 from delivery_records.inputs import PathsChanged
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
@@ -238,6 +241,8 @@ class Channel:
             if self._body_sent + size > self._credit_taken:
                 return False
             self._body_sent += size
+            if isinstance(head, ExpiringMsg):
+                head = _aged(head, self._turn.now)
         stream.popleft()
         self._trace(head, Rule.SENT_ON)
         self._turn.out.append(effects.SendToRouters((self.take_number(),), head))
@@ -250,8 +255,9 @@ class Channel:
             return False
         self._body_sent += size
         piece = rest.data[rest.offset : rest.offset + size]
+        head = _aged(rest.head, self._turn.now) if isinstance(rest.head, ExpiringMsg) else rest.head
         self._turn.out.append(
-            effects.SendToRouters((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
+            effects.SendToRouters((self.take_number(),), MsgPart(head, rest.offset, rest.total, piece))
         )
         if rest.offset + size == rest.total:
             self._trace(rest.head, Rule.SENT_ON)
@@ -333,9 +339,23 @@ class Channel:
 
 
 def _without_body(message: Msg) -> Msg:
-    return Msg(
+    bare = Msg(
         message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
         message.attempt, message.after, message.message_format, message.is_head,
+    )  # fmt: skip
+    return ExpiringMsg(bare, message.ttl_ms, message.expires_at) if isinstance(message, ExpiringMsg) else bare
+
+
+def _aged(message: ExpiringMsg, now: float) -> ExpiringMsg:
+    """E-10: what has waited for credit has less time left."""
+    return ExpiringMsg(message, remaining_ms(message.expires_at, now), message.expires_at)
+
+
+def _for_older(message: Msg) -> Msg:
+    """E-10: routers below `EXPIRY` read no time, and nothing expires there."""
+    return Msg(
+        message.publisher_epoch, message.number, message.tag, message.message, message.to, message.redelivered,
+        message.settled, message.attempt, message.after, message.message_format, message.is_head,
     )  # fmt: skip
 
 
@@ -379,6 +399,11 @@ class Channels:
 
     def broadcast(self, channels: Sequence[Channel], message: Msg | Settle | Sync) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
+        if isinstance(message, ExpiringMsg):
+            older = [channel for channel in channels if not self.reads_expiry(channel.rid)]
+            if older:
+                self.broadcast(older, _for_older(message))
+                channels = [channel for channel in channels if channel not in older]
         targets = []
         tracing = self._turn.tracing
         for channel in channels:
@@ -399,7 +424,14 @@ class Channels:
     def send_stream(self, rid: int, message: Msg | Sync) -> None:
         """Send to the egresses at a live router."""
         if rid in self._turn.view.routers:
+            if isinstance(message, ExpiringMsg) and not self.reads_expiry(rid):
+                message = _for_older(message)
             self.channel(rid).send_stream(message.publisher_epoch, message)
+
+    def reads_expiry(self, rid: int) -> bool:
+        """E-10: the router there knows of messages that expire."""
+        router = self._turn.view.routers.get(rid)
+        return router is not None and router.record.protocol_max >= EXPIRY
 
     def on_paths(self, paths: PathsChanged) -> None:
         """Next hops changed."""

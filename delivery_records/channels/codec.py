@@ -21,6 +21,7 @@ from delivery_records.channels.messages import (
     Claim,
     Credit,
     Datagram,
+    ExpiringMsg,
     Hello,
     Msg,
     MsgPart,
@@ -47,6 +48,8 @@ MAX_RUNS: Final = 0xFFFF
 MAX_DELAY_MS: Final = 0xFFFFFFFE
 """Longest delay one NACK can name, 49 days: no topic's cap is longer (I-3d)."""
 _NO_DELAY: Final = 0xFFFFFFFF
+_FAILED_AS_PRESENTED: Final = 2
+"""In the place of failed = 1; to routers of an older release each value but 0 is a failure."""
 MAX_ATTEMPT: Final = 0xFFFF
 """Failed attempts one MSG or NACK can name; a policy may allow more: the subscriber reads 65535 from then on."""
 
@@ -83,6 +86,7 @@ _read_header_to_one: Final = _HEADER_TO_ONE.unpack_from
 _write_header_to_one: Final = _HEADER_TO_ONE.pack
 _HOP_LIMIT_AT: Final = 2
 _MSG: Final = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
+_TTL: Final = Struct(">I")
 _PART: Final = Struct(">QQ")  # offset, total
 _SYNC: Final = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG: Final = Struct(">QB")  # number, tag length
@@ -107,6 +111,10 @@ _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
 _FLAG_SETTLED: Final = 4
 _FLAG_HEAD: Final = 8
+_FLAG_EXPIRES: Final = 16
+"""What is left follows the epochs; only routers that know `EXPIRY` are sent it."""
+MAX_TTL_MS: Final = 0xFFFFFFFF
+"""Longest life one MSG can name, 49 days: more than any topic's policy (E-10)."""
 
 _OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
@@ -115,6 +123,7 @@ _OUTCOME_CODES: Final = {
     DeliveryOutcome.MODIFIED: 4,
     DeliveryOutcome.MODIFIED_FAILED: 5,
     DeliveryOutcome.UNDELIVERABLE: 6,
+    DeliveryOutcome.EXPIRED: 7,
 }
 _OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
@@ -236,7 +245,8 @@ def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]
 
 
 def _nack(message: Nack) -> bytes:
-    head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, message.failed)
+    failed = _FAILED_AS_PRESENTED if message.is_presented else int(message.failed)
+    head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, failed)
     delay_ms = message.delay_ms
     if not message.attempts and delay_ms is None:
         return head  # as routers older than RETRIES read it
@@ -260,6 +270,10 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_SETTLED
     if message.is_head:
         flags |= _FLAG_HEAD
+    ttl = b""
+    if isinstance(message, ExpiringMsg):
+        flags |= _FLAG_EXPIRES
+        ttl = _TTL.pack(min(message.ttl_ms, MAX_TTL_MS))
     named = len(to) if to is not None else 0
     tag = message.tag
     head = (
@@ -271,7 +285,7 @@ def _msg_head(message: Msg) -> bytes:
     )
     if to:
         head += b"".join([_NUMBER.pack(epoch) for epoch in to])
-    return head
+    return head + ttl if ttl else head
 
 
 def _sync(message: Sync) -> bytes:
@@ -420,11 +434,12 @@ def _read_reason(frame: bytes, at: int) -> tuple[Reason, int]:
 def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:
     publisher, subscription, number, failed = _NACK.unpack_from(frame, at)
     at += _NACK.size
+    presented = failed == _FAILED_AS_PRESENTED
     if at == len(frame):
-        return Nack(publisher, subscription, number, bool(failed)), at
+        return Nack(publisher, subscription, number, bool(failed), is_presented=presented), at
     attempts, delay_ms = _NACK_MORE.unpack_from(frame, at)
     wish = None if delay_ms == _NO_DELAY else delay_ms
-    return Nack(publisher, subscription, number, bool(failed), attempts, wish), at + _NACK_MORE.size
+    return Nack(publisher, subscription, number, bool(failed), attempts, wish, presented), at + _NACK_MORE.size
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
@@ -440,7 +455,11 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
     is_head = bool(flags & _FLAG_HEAD)
-    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head), end
+    msg = Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head)
+    if flags & _FLAG_EXPIRES:
+        msg = ExpiringMsg(msg, _TTL.unpack_from(frame, end)[0])
+        end += _TTL.size
+    return msg, end
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from delivery_records.channels.messages import Msg, Return, Run, Settle, Sync
+from delivery_records.channels.messages import ExpiringMsg, Msg, Return, Run, Settle, Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
@@ -86,15 +86,18 @@ class ToEgresses:
             keys = [turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
             egresses = [synced[key] for key in keys if key in synced]
         for egress in egresses:
-            self._hand_over(egress, message)
+            self.hand_over(egress, message)
 
-    def _hand_over(self, egress: Egress, message: Msg) -> None:
+    def hand_over(self, egress: Egress, message: Msg) -> None:
+        """For one egress here."""
         try:
-            if message.settled:
+            if message.is_head:
+                egress.expect_head(message.publisher_epoch, message.number)
+            if isinstance(message, ExpiringMsg):
+                egress.on_expiring(message)
+            elif message.settled:
                 egress.on_presettled(message.publisher_epoch, message.tag, message.message, message.message_format)
             else:
-                if message.is_head:
-                    egress.expect_head(message.publisher_epoch, message.number)
                 egress.on_msg(
                     message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
                     message.attempt, message.message_format,
@@ -110,7 +113,7 @@ class ToEgresses:
             return False
         egress = self.synced_members.get(message.publisher_epoch, {}).get(member.key)
         if egress is not None:
-            self._hand_over(egress, message)
+            self.hand_over(egress, message)
         elif member.record.rid == self._turn.rid and not message.settled:
             self._give_back(origin, Return(message.publisher_epoch, epoch, message.number))
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.view import Publisher
-from delivery_records.entries import MAPPED, Entry, State
+from delivery_records.entries import MAPPED, NEVER_SENT, Entry
 from delivery_records.ingress import Ingress
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import (
@@ -125,6 +125,7 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
     local: list[AtSubscription] = []
     others: dict[int, AtRouter] = {}
     rejected = frozenset(slot.rejected_by or ())
+    expired = frozenset(ingress.outcomes.expired_by.get(slot.number, ()))
     for key, cursor in ingress.fanout.cursors.items():
         subscription = turn.view.subscriptions.get(key)
         if subscription is None or cursor.start > slot.number:
@@ -133,7 +134,8 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
         has_rejected = subscription.name in rejected
         rid = subscription.record.rid
         if rid == turn.rid:
-            state = IN_DOUBT if owes else _of(DeliveryOutcome.REJECTED if has_rejected else slot.verdict)
+            said = DeliveryOutcome.REJECTED if has_rejected else slot.verdict
+            state = IN_DOUBT if owes else _of(DeliveryOutcome.EXPIRED if subscription.name in expired else said)
             local.append(AtSubscription(subscription.name, state, _detail(turn, endpoints, key, whole), owes))
         else:
             old = others.get(rid, AtRouter(rid, 0, 0, 0))
@@ -145,7 +147,8 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
         tag = network_tag(turn.nonce, ingress.session, slot.tag, is_letter=True)
         name = turn.view.subscriptions[key].name
         local.append(AtSubscription(name, IN_DOUBT, _detail(turn, endpoints, key, tag), True))
-    told = DeliveryOutcome.REJECTED if slot.rejected_by and ingress.policy.report_rejections else slot.verdict
+    is_reported = (rejected or expired) and ingress.policy.report_rejections
+    told = DeliveryOutcome.REJECTED if is_reported else slot.verdict
     state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
@@ -185,7 +188,7 @@ def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
 
 
 def _state_of(entry: Entry) -> str:
-    if entry.outcome is not None and (entry.state in MAPPED or entry.state is State.SKIPPED):
+    if entry.outcome is not None and (entry.state in MAPPED or entry.state in NEVER_SENT):
         return entry.outcome.value
     return IN_DOUBT
 

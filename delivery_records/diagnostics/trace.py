@@ -61,6 +61,7 @@ class Rule(Enum):
     ACKNOWLEDGED_AGAIN = ("E-2", "subscription {0} was done with it before ({1}): acknowledged again")
     NOT_IN_U = ("E-2", "is not among what its publisher has unsettled: settled at subscription {0}")
     FILTERED = ("E-9", "excluded by the filter of subscription {0}: counts as processed there")
+    EXPIRED = ("E-10", "its time was over before it was sent to subscription {0}: it is not sent there")
     ALREADY_DONE = ("E-3", "subscription {0} is done with it: acknowledged, not sent")
     ALREADY_SENT = ("E-3", "subscription {0} has it or is about to: not sent twice")
     NO_REPLY_YET = ("A-6", "waits for subscription {0}: its attach is not answered yet")

@@ -16,6 +16,7 @@ from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.dead_letters import MakeLetter, plain_letter
+from delivery_records.expiry_times import ReadTtl, no_ttl
 from delivery_records.filters import FilterEngine
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate
@@ -84,11 +85,13 @@ class Net:
         filters: FilterEngine | None = None,
         read_group: ReadGroup = no_group,
         make_letter: MakeLetter = plain_letter,
+        read_ttl: ReadTtl = no_ttl,
     ) -> None:
         """Start all routers (K-1); `records` makes their cores."""
         self.filters = filters
         self.read_group = read_group
         self.make_letter = make_letter
+        self.read_ttl = read_ttl
         self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
@@ -120,7 +123,7 @@ class Net:
     def _core(self, rid: int) -> Records:
         return self._records(
             rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate,
-            filters=self.filters, read_group=self.read_group, make_letter=self.make_letter,
+            filters=self.filters, read_group=self.read_group, make_letter=self.make_letter, read_ttl=self.read_ttl,
         )  # fmt: skip
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:

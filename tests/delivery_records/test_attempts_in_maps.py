@@ -1,0 +1,121 @@
+"""What a presented map says of failed attempts, and what takes the place of a scheduled one (E-4a)."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery_records import effects, inputs
+from delivery_records.channels import codec
+from delivery_records.channels.messages import Nack
+from delivery_records.limits import Limits, TopicPolicy
+from delivery_records.outcomes import DeliveryOutcome
+from tests.delivery_records.harness import Net, SubscriberLink
+
+FAILED = DeliveryOutcome.MODIFIED_FAILED
+TWO = Limits(policy=TopicPolicy(max_attempts=2, report_rejections=True))
+
+
+def attempts(subscriber: SubscriberLink) -> list[int]:
+    return [delivery.attempt for delivery in subscriber.all(effects.Deliver)]
+
+
+@pytest.mark.parametrize("routers", [1, 2])
+def test_a_failure_that_only_the_presented_map_shows_counts_as_one(routers: int) -> None:
+    net = Net(routers, limits=TWO)
+    first, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[-1])
+    number = publisher.send(b"1")
+    first.drop()  # it has failed, and its answer is lost with its connection
+    tag = first.all(effects.Deliver)[0].tag
+    second = net.subscriber(net.nodes[0], unsettled={tag: FAILED})
+    assert attempts(second) == []  # it waits, as for an answer that was heard
+    net.advance(1.0)
+    assert attempts(second) == [1]
+    second.drop()
+    net.subscriber(net.nodes[0], unsettled={tag: FAILED})
+    assert publisher.outcomes == [(number, DeliveryOutcome.REJECTED)]
+
+
+def test_a_failure_that_was_heard_and_is_presented_once_more_counts_once() -> None:
+    net = Net(limits=TWO)
+    first, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    first.answer(FAILED, b"1")
+    first.drop()  # before it has read the settlement
+    tag = first.all(effects.Deliver)[0].tag
+    second = net.subscriber(net.nodes[0], unsettled={tag: FAILED})
+    net.advance(1.0)
+    assert attempts(second) == [1]
+    assert publisher.outcomes == []
+
+
+def test_a_failure_that_was_presented_counts_though_it_is_stated_after_the_publisher_moved() -> None:
+    net = Net(3, limits=TWO)
+    first, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    first.drop()
+    tag = first.all(effects.Deliver)[0].tag
+    second = net.subscriber(net.nodes[0], unsettled={tag: FAILED})
+    net.kill(net.nodes[1])
+    moved = net.publisher(net.nodes[2], unsettled={b"1": None})
+    number = moved.send(b"1")
+    assert attempts(second) == [1]
+    second.answer(FAILED, b"1")
+    assert moved.outcomes == [(number, DeliveryOutcome.REJECTED)]
+
+
+def test_what_a_sync_repeats_takes_the_place_of_the_scheduled_attempt() -> None:
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    subscriber.answer(FAILED, b"1", delay_ms=4_000)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
+    publisher.send(b"2")
+    net.lost = lambda frame: False
+    net.advance(3.0)  # the channel has restarted (T-4)
+    assert subscriber.deliveries == [b"1", b"1", b"2"]
+    net.held.add((1, 0))
+    subscriber.answer(FAILED, b"1", delay_ms=4_000)
+    net.advance(2.0)  # the first of the two attempts would be due, and the second failure is not known yet
+    assert subscriber.deliveries == [b"1", b"1", b"2"]
+    net.held.clear()
+    net.advance(4.1)
+    assert subscriber.deliveries == [b"1", b"1", b"2", b"1"]
+
+
+def test_a_request_of_a_former_epoch_schedules_nothing_behind_the_repeat_of_the_new_one() -> None:
+    net = Net(2)
+    subscriber, publisher = net.stock_subscriber(net.nodes[1]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    net.held.add((1, 0))
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1", settled=True)  # shows life: a new epoch, which is synced
+    net.held.clear()
+    net.run()
+    assert subscriber.deliveries == [b"1", b"1"]
+    net.advance(10.0)
+    assert subscriber.deliveries == [b"1", b"1"]
+
+
+def test_a_failure_of_the_map_is_one_failure_to_an_older_release() -> None:
+    nack = Nack(5, 7, 0, True, is_presented=True)
+    _, head, body = codec.encode_payload(nack)
+    assert bool(head[24])  # what an older release reads there
+    assert len(head + body) == 25
+    frame = codec.encode_frame(1, ((2, 1, 1),), nack)
+    assert codec.decode_message(frame, codec.read_header(frame)) == nack
+
+
+@pytest.mark.parametrize("unsubscribes", [False, True])
+def test_a_resumed_entry_is_accepted_where_nobody_is_left_also_without_the_capability(unsubscribes: bool) -> None:
+    """S may have processed it: released, its publisher would send it again as a new message."""
+    net = Net(2)
+    subscriber = net.subscriber(net.nodes[0])
+    net.publisher(net.nodes[1]).send(b"1")
+    subscriber.accept(b"1")
+    if unsubscribes:
+        subscriber.detach(closed=True)
+    net.kill(net.nodes[1])
+    moved = net.stock_publisher(net.nodes[0], unsettled={b"1": None})
+    number = moved.send(b"1")
+    if not unsubscribes:
+        net.delete_subscription()
+    assert moved.outcomes == [(number, DeliveryOutcome.ACCEPTED)]
