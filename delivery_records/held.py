@@ -76,7 +76,7 @@ class HeldQueue:
 
     def look_at(self, sync: SyncState) -> None:
         """A publisher's held deliveries, or its places in the map, have changed."""
-        if sync.held and sync.is_locked_out(next(iter(sync.held))):
+        if sync.held and (not sync.places or (sync.is_letters and sync.is_locked_out(next(iter(sync.held))))):
             self._locked_out[sync] = None
         else:
             self._locked_out.pop(sync, None)

@@ -57,6 +57,11 @@ def is_letter_tag(tag: bytes) -> bool:
     return bool(tag) and tag[0] & _LETTER_BIT != 0
 
 
+def original_tag(tag: bytes) -> bytes:
+    """The network tag of the message whose letter has this one (I-3e); any other tag is its own."""
+    return bytes((tag[0] & ~_LETTER_BIT,)) + tag[1:] if is_letter_tag(tag) else tag
+
+
 def session_of(tag: bytes, nonce: bytes) -> int:
     """The session a network tag belongs to, or 0 when the tag is not one of this cluster's."""
     if len(tag) < OWN_TAG_AT or len(tag) > MAX_TAG_BYTES or tag[1 : 1 + NONCE_BYTES] != nonce:

@@ -10,6 +10,7 @@ from delivery_records.limits import OnEmpty, TopicPolicy
 from delivery_records.topics import check_topic, in_vhost, matches, split_vhost
 from oncewire.settings.parsers import NotAllowed, number, one_of, whole_number
 from router.access_rules import DEFAULT_VHOST, MAX_RULES, names, patterns, tables
+from router.clients.addresses import is_made
 from router.groups import fits
 
 MAX_RETRY_S = 86_400.0
@@ -112,7 +113,9 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
     if place is None:
         return replace(default, is_dead_letter=True) if is_dead_letter else default
     rule = rules[place - 1]
-    vhost, _ = split_vhost(topic)
+    vhost, bare = split_vhost(topic)
+    # I-3e: a dead-letter topic has none of its own; nobody can subscribe beside an address that was made.
+    dead_letter = rule.dead_letter if not is_dead_letter and not is_made(bare) else None
     on_empty = None if rule.on_empty is None else OnEmpty(rule.on_empty)
     return TopicPolicy(
         on_empty=_or(on_empty, default.on_empty),
@@ -121,8 +124,7 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
         max_attempts=_or(rule.max_attempts, default.max_attempts),
         retry_first_s=_or(rule.retry_first_s, default.retry_first_s),
         retry_cap_s=_or(rule.retry_cap_s, default.retry_cap_s),
-        # I-3e: a dead-letter topic has none of its own.
-        dead_letter=in_vhost(vhost, rule.dead_letter) if rule.dead_letter and not is_dead_letter else "",
+        dead_letter=in_vhost(vhost, dead_letter) if dead_letter else "",
         is_dead_letter=is_dead_letter,
     )
 

@@ -15,6 +15,7 @@ from delivery_records.tags import (
     SESSION_AT,
     VERBATIM_BYTES,
     network_tag,
+    original_tag,
     own_tag,
     session_of,
 )
@@ -84,9 +85,10 @@ def find(turn: Turn, endpoints: Endpoints, tag: bytes, publisher: str = "") -> l
         key = turn.view.sessions.get(session_of(whole, turn.nonce), "")
         owner = turn.view.publishers.get(key)
         ingress = endpoints.ingresses.get(key)
-        slot = None if ingress is None else _slot_of(turn, endpoints, ingress, whole)
+        original = original_tag(whole)
+        slot = None if ingress is None else _slot_of(turn, endpoints, ingress, original)
         if ingress is not None and slot is not None:
-            found.append(_at_ingress(turn, endpoints, ingress, slot, whole))
+            found.append(_at_ingress(turn, endpoints, ingress, slot, original))
         else:
             found += _at_egress(turn, endpoints, owner, whole)
     return found
@@ -138,6 +140,11 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
             others[rid] = AtRouter(
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
+    letters = ingress.fanout.letters
+    for key in letters.owing_keys(slot.number) if letters is not None else ():  # I-3e
+        tag = network_tag(turn.nonce, ingress.session, slot.tag, is_letter=True)
+        name = turn.view.subscriptions[key].name
+        local.append(AtSubscription(name, IN_DOUBT, _detail(turn, endpoints, key, tag), True))
     told = DeliveryOutcome.REJECTED if slot.rejected_by and ingress.policy.report_rejections else slot.verdict
     state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(

@@ -9,6 +9,9 @@ import pytest
 from delivery_records import effects
 from delivery_records.attachments.view import LETTERS, Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.dead_letters import Letter
+from delivery_records.diagnostics.lookup import find
+from delivery_records.diagnostics.trace import Choice
+from delivery_records.diagnostics.waits import Holder, Reason, owing, waiting
 from delivery_records.inputs import PoliciesChanged, Share, SubscriberDisposition, UnsettledMap
 from delivery_records.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Limits, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
@@ -380,6 +383,43 @@ def test_a_failed_message_without_a_dead_letter_topic_is_counted_and_logged_once
     assert len(fail(b"3", publisher)) == 2
     assert net.nodes[0].count(Decision.DELIVERY_FAILED) == 3
     assert len(publisher.accepted) == 3
+
+
+def test_what_a_publisher_waits_for_is_the_missing_subscription_and_then_the_one_that_has_the_letter() -> None:
+    net = Net(limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    core = net.nodes[0].core
+    (ingress,) = core.ingresses.values()
+    found = waiting(ingress)
+    assert found is not None
+    assert (found.reason, ingress.fanout.letters and ingress.fanout.letters.waiting) == (Reason.DEAD_LETTER, 1)
+    letters = dead_letters(net)
+    found = waiting(ingress)
+    assert found is not None
+    assert found.reason is Reason.SUBSCRIPTIONS
+    (owes,), _ = owing(core.turn, core.egresses, ingress, found.number, 8, 100)
+    assert (owes.subscription.name, owes.state) == ("d/link", Holder.IN_DOUBT)
+    for tag in (subscriber.network_tag(b"1"), letters.network_tag(b"1")):
+        (record,) = find(core.turn, core.endpoints, tag)
+        assert [(each.name, each.owed) for each in record.local] == [("s/link", False), ("d/link", True)]
+
+
+def test_what_happens_to_a_failed_message_can_be_traced() -> None:
+    net = Net(limits=LIMITS)
+    core = net.nodes[0].core
+    subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
+    core.trace.start(Choice(), net.now)
+    publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    letters.accept(b"1")
+    steps = [step.text for step in core.trace.steps_of(subscriber.network_tag(b"1")) if step.rule == "I-3e"]
+    assert steps == [
+        "failed by subscription s/link: a dead letter is owed before its publisher is told",
+        "dead letter sent to 1 subscriptions; without one it waits",
+        "dead letter is done: 0 still owe it",
+    ]
 
 
 def test_a_shared_subscription_of_a_dead_letter_topic_is_refused() -> None:

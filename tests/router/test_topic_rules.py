@@ -70,6 +70,7 @@ def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its
     for topic, is_one in (("dead.orders", True), ("dead", True), (in_vhost("erp", "dead.orders"), False)):
         policy = config.policy_of(topic)
         assert (policy.is_dead_letter, policy.dead_letter == "") == (is_one, is_one)
+    assert config.policy_of(in_vhost("$reply", "_reply/0123")).dead_letter == ""  # nobody could subscribe there
     assert RouterConfig(topic_rules=rules[:1]).policy_of("dead.orders").is_dead_letter
 
 
