@@ -139,4 +139,12 @@ LETTERS_EDITS: tuple[Edit, ...] = (
             "messages=20", "shipped=0", *_TWO,
         ),
     ),
+    Edit(
+        "poison-without-a-letter", "I-3e", "dead_letters",
+        "        if not self._policy.dead_letter:\n            self.count_failed",
+        "        if not self._policy.dead_letter or self._poisoned[:2] == (subscription.key, slot.number):\n"
+        "            self.count_failed",
+        "a message that a subscription has failed too often goes to no dead-letter topic",
+        aim=("drop-p", "attempts=2", "stock_subscriber=0", *_ONE),
+    ),
 )  # fmt: skip

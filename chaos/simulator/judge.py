@@ -167,7 +167,7 @@ class Judge:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
-        self.letters.check_told((publisher, number))
+        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
         self.shared.check_accepted((publisher, number))
@@ -192,7 +192,7 @@ class Judge:
     def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
         traits = self._world.traits
-        self.letters.check_told((publisher, number))
+        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
@@ -226,6 +226,18 @@ class Judge:
             for subscriber, created in self._owed[message]
             if message not in self.processed.get(subscriber, ()) and not self._is_excused(subscriber, message)
         ]
+
+    def _is_poisoned(self, message: Message) -> bool:
+        """Whether somebody that owed it is there and has only failed it, so that the ingress must have counted (E-4a)."""
+        return any(
+            self.policies.has_failed(subscriber, message)
+            and message not in self._retries_lost.get(subscriber, ())
+            and not self._world.is_stock_subscriber(subscriber)
+            and not self._is_amnesiac(subscriber)
+            and self.created(subscriber) == created
+            and message not in self.processed.get(subscriber, ())
+            for subscriber, created in self._owed[message]
+        )
 
     def _is_excused(self, subscriber: int, message: Message) -> bool:
         """E-4a: it wanted the message again, and lost its router since, or failed too often."""
