@@ -228,7 +228,7 @@ class Judge:
         ]
 
     def _is_poisoned(self, message: Message) -> bool:
-        """Whether somebody that owed it is there and has only failed it, so that the ingress must have counted (E-4a)."""
+        """Whether somebody that owed it is there and has failed it too often, so that the ingress knew (E-4a)."""
         return any(
             self.policies.has_failed(subscriber, message)
             and message not in self._retries_lost.get(subscriber, ())

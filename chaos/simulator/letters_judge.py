@@ -124,7 +124,7 @@ class LettersJudge:
     # ------------------------------------------------------------------ what publishers are told
 
     def check_told(self, message: Message, *, is_poisoned: bool) -> None:
-        """A publisher is told the outcome of a message; `is_poisoned`: a subscription that is there failed it too often.
+        """A publisher is told the outcome of a message; `is_poisoned`: a subscription there failed it too often.
 
         Raises:
             Violation: a subscription that is there has rejected it, or has failed it too often, and its letter is not
