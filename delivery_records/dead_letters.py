@@ -82,12 +82,13 @@ class DeadLetters:
 
     __slots__ = (
         "_channels", "_errors", "_failed", "_former", "_letters", "_make", "_members", "_noted_at", "_poisoned",
-        "_policy", "_publisher", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent", "_window",
+        "_policy", "_publisher", "_replace_attempts", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
+        "_window",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, publisher: Publisher, window: Window, to_egresses: ToEgresses, channels: Channels,
-        make: MakeLetter, policy: TopicPolicy, failed: dict[tuple[str, int], int],
+        make: MakeLetter, failed: dict[tuple[str, int], int], replace_attempts: Callable[[int, Iterable[str]], None],
     ) -> None:  # fmt: skip
         """Nothing has failed.
 
@@ -98,8 +99,8 @@ class DeadLetters:
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
             make: the letter's body from that of the message.
-            policy: of the publisher's topic.
             failed: failed attempts by subscription and number (E-4a).
+            replace_attempts: what is repeated takes the place of the attempt that was scheduled (E-4a).
         """
         self._turn = turn
         self._publisher = publisher
@@ -107,8 +108,10 @@ class DeadLetters:
         self._to_egresses = to_egresses
         self._channels = channels
         self._make = make
-        self._policy = policy
+        self._policy = TopicPolicy()
+        """Of the publisher's topic; one without a dead-letter topic until `use`."""
         self._failed = failed
+        self._replace_attempts = replace_attempts
         self._letters: dict[int, Letter] = {}
         """By number of the entry."""
         self._unsent = 0
@@ -127,13 +130,6 @@ class DeadLetters:
         self._noted_at = -LETTER_NOTE_S
 
     # ------------------------------------------------------------------ dead-letter subscriptions
-
-    def begin(self) -> None:
-        """At activation, or when the policy first names a topic: everybody in view, and U for each (I-5)."""
-        found = self._in_view()
-        for subscription in found:
-            self._join(subscription.key)
-        self.sync(found)
 
     def _in_view(self) -> list[Subscription]:
         topic = self._policy.dead_letter
@@ -165,6 +161,10 @@ class DeadLetters:
             if letter.is_out and not letter.is_done:
                 letter.owed[key] = None
 
+    def is_member(self, key: str) -> bool:
+        """Whether it is a dead-letter subscription of this publisher."""
+        return key in self._members
+
     def on_deleted(self, key: str) -> None:
         """What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
         self._former.pop(key, None)
@@ -179,8 +179,13 @@ class DeadLetters:
                 self._after(number, letter)
 
     def use(self, policy: TopicPolicy) -> None:
-        """I-3d: the operator's rules have changed."""
+        """At activation, or when the operator's rules have changed (I-3d): everybody in view, and U for each (I-5)."""
+        is_same = policy.dead_letter == self._policy.dead_letter
         self._policy = policy
+        if is_same:
+            return
+        if not policy.dead_letter:
+            self._give_up()
         found = {subscription.key: subscription for subscription in self._in_view()}
         for key in [key for key in self._members if key not in found]:
             self._leave(key)
@@ -189,29 +194,28 @@ class DeadLetters:
             self._join(key)
         subscriptions = self._turn.view.subscriptions
         self.sync([subscriptions[key] for key in (*self._members, *self._former) if key in subscriptions])
-        if not policy.dead_letter:
-            self._give_up()
         self._publisher.mark_dirty()
 
     def _give_up(self) -> None:
-        """The policy names no topic any more: nothing waits for letters."""
+        """The policy names no topic any more: nothing waits for letters. What is failed later may have one again."""
         for number, letter in self._letters.items():
             slot = self._window.at(number)
             if letter.is_over or slot is None:
                 continue
-            letter.is_out = letter.is_done = True
             slot.pending -= 1
             self._turn.counts[Decision.DELIVERY_FAILED] += 1
+        self._letters.clear()
         self._unsent = 0
 
     # ------------------------------------------------------------------ failures
 
     def on_reason(self, subscription: Subscription, reason: Reason) -> None:
-        """Its ACK follows."""
+        """Its ACK follows; that of a member counts for the shared subscription (SH-5)."""
+        key = subscription.record.member_of or subscription.key
         for first, count in reason.runs:
             for slot in self._window.within(first, count):
                 if slot.number not in self._letters:
-                    self._errors.setdefault(slot.number, (subscription.key, reason.error))
+                    self._errors.setdefault(slot.number, (key, reason.error))
 
     def on_poisoned(self, subscription: Subscription, number: int, attempts: int) -> None:
         """E-4a: it has failed so often, and counts as rejected now."""
@@ -230,7 +234,8 @@ class DeadLetters:
         poisoned, number, attempts = self._poisoned
         is_poisoned = (poisoned, number) == (subscription.key, slot.number)
         if not is_poisoned:
-            attempts = self._failed.get((subscription.key, slot.number), 0) + 1
+            is_attempt = outcome is not DeliveryOutcome.EXPIRED
+            attempts = self._failed.get((subscription.key, slot.number), 0) + is_attempt
         self._letters[slot.number] = Letter(
             split_vhost(self._publisher.topic)[1], subscription.name,
             MAX_ATTEMPTS_REASON if is_poisoned else outcome.value, attempts,
@@ -287,19 +292,21 @@ class DeadLetters:
         self._turn.counts[Decision.DEAD_LETTER_SENT] += 1
         if self._turn.tracing is not None:
             self._publisher.trace(slot, Rule.LETTER_SENT, len(letter.owed))
+        body = self._body(slot, letter) if self._members else b""
         for key in self._members:
-            self._send_to(self._turn.view.subscriptions[key], slot, letter, redelivered=slot.repeated)
+            self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)
         self._after(slot.number, letter)
 
-    def _send_to(self, subscription: Subscription, slot: Slot, letter: Letter, *, redelivered: bool) -> None:
-        message = slot.message
-        if not slot.message_format:
-            message = self._make(message, letter)
+    def _body(self, slot: Slot, letter: Letter) -> bytes:
+        """A message of another format than AMQP's own goes as it is."""
+        return slot.message if slot.message_format else self._make(slot.message, letter)
+
+    def _send_to(self, subscription: Subscription, slot: Slot, body: bytes, *, redelivered: bool) -> None:
         attempt = self._failed.get((subscription.key, slot.number), 0)
         self._send(
             subscription.record.rid,
             Msg(
-                self._publisher.epoch, slot.number, slot.tag, message, (subscription.epoch,), redelivered=redelivered,
+                self._publisher.epoch, slot.number, slot.tag, body, (subscription.epoch,), redelivered=redelivered,
                 attempt=attempt, message_format=slot.message_format,
             ),
         )  # fmt: skip
@@ -326,7 +333,8 @@ class DeadLetters:
             for slot in unsettled if self._letters else ():
                 letter = self._letters.get(slot.number)
                 if letter is not None and key in letter.owed:
-                    self._send_to(subscription, slot, letter, redelivered=True)
+                    self._replace_attempts(slot.number, (key,))
+                    self._send_to(subscription, slot, self._body(slot, letter), redelivered=True)
 
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted."""
@@ -343,7 +351,8 @@ class DeadLetters:
         """E-4a: one more attempt."""
         slot, letter = self._window.at(number), self._letters.get(number)
         if slot is not None and letter is not None and key in letter.owed:
-            self._send_to(self._turn.view.subscriptions[key], slot, letter, redelivered=slot.repeated)
+            body = self._body(slot, letter)
+            self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)
 
     # ------------------------------------------------------------------ done and settled
 
@@ -377,12 +386,17 @@ class DeadLetters:
 
     def forget(self, slot: Slot) -> None:
         """The entry left the window: its letter is settled with it, also one that an earlier ingress has sent."""
+        letter = self.discard(slot)
+        if slot.repeated or letter is not None:
+            add_run(self._settled_runs, slot.number)
+
+    def discard(self, slot: Slot) -> Letter | None:
+        """Nothing is owed for the entry any more. Returns the letter that was."""
         self._errors.pop(slot.number, None)
         letter = self._letters.pop(slot.number, None)
         if letter is not None and not letter.is_out:
             self._unsent -= 1
-        if slot.repeated or letter is not None:
-            add_run(self._settled_runs, slot.number)
+        return letter
 
     def settle(self) -> None:
         """SETTLE of what was forgotten in this turn, wherever a dead-letter subscription is."""

@@ -122,6 +122,15 @@ class Fanout:
         begun = sorted(cursor.start for cursor in self.cursors.values())
         return ((slot, bisect_right(begun, slot.number)) for slot in slots)
 
+    def has_joined(self, key: str) -> bool:
+        """Whether a subscription may owe something: deliveries, or letters."""
+        return key in self.cursors or (self.letters is not None and self.letters.is_member(key))
+
+    def discard_letter(self, slot: Slot) -> None:
+        """I-3e: it was failed before it came again, and now there is no message."""
+        if self.letters is not None:
+            self.letters.discard(slot)
+
     def leave(self, key: str) -> Slot | None:
         """Take a subscription out; what it owed is owed no longer. Returns the oldest delivery that it owed."""
         if self.letters is not None:
@@ -192,7 +201,7 @@ class Fanout:
             if not slot.repeated:  # else they may have had it: at most once (c.3)
                 named += self.listeners
             elif self.scheduled:
-                self._replace_attempts(slot.number, named)
+                self.replace_attempts(slot.number, named)
             self._send_to(slot, named)
             return
         if self._plan_version != self._turn.plan_version:
@@ -365,7 +374,7 @@ class Fanout:
         if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
             self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
         if self.scheduled:
-            self._replace_attempts(slot.number, [subscription.key for subscription in owing])
+            self.replace_attempts(slot.number, [subscription.key for subscription in owing])
         by_attempt: dict[int, list[int]] = {}
         for subscription in owing:  # E-4a: one that has moved is sent what it has failed
             failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
@@ -377,7 +386,7 @@ class Fanout:
             )  # fmt: skip
             self._send(rid, self._expiring(message) if self.expiries else message)
 
-    def _replace_attempts(self, number: int, keys: Iterable[str]) -> None:
+    def replace_attempts(self, number: int, keys: Iterable[str]) -> None:
         """E-4a: what is repeated now takes the place of the attempt that was scheduled."""
         for key in keys:
             if (key, number) in self.scheduled:

@@ -181,7 +181,7 @@ class Ingress(Endpoint):
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.policy.dead_letter:
-            self._make_letters().begin()
+            self._make_letters().use(self.policy)
         self.resends.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
@@ -303,6 +303,7 @@ class Ingress(Endpoint):
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"
+        self.fanout.discard_letter(slot)
         self.trace(slot, Rule.MALFORMED, reason)
 
     # ------------------------------------------------------------------ outcomes
@@ -343,7 +344,7 @@ class Ingress(Endpoint):
         fanout, parts = self.fanout, self._parts
         if fanout.letters is None:
             ways = parts.to_egresses, parts.channels, parts.make_letter
-            fanout.letters = DeadLetters(self._turn, self, self.window, *ways, self.policy, fanout.failed)
+            fanout.letters = DeadLetters(self._turn, self, self.window, *ways, fanout.failed, fanout.replace_attempts)
         return fanout.letters
 
     def on_again(self, subscription: Subscription, nack: Nack) -> None:
@@ -545,7 +546,7 @@ class Ingress(Endpoint):
 
     def on_subscription_deleted(self, key: str, name: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
-        if key in self.fanout.cursors:
+        if self.fanout.has_joined(key):
             self.retries.forget_subscription(key)
             self.outcomes.on_leaving(key, name)
             self.mark_dirty()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from delivery_records import effects, inputs
+from delivery_records import effects, former_letters, inputs
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import Closing
@@ -311,6 +311,7 @@ class Records:
         self.turn.policy_of = changed.policy_of
         for ingress in self.ingresses.values():
             ingress.use_policy()
+        former_letters.on_policies(self.turn, self.egresses.values())
 
     # ------------------------------------------------------------------ timers
 

@@ -110,7 +110,7 @@ LETTERS_EDITS: tuple[Edit, ...] = (
     Edit(
         "letters-are-not-repeated", "I-3e", "dead_letters",
         "                if letter is not None and key in letter.owed:\n"
-        "                    self._send_to(subscription, slot, letter, redelivered=True)\n",
+        "                    self._send_to(subscription, slot, self._body(slot, letter), redelivered=True)\n",
         "                pass\n",
         "a letter that was under way when its subscriber moved is lost",
         aim=("drop-s", "crash", "routers=2", *_ONE),
@@ -138,5 +138,13 @@ LETTERS_EDITS: tuple[Edit, ...] = (
             "drop-p", "expire-s", "drop-s", "stock_subscriber=1", "subscribers=1", "map_bound=1", "window=8",
             "messages=20", "shipped=0", *_TWO,
         ),
+    ),
+    Edit(
+        "poison-without-a-letter", "I-3e", "dead_letters",
+        "        if not self._policy.dead_letter:\n            self.count_failed",
+        "        if not self._policy.dead_letter or self._poisoned[:2] == (subscription.key, slot.number):\n"
+        "            self.count_failed",
+        "a message that a subscription has failed too often goes to no dead-letter topic",
+        aim=("drop-p", "attempts=2", "stock_subscriber=0", *_ONE),
     ),
 )  # fmt: skip

@@ -94,8 +94,8 @@ class ExpiryJudge:
         """It has lost its map."""
         self._forgetful.add(subscriber)
 
-    def on_expired(self, note: effects.Note) -> None:
-        """A router lets deliveries expire for a subscription.
+    def on_expired(self, note: effects.Note) -> set[_Message]:
+        """A router lets deliveries expire for a subscription. Returns them.
 
         Raises:
             Violation: too early, or the subscriber has them.
@@ -107,6 +107,7 @@ class ExpiryJudge:
         mine = [s.index for s in world.subscribers if world.subscription_key(s.index) == key]
         who = members if link is None else mine
         world.coverage[coverage.SHARED_EXPIRED] += link is None
+        found: set[_Message] = set()
         for tag in tags:
             message = self._message_of(bytes.fromhex(tag), is_whole=link is not None, publisher=note.fields)
             if message is None:
@@ -119,6 +120,8 @@ class ExpiryJudge:
                 raise Violation(f"TTL: p{message[0]}/{message[1]} for the members, one of whom was sent it")
             for subscriber in who:
                 self._expired.setdefault(subscriber, set()).add(message)
+            found.add(message)
+        return found
 
     def _message_of(self, tag: bytes, *, is_whole: bool, publisher: Mapping[str, object]) -> _Message | None:
         if is_whole:

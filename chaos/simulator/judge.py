@@ -22,6 +22,7 @@ from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.shared_judge import SharedJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
+from delivery_records import effects
 from delivery_records.attachments.view import Kind
 from delivery_records.outcomes import DeliveryOutcome
 
@@ -169,7 +170,7 @@ class Judge:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
-        self.letters.check_told((publisher, number))
+        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
         if not self._is_over_for_members((publisher, number)):
@@ -201,7 +202,7 @@ class Judge:
     def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
         traits = self._world.traits
-        self.letters.check_told((publisher, number))
+        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         has_expired = self.expiry.has_expired((publisher, number))
         if outcome is DeliveryOutcome.REJECTED and traits.reports and (traits.refuses or has_expired):
             return
@@ -237,6 +238,18 @@ class Judge:
             if message not in self.processed.get(subscriber, ()) and not self._is_excused(subscriber, message)
         ]
 
+    def _is_poisoned(self, message: Message) -> bool:
+        """Whether somebody that owed it is there and has failed it too often, so that the ingress knew (E-4a)."""
+        return any(
+            self.policies.has_failed(subscriber, message)
+            and message not in self._retries_lost.get(subscriber, ())
+            and not self._world.is_stock_subscriber(subscriber)
+            and not self._is_amnesiac(subscriber)
+            and self.created(subscriber) == created
+            and message not in self.processed.get(subscriber, ())
+            for subscriber, created in self._owed[message]
+        )
+
     def _is_excused(self, subscriber: int, message: Message) -> bool:
         """E-4a: it wanted the message again, and lost its router since, or failed too often; or it expired (E-10)."""
         is_lost = message in self._retries_lost.get(subscriber, ()) or message in self.expiry.expired(subscriber)
@@ -265,6 +278,10 @@ class Judge:
     def on_left_at_rest(self, subscriber: int, messages: set[Message]) -> None:
         """K-8a: all of it is settled, so none of it may come again, though the subscriber keeps no map."""
         self._settled.setdefault(subscriber, set()).update(messages)
+
+    def on_expired(self, note: effects.Note) -> None:
+        """E-10: a router lets deliveries expire; what expires may become a letter (I-3e)."""
+        self.letters.on_expired(self.expiry.on_expired(note))
 
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: what the subscriber forgot may come again, once."""

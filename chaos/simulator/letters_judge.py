@@ -66,6 +66,10 @@ class LettersJudge:
         if life and not (world.is_member(subscriber) or world.is_stock_subscriber(subscriber)):
             self._rejected.setdefault(message, {})[subscriber] = life
 
+    def on_expired(self, messages: Iterable[Message]) -> None:
+        """They were not sent to a subscription in time (E-10)."""
+        self._failed |= set(messages)
+
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: it has lost its map."""
         for rejecting in self._rejected.values():
@@ -123,19 +127,20 @@ class LettersJudge:
 
     # ------------------------------------------------------------------ what publishers are told
 
-    def check_told(self, message: Message) -> None:
-        """A publisher is told the outcome of a message.
+    def check_told(self, message: Message, *, is_poisoned: bool) -> None:
+        """A publisher is told the outcome of a message; `is_poisoned`: a subscription there failed it too often.
 
         Raises:
-            Violation: a subscription that is there has rejected it, and its letter is not done.
+            Violation: a subscription that is there has rejected it, or has failed it too often, and its letter is not
+                done.
         """
         world = self._world
         if not world.traits.letters or self._new_again[message]:
             return
         rejecting = self._rejected.get(message, {})
-        if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()):
+        if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()) and not is_poisoned:
             return
-        it = f"p{message[0]}/{message[1]} was rejected, and its publisher is told"
+        it = f"p{message[0]}/{message[1]} was failed, and its publisher is told"
         for subscriber, created in self._owed.get(message, ()):
             if self._created(subscriber) == created and not self._is_done(subscriber, message):
                 raise Violation(f"LOST: {it} before s{subscriber} is done with the letter")

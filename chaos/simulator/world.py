@@ -242,7 +242,7 @@ class World(WorldState):
                 if effect.decision is Decision.SUBSCRIBER_SLOW:
                     self._on_slow(effect)
                 elif effect.decision is Decision.EXPIRED:
-                    self.judge.expiry.on_expired(effect)
+                    self.judge.on_expired(effect)
             elif not isinstance(effect, effects.RoomAgain):
                 self._send_to_client(router, effect)
 

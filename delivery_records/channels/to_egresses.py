@@ -72,19 +72,18 @@ class ToEgresses:
     def _on_msg(self, message: Msg) -> None:
         turn = self._turn
         synced = self.synced.get(message.publisher_epoch)
-        if message.to is not None and message.publisher_epoch in self.synced_letters:
-            synced = {**self.synced_letters[message.publisher_epoch], **(synced or {})}
-        if synced is None:
+        letters = None if message.to is None else self.synced_letters.get(message.publisher_epoch)
+        if synced is None and letters is None:
             turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             if turn.tracing is not None:
                 epoch = message.publisher_epoch
                 turn.tracing.of_epoch(epoch, message.tag, Rule.NOT_SYNCED, epoch)
             return
         if message.to is None:
-            egresses = list(synced.values())
+            egresses = list((synced or {}).values())
         else:
             keys = [turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
-            egresses = [synced[key] for key in keys if key in synced]
+            egresses = [streams[key] for key in keys for streams in (synced, letters) if streams and key in streams]
         for egress in egresses:
             self.hand_over(egress, message)
 

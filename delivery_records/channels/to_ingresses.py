@@ -95,7 +95,8 @@ class ToIngresses:
             self._on_fault(ingress, error)
 
     def _subscription(self, epoch: int) -> Subscription | None:
-        """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""
+        """I-2: any epoch of its present life; a former life says nothing of what this one owes, as letters (I-3e)."""
         view = self._turn.view
         key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
-        return None if key is None else view.subscriptions.get(key)
+        found = None if key is None else view.subscriptions.get(key)
+        return None if found is None or epoch < found.created else found
