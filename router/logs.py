@@ -107,6 +107,7 @@ _REFUSALS = frozenset(
         RouterEvent.MESSAGE_REFUSED,
         Decision.ATTACH_REFUSED,
         Decision.STEAL_REFUSED,
+        Decision.EXPIRED,
     }
 )
 """What anybody can make a router say as often as they like: see `LogLimit`. `Logins` limits failed logins."""

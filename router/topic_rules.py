@@ -24,6 +24,10 @@ MAX_ATTEMPTS = whole_number(1, 1_000_000)
 MAX_ATTEMPTS_ALLOWED = "1 to 1000000"
 RETRY_S = number(MIN_RETRY_S, MAX_RETRY_S)
 RETRY_ALLOWED = f"{MIN_RETRY_S:g} to {MAX_RETRY_S:.0f} seconds"
+MAX_TTL_S = 30 * 86_400.0
+"""A month: what a message that waits longer is worth, its operator knows; and the time between routers fits 32 bits."""
+TTL_S = number(0, MAX_TTL_S)
+TTL_ALLOWED = f"0 to {MAX_TTL_S:.0f} seconds"
 _Value = TypeVar("_Value")
 
 
@@ -39,6 +43,7 @@ class TopicRule:
         max_attempts: failed attempts until a delivery is rejected.
         retry_first_s: wait before the next attempt; it doubles.
         retry_cap_s: longest such wait.
+        ttl_s: longest life of a message that was not sent to a subscription; 0: without end.
 
     What is None is as the settings limits.* say.
     """
@@ -50,6 +55,7 @@ class TopicRule:
     max_attempts: int | None = None
     retry_first_s: float | None = None
     retry_cap_s: float | None = None
+    ttl_s: float | None = None
 
 
 _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
@@ -58,6 +64,7 @@ _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "max_attempts": (MAX_ATTEMPTS, MAX_ATTEMPTS_ALLOWED),
     "retry_first_s": (RETRY_S, RETRY_ALLOWED),
     "retry_cap_s": (RETRY_S, RETRY_ALLOWED),
+    "ttl_s": (TTL_S, TTL_ALLOWED),
 }
 """What a rule may decide, and what is allowed."""
 
@@ -108,6 +115,7 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
         max_attempts=_or(rule.max_attempts, default.max_attempts),
         retry_first_s=_or(rule.retry_first_s, default.retry_first_s),
         retry_cap_s=_or(rule.retry_cap_s, default.retry_cap_s),
+        ttl_s=_or(rule.ttl_s, default.ttl_s),
     )
 
 
@@ -118,6 +126,7 @@ def described(policy: TopicPolicy) -> str:
         f"on_empty={on_empty if on_empty == capable else f'{on_empty}/{capable}'}"
         f" on_reject={'report' if policy.report_rejections else 'accept'} max_attempts={policy.max_attempts}"
         f" retry={policy.retry_first_s:g}-{policy.retry_cap_s:g}s"
+        f"{f' ttl={policy.ttl_s:g}s' if policy.ttl_s else ''}"
     )
 
 
