@@ -10,7 +10,7 @@ from typing import Final
 
 from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
-from delivery_records.channels.messages import Claim, ExpiringMsg, Return, Room, Run, Sync
+from delivery_records.channels.messages import Claim, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
 from delivery_records.entries import WANTED, Entry, SyncState
 from delivery_records.filtered_egress import FilteredEgress
@@ -120,16 +120,6 @@ class MemberEgress(FilteredEgress):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
-
-    def on_expiring(self, message: ExpiringMsg) -> None:
-        """E-10: nothing waits here, so nothing expires here; what nobody takes expires at the ingress."""
-        if message.settled:
-            super().on_expiring(message)
-            return
-        self.on_msg(
-            message.publisher_epoch, message.number, message.tag, message.message, message.redelivered, message.attempt,
-            message.message_format,
-        )  # fmt: skip
 
     def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
         """E-5."""
