@@ -91,6 +91,7 @@ _WARNINGS = frozenset(
         Decision.PUBLISHER_NEVER_SETTLES,
         Decision.DELIVERY_ABANDONED,
         Decision.DELIVERY_POISONED,
+        Decision.EXPIRED,
         Decision.ATTACH_REFUSED,
         Decision.ATTACH_UNKNOWN,
         Decision.STEAL_REFUSED,

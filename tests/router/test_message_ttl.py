@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -109,8 +110,8 @@ async def test_without_a_rule_a_message_outlives_its_ttl() -> None:
         assert body_of(await subscriber.delivery()) == b"old"
 
 
-async def test_a_message_expires_at_another_router_than_its_publishers() -> None:
-    async with LocalNetwork(2, settings={"topics.rules": RULES}) as network:
+async def test_a_message_expires_at_another_router_than_its_publishers_and_its_log_says_so(tmp_path: Path) -> None:
+    async with LocalNetwork(2, log_folder=tmp_path, settings={"topics.rules": RULES}) as network:
         r1, r2 = network.routers["r1"], network.routers["r2"]
         away = await RawClient.connect(r2.amqp_port, "till")
         subscriber = await away.subscriber("prices.eu", credit=0)
@@ -121,3 +122,5 @@ async def test_a_message_expires_at_another_router_than_its_publishers() -> None
         assert (await publisher.outcome(b"1")).state == ACCEPTED
         grant(subscriber)
         assert body_of(await subscriber.delivery()) == b"new"
+    assert "delivery_expired" in (tmp_path / "r2.log").read_text()
+    assert "delivery_expired" not in (tmp_path / "r1.log").read_text()
