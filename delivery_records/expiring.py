@@ -15,6 +15,7 @@ from delivery_records.entries import HELD, Entry
 from delivery_records.limits import EXPIRED_TAGS
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, session_of
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 
@@ -61,15 +62,25 @@ class HeldExpiry:
 
     def report(self, expired: list[Entry]) -> None:
         """Count them, and tell the ingress: the subscription is done with them."""
-        turn, endpoint = self._turn, self._endpoint
+        by_session: dict[bytes, list[Entry]] = {}
         for entry in expired:
+            by_session.setdefault(entry.tag[SESSION_AT:OWN_TAG_AT], []).append(entry)
             entry.outcome = DeliveryOutcome.EXPIRED
             self._outgoing.trace(entry, Rule.EXPIRED)
             if entry.sync is not None and self._is_owed:  # c.3, I-1c: else nothing is owed
                 entry.sync.acknowledge(entry.number, DeliveryOutcome.EXPIRED)
+        for entries in by_session.values():
+            self._note(entries)
+
+    def _note(self, expired: list[Entry]) -> None:
+        """One line for what expires of one publisher."""
+        turn, endpoint = self._turn, self._endpoint
+        key = turn.view.sessions.get(session_of(expired[0].tag, turn.nonce), "")
+        publisher = turn.view.publishers.get(key)
         turn.counts[Decision.EXPIRED] += len(expired) - 1  # the note counts one
         turn.note(
-            Decision.EXPIRED, subscription=endpoint.name, key=endpoint.key, link=self._link, deliveries=len(expired),
+            Decision.EXPIRED, subscription=endpoint.name, key=endpoint.key, link=self._link,
+            publisher="" if publisher is None else publisher.name, deliveries=len(expired),
             tags=[entry.tag.hex() for entry in expired[:EXPIRED_TAGS]],
         )  # fmt: skip
 

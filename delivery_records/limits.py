@@ -79,7 +79,7 @@ RETRY_DOUBLINGS: Final = 64
 """More than any cap needs; keeps the wait a finite number."""
 EXPIRY_LOOK_S = 1.0
 """What is out of time, and comes back from a member that had no room for it, is found within this (E-10)."""
-EXPIRED_TAGS = 16
+EXPIRED_TAGS = 32
 """Tags in one line of the log: a queue that expires at once must not fill it (E-10)."""
 CHANNEL_CREDIT_BYTES = 4 * MIB
 """Bodies that may be under way from one ingress to one egress; both ends start from it (T-5)."""

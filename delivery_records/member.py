@@ -10,7 +10,7 @@ from typing import Final
 
 from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
-from delivery_records.channels.messages import Claim, ExpiringMsg, Return, Room, Run, Sync
+from delivery_records.channels.messages import Claim, Nack, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
 from delivery_records.entries import WANTED, Entry, SyncState
 from delivery_records.filtered_egress import FilteredEgress
@@ -18,7 +18,7 @@ from delivery_records.groups import no_group
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.returned_groups import ReturnedGroups
-from delivery_records.tags import OWN_TAG_AT, SESSION_AT
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
@@ -32,15 +32,21 @@ MAX_ROOM: Final = 0xFFFFFFFF
 class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
-    __slots__ = ("_heads", "_lives", "_over", "_returned", "_short", "_stated")
+    __slots__ = ("_failed", "_failures", "_heads", "_lives", "_over", "_returned", "_short", "_stated")
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
         super().__init__(turn, subscription, request, parts)
         self._lives = not request.exactly_once
         """Its attach was not read from a connection that is dead (SH-4). Without a map there is nothing to believe."""
+        self._failed: set[bytes] = set()
+        """What it presented as failed (E-4a)."""
+        self._failures: dict[int, list[tuple[int, bytes]]] = {}
+        """Publisher epoch -> numbers and tags of those; its ingress hears of them ahead of the CLAIM."""
         for entries in self.sessions.values():
             for entry in [entry for entry in entries.values() if entry.state in WANTED]:
+                if entry.outcome is not None:
+                    self._failed.add(entry.tag)
                 self._hand_back(entries, entry)
         shared = turn.view.subscriptions.get(subscription.record.member_of)
         is_grouped = shared is not None and shared.record.grouped
@@ -66,8 +72,13 @@ class MemberEgress(FilteredEgress):
         if over is not None:  # what a full map took beyond its bound is there still
             self._over[sync.publisher_epoch] = over
         self.outgoing.reserve = len(self.syncs)
+        state = self.syncs[sync.publisher_epoch]
+        if self._failed:
+            tags = (network_tag(self._turn.nonce, session, tag) for tag in sync.tags)
+            named = zip(sync.numbers, tags, strict=True)
+            self._failures[state.epoch] = [(number, tag) for number, tag in named if tag in self._failed]
         if self._lives:
-            self._claim(self.syncs[sync.publisher_epoch])
+            self._claim(state)
 
     def ask_for_life(self) -> None:
         """SH-4: the map of a stale attach would give away what the member has."""
@@ -90,6 +101,9 @@ class MemberEgress(FilteredEgress):
             self._parts.suspend(self, LossCause.DETACH)
 
     def _claim(self, state: SyncState) -> None:
+        for number, tag in self._failures.pop(state.epoch, ()):
+            self._failed.discard(tag)
+            self._parts.answer(state, Nack(state.epoch, self.epoch, number, True, is_presented=True))
         runs: list[list[int]] = []
         for number in sorted(state.numbers):
             add_run(runs, number)
@@ -120,16 +134,6 @@ class MemberEgress(FilteredEgress):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
-
-    def on_expiring(self, message: ExpiringMsg) -> None:
-        """E-10: nothing waits here, so nothing expires here; what nobody takes expires at the ingress."""
-        if message.settled:
-            super().on_expiring(message)
-            return
-        self.on_msg(
-            message.publisher_epoch, message.number, message.tag, message.message, message.redelivered, message.attempt,
-            message.message_format,
-        )  # fmt: skip
 
     def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
         """E-5."""
@@ -193,6 +197,7 @@ class MemberEgress(FilteredEgress):
         self._returned.forget(epoch)
         self._over.pop(epoch, None)
         self._heads.pop(epoch, None)
+        self._failures.pop(epoch, None)
         self.outgoing.reserve = len(self.syncs)
 
     def _free(self) -> int:

@@ -92,7 +92,7 @@ class Decision(Enum):
     HELD = "held"
     SKIPPED = "skipped"
     FILTERED = "filtered"
-    EXPIRED = "expired"
+    EXPIRED = "delivery_expired"
     ALREADY_DONE = "already_done"
     ALREADY_SENT = "already_sent"
     DROPPED_AT_MOST_ONCE = "dropped_at_most_once"

@@ -20,6 +20,7 @@ from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator, make_letter
 from router.clients.message_filters import AmqpFilters
 from router.clients.message_groups import read_group
+from router.clients.message_ttl import read_ttl
 from router.config import RouterConfig
 from router.logs import EventLog, Part
 from router.peers.dialing import Dialing
@@ -82,6 +83,7 @@ class Incarnation:
             nonce_revision=membership.life_revision,
             filters=AmqpFilters(),
             read_group=read_group,
+            read_ttl=read_ttl,
             policy_of=config.policy_of,
             make_letter=make_letter,
         )

@@ -93,6 +93,7 @@ _WARNINGS = frozenset(
         Decision.DELIVERY_POISONED,
         Decision.DELIVERY_FAILED,
         Decision.DEAD_LETTER_WAITS,
+        Decision.EXPIRED,
         Decision.ATTACH_REFUSED,
         Decision.ATTACH_UNKNOWN,
         Decision.STEAL_REFUSED,
@@ -109,6 +110,7 @@ _REFUSALS = frozenset(
         RouterEvent.MESSAGE_REFUSED,
         Decision.ATTACH_REFUSED,
         Decision.STEAL_REFUSED,
+        Decision.EXPIRED,
     }
 )
 """What anybody can make a router say as often as they like: see `LogLimit`. `Logins` limits failed logins."""

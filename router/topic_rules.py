@@ -26,6 +26,10 @@ MAX_ATTEMPTS_ALLOWED = "1 to 1000000"
 RETRY_S = number(MIN_RETRY_S, MAX_RETRY_S)
 RETRY_ALLOWED = f"{MIN_RETRY_S:g} to {MAX_RETRY_S:.0f} seconds"
 DEAD_LETTER_ALLOWED = "a topic without wildcards"
+MAX_TTL_S = 30 * 86_400.0
+"""A month: what a message that waits longer is worth, its operator knows; and the time between routers fits 32 bits."""
+TTL_S = number(0, MAX_TTL_S)
+TTL_ALLOWED = f"0 to {MAX_TTL_S:.0f} seconds"
 _Value = TypeVar("_Value")
 
 
@@ -42,6 +46,7 @@ class TopicRule:
         retry_first_s: wait before the next attempt; it doubles.
         retry_cap_s: longest such wait.
         dead_letter: topic for what subscriptions fail, of the same virtual host (I-3e).
+        ttl_s: longest life of a message that was not sent to a subscription; 0: without end.
 
     What is None is as the settings limits.* say.
     """
@@ -53,6 +58,7 @@ class TopicRule:
     max_attempts: int | None = None
     retry_first_s: float | None = None
     retry_cap_s: float | None = None
+    ttl_s: float | None = None
     dead_letter: str | None = None
 
 
@@ -70,6 +76,7 @@ _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "retry_first_s": (RETRY_S, RETRY_ALLOWED),
     "retry_cap_s": (RETRY_S, RETRY_ALLOWED),
     "dead_letter": (_topic, DEAD_LETTER_ALLOWED),
+    "ttl_s": (TTL_S, TTL_ALLOWED),
 }
 """What a rule may decide, and what is allowed."""
 
@@ -126,6 +133,7 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
         retry_cap_s=_or(rule.retry_cap_s, default.retry_cap_s),
         dead_letter=in_vhost(vhost, dead_letter) if dead_letter else "",
         is_dead_letter=is_dead_letter,
+        ttl_s=_or(rule.ttl_s, default.ttl_s),
     )
 
 
@@ -142,6 +150,7 @@ def described(policy: TopicPolicy) -> str:
         f"on_empty={on_empty if on_empty == capable else f'{on_empty}/{capable}'}"
         f" on_reject={'report' if policy.report_rejections else 'accept'} max_attempts={policy.max_attempts}"
         f" retry={policy.retry_first_s:g}-{policy.retry_cap_s:g}s"
+        f"{f' ttl={policy.ttl_s:g}s' if policy.ttl_s else ''}"
         + (f" dead_letter={split_vhost(policy.dead_letter)[1]}" if policy.dead_letter else "")
     )
 

@@ -87,6 +87,7 @@ _DELIVERIES = {
             "first": Decision.DELIVERED,
             "again": Decision.DELIVERED_AGAIN,
             "dropped": Decision.DROPPED_AT_MOST_ONCE,
+            "expired": Decision.EXPIRED,
         },
     ),
     "oncewire_deliveries_answered": (

@@ -63,6 +63,21 @@ def test_a_failure_that_was_presented_counts_though_it_is_stated_after_the_publi
     assert moved.outcomes == [(number, DeliveryOutcome.REJECTED)]
 
 
+def test_a_failure_in_the_map_of_a_member_counts_for_the_shared_subscription() -> None:
+    net = Net(2, limits=TWO)
+    share = inputs.Share("work", is_global=True)
+    first, publisher = net.subscriber(net.nodes[0], "m", share=share), net.publisher(net.nodes[1])
+    number = publisher.send(b"1")
+    tag = first.network_tag(b"1")
+    first.drop()
+    second = net.subscriber(net.nodes[0], "m", share=share, unsettled={tag: FAILED})
+    net.advance(1.0)
+    assert attempts(second) == [1]
+    second.drop()
+    net.subscriber(net.nodes[0], "m", share=share, unsettled={tag: FAILED})
+    assert publisher.outcomes == [(number, DeliveryOutcome.REJECTED)]
+
+
 def test_what_a_sync_repeats_takes_the_place_of_the_scheduled_attempt() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])

@@ -369,12 +369,12 @@ def test_an_operator_sees_what_expired_in_the_log_and_in_the_trace() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0], limit=0), net.publisher(net.nodes[0])
     core = net.nodes[0].core
     core.trace.start(Choice(), net.now)
-    for number in range(20):
+    for number in range(40):
         publisher.send(b"%d" % number)
     net.advance(10.1)
     notes = [note for note in net.nodes[0].all(effects.Note) if note.decision is Decision.EXPIRED]
-    assert [(note.fields["deliveries"], note.fields["subscription"]) for note in notes] == [(20, "s/link")]
-    assert len(notes[0].fields["tags"]) == 16  # type: ignore[arg-type]  # a list
+    assert [(note.fields["deliveries"], note.fields["subscription"]) for note in notes] == [(40, "s/link")]
+    assert len(notes[0].fields["tags"]) == 32  # type: ignore[arg-type]  # a list
     assert any(step.rule == "E-10" for step in core.trace.steps_of(b"0"))
     found = find(core.turn, core.endpoints, b"0")
     assert [(at.name, at.state, at.detail) for each in found for at in each.local] == [("s/link", "expired", "expired")]

@@ -62,9 +62,10 @@ DELIVERY = EntityType(
             "local_subscriptions", Type.LIST, "Subscriptions at this router.", Column("subscriptions", 0, ""),
             parts=(
                 text("name", "container-id/link-name.", Column("subscription", 0)),
-                text("state", "`in-doubt`, `accepted`, `rejected` or `settled`.", Column("state", 0)),
+                text("state", "`in-doubt`, `accepted`, `rejected`, `expired` or `settled`.", Column("state", 0)),
                 _nullable(
-                    "detail", Type.TEXT, "`held`, `sent`, `known`, `done`, `again` or `skipped`.", Column("detail", 0)
+                    "detail", Type.TEXT, "`held`, `sent`, `known`, `done`, `again`, `skipped` or `expired`.",
+                    Column("detail", 0),
                 ),
                 _OPEN_SINCE,
             ),

@@ -54,6 +54,7 @@ WORDS: Mapping[str, Word] = {
     "underway": Word(WARN, "underway", "it has not arrived at its router yet"),
     "accepted": Word(GOOD, "accepted"),
     "rejected": Word(BAD, "rejected"),
+    "expired": Word(WARN, "expired", "its time was over before it was sent there"),
     "released": Word(WARN, "released", "no subscription was there for it"),
     "settled": Word(GOOD, "settled"),
 }
