@@ -99,4 +99,6 @@ class ToIngresses:
         view = self._turn.view
         key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
         found = None if key is None else view.subscriptions.get(key)
-        return None if found is None or epoch < found.created else found
+        if found is None or found.record.member_of:
+            return found  # SH-5: what a member is done with counts, in whichever life
+        return None if epoch < found.created else found
