@@ -31,6 +31,10 @@ from oncewire.wire import (
     ConnectionLost,
     ConnectionOpened,
     ConnectionState,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryEnded,
+    DeliveryPart,
     DeliveryReceived,
     DispositionReceived,
     Event,
@@ -280,7 +284,7 @@ class Connector:
             _link_of(event.link.context).on_disposition(event)
         elif isinstance(event, (LinkFlow, LinkAttached, LinkDetached)):
             self._on_link_event(event)
-        else:
+        elif not isinstance(event, (DeliveryBegun, DeliveryPart, DeliveryEnded, DeliveryAborted)):  # none is asked for
             self._on_connection_event(event)
 
     def _on_link_event(self, event: LinkFlow | LinkAttached | LinkDetached) -> None:

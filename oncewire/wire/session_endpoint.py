@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from oncewire.wire.deliveries import OutgoingDelivery
@@ -213,10 +214,34 @@ class SessionEndpoint:
             return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue or ())
         return self._queued_of.get(link.handle, 0) > 0
 
-    def is_written(self, delivery_id: int) -> bool:
+    def is_written(self, delivery_id: int, handle: int) -> bool:
         """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
-        head = next((item for item in self._queue or () if isinstance(item, OutgoingDelivery)), None)
+        if not self._queued_of.get(handle, 0):
+            return True
+        # Ids ascend on one link; those of others may go back, where a delivery of theirs comes in parts.
+        head = next(iter(self._deliveries_of(handle)), None)
         return head is None or serial_difference(delivery_id, head.delivery_id) < 0
+
+    def _deliveries_of(self, handle: int) -> Iterator[OutgoingDelivery]:
+        for item in self._queue or ():
+            if isinstance(item, OutgoingDelivery) and item.handle == handle:
+                yield item
+
+    def waiting_bytes(self, handle: int) -> int:
+        """Bytes of payload of a link that wait for the window."""
+        if not self._queued_of.get(handle, 0):
+            return 0
+        return sum(item.unsent_bytes for item in self._deliveries_of(handle))
+
+    def drop_parts(self, delivery_id: int, handle: int) -> bool:
+        """Drop what waits of a delivery that is aborted; whether its first frame is written."""
+        if not self._queued_of.get(handle, 0):
+            return True
+        assert self._queue is not None
+        waiting = [item for item in self._deliveries_of(handle) if item.delivery_id == delivery_id]
+        self._queue = deque(item for item in self._queue if item not in waiting)
+        self._queued_of[handle] -= len(waiting)
+        return not waiting or waiting[0].has_started
 
     def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
         """Send a delivery in one frame, with a ``WholeDeliveryWriter``; False where that is not possible now."""
