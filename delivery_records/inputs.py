@@ -15,6 +15,7 @@ from delivery_records.attachments.view import Change, PublisherRecord, Subscript
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.limits import DRAIN_LIMIT_S, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.patience import Patience
 
 UnsettledMap: TypeAlias = Mapping[bytes, DeliveryOutcome | None]
@@ -167,6 +168,37 @@ class PublisherTransfer:
         self.aborted = aborted
         self.message_format = message_format
         self.receiver_settles = receiver_settles
+
+
+@dataclass(slots=True)
+class LargeTransfer:
+    """A part of a large delivery arrived on a publisher's link (L-1).
+
+    FIRST has all that has come so far, more than `LARGE_BYTES`. LAST and ABORT end it; ABORT has no data. One with
+    `resume` is ignored, from FIRST to its end (A-3a). `settled` counts with LAST: given up behind this one try (I-4a).
+    """
+
+    link: int
+    delivery_id: int
+    tag: bytes
+    data: bytes
+    part: Part
+    message_format: int = 0
+    receiver_settles: bool = False
+    resume: bool = False
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class LargeTaken:
+    """So many more bytes of the large deliveries of a subscriber's link have left the engine toward the socket (L-4).
+
+    Counted in bytes of `DeliverPart.data`: when all of one has left, the sizes add up to what it was handed. What is
+    dropped with an abort is not counted.
+    """
+
+    link: int
+    size: int
 
 
 @dataclass(slots=True, init=False)
@@ -363,6 +395,8 @@ Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
     | PublisherTransfer
+    | LargeTransfer
+    | LargeTaken
     | PublisherSettle
     | SubscriberDisposition
     | ClientFlow

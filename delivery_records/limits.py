@@ -83,6 +83,8 @@ STREAM_FRAMES = 65_536
 """Frames of one publisher that wait for byte credit; more means many resyncs at once: start over (T-4)."""
 MESSAGE_CHUNK_BYTES = 32 * KIB
 """Larger bodies travel in pieces, so that control frames pass between them (I-1a)."""
+LARGE_BYTES: Final = MIB
+"""A delivery that is longer is large: it goes on before it is whole, and nobody keeps it (L-1)."""
 PROBE_S = 0.5
 """A channel with frames not known to have arrived is probed after this (T-9)."""
 HELLO_RETRY_S = 0.05
