@@ -127,6 +127,8 @@ class ReceiverLink(Link):
     def _drop_partial(self) -> None:
         if self._partial is not None:
             self.session.partial_bytes -= len(self._partial.body)
+            if self._partial.is_streamed:
+                self.session.streamed -= 1
             self._partial = None
 
     @property
@@ -312,47 +314,16 @@ class ReceiverLink(Link):
 
     def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:
         """Add a frame to the delivery that is coming in."""
-        named = transfer.delivery_id
-        tag = transfer.delivery_tag
-        if (named is not None and named != partial.delivery_id) or (tag is not None and tag != partial.tag):
-            self.detach_faulty(
-                INVALID_FIELD, "another delivery began before the last frame of the one before"
-            )
+        if not self._check_continuation(partial, transfer):
             return
-        message_format = transfer.message_format
-        # 2.7.5: "It is an error if the message-format on a continuation transfer differs from the message-format on
-        # the first transfer of a delivery."
-        if message_format is not None and message_format != partial.message_format:
-            self.detach_faulty(
-                INVALID_FIELD,
-                f"the message-format of a delivery changes from {partial.message_format} to {message_format}",
-            )
-            return
-        mode = transfer.rcv_settle_mode
-        if mode is not None:
-            if not self._check_settle_mode(transfer, mode):
-                return
-            partial.receiver_settles = self._receiver_settles(mode)
         if transfer.settled:  # 2.7.5: on any frame of a delivery
             partial.settled = True
         if transfer.state is not None:
             partial.state = transfer.state
         if transfer.aborted:
-            self._drop_partial()
-            if partial.is_streamed:
-                self.session.received_unsettled.merge(self, [partial.delivery_id], True)
-                self.session.pending_events.append(DeliveryAborted(self, partial.delivery_id))
-                return
-            event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
-            event.state = partial.state
-            event.message_format = partial.message_format
-            event.aborted = True
-            self.session.pending_events.append(event)
+            self._abort(partial)
             return
         partial.size += len(payload)
-        if partial.size > self._max_message_size:
-            self._too_large()
-            return
         if partial.is_streamed:
             self._stream(partial, transfer.more, payload)
             return
@@ -361,6 +332,9 @@ class ReceiverLink(Link):
         if self.most_kept is not None and partial.size > self.most_kept and not begins:
             self._too_large_to_keep(self.most_kept)
             return
+        if partial.size > self._max_message_size:
+            self._too_large()
+            return
         partial.body += payload
         self.session.partial_bytes += len(payload)
         if begins:
@@ -368,15 +342,47 @@ class ReceiverLink(Link):
         elif not transfer.more:
             self._drop_partial()
             self._complete(
-                partial.delivery_id,
-                partial.tag,
-                bytes(partial.body),
-                partial.settled,
-                partial.resume,
-                partial.state,
-                partial.message_format,
-                partial.receiver_settles,
+                partial.delivery_id, partial.tag, bytes(partial.body), partial.settled, partial.resume, partial.state,
+                partial.message_format, partial.receiver_settles,
+            )  # fmt: skip
+
+    def _check_continuation(self, partial: IncomingDelivery, transfer: Transfer) -> bool:
+        """Detach the link and return False if this frame cannot be one of the delivery that is coming in."""
+        named = transfer.delivery_id
+        tag = transfer.delivery_tag
+        if (named is not None and named != partial.delivery_id) or (tag is not None and tag != partial.tag):
+            self.detach_faulty(
+                INVALID_FIELD, "another delivery began before the last frame of the one before"
             )
+            return False
+        message_format = transfer.message_format
+        # 2.7.5: "It is an error if the message-format on a continuation transfer differs from the message-format on
+        # the first transfer of a delivery."
+        if message_format is not None and message_format != partial.message_format:
+            self.detach_faulty(
+                INVALID_FIELD,
+                f"the message-format of a delivery changes from {partial.message_format} to {message_format}",
+            )
+            return False
+        mode = transfer.rcv_settle_mode
+        if mode is not None:
+            if not self._check_settle_mode(transfer, mode):
+                return False
+            partial.receiver_settles = self._receiver_settles(mode)
+        return True
+
+    def _abort(self, partial: IncomingDelivery) -> None:
+        """The sender gives up the delivery that is coming in; it counts as settled."""
+        self._drop_partial()
+        if partial.is_streamed:
+            self.session.received_unsettled.merge(self, [partial.delivery_id], True)
+            self.session.pending_events.append(DeliveryAborted(self, partial.delivery_id))
+            return
+        event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
+        event.state = partial.state
+        event.message_format = partial.message_format
+        event.aborted = True
+        self.session.pending_events.append(event)
 
     def _begin_stream(self, partial: IncomingDelivery) -> None:
         """Hand on what has come of a large delivery; nothing of it is kept from here on."""
@@ -384,6 +390,7 @@ class ReceiverLink(Link):
             return
         payload = bytes(partial.body)
         self.session.partial_bytes -= len(payload)
+        self.session.streamed += 1
         partial.body.clear()
         partial.is_streamed = True
         self.session.pending_events.append(
@@ -395,7 +402,9 @@ class ReceiverLink(Link):
 
     def _stream(self, partial: IncomingDelivery, more: bool, payload: bytes) -> None:
         session = self.session
-        if not more:
+        if partial.size > self._max_message_size:
+            self._too_large()
+        elif not more:
             self._drop_partial()
             if partial.settled:
                 session.received_unsettled.merge(self, [partial.delivery_id], True)

@@ -20,13 +20,20 @@ from oncewire.wire.unsettled import SERIAL_MASK, serial_difference
 class OpenDelivery:
     """A delivery whose payload comes bit by bit (2.6.14): what its next frames need."""
 
-    __slots__ = ("delivery_id", "message_format", "resume", "size", "started", "state", "tag")
+    __slots__ = ("delivery_id", "message_format", "resume", "settled", "size", "started", "state", "tag")
 
     def __init__(
-        self, delivery_id: int, tag: bytes, state: DeliveryState | None, resume: bool, message_format: int
+        self,
+        delivery_id: int,
+        tag: bytes,
+        settled: bool,
+        state: DeliveryState | None,
+        resume: bool,
+        message_format: int,
     ) -> None:
         self.delivery_id = delivery_id
         self.tag = tag
+        self.settled = settled
         self.state = state
         self.resume = resume
         self.message_format = message_format
@@ -163,11 +170,12 @@ class SenderLink(Link):
         tag: bytes,
         payload: bytes,
         *,
+        settled: bool = False,
         state: DeliveryState | None = None,
         resume: bool = False,
         message_format: int = 0,
     ) -> int:
-        """Begin an unsettled delivery whose payload is not all here, and return its delivery-id; it uses one credit.
+        """Begin a delivery whose payload is not all here, and return its delivery-id; it uses one credit.
 
         Nothing else can be sent on this link until ``finish`` or ``abort`` (2.6.14). A detach before that leaves the
         delivery as one that has come in part.
@@ -175,7 +183,7 @@ class SenderLink(Link):
         Args:
             tag: as for ``send``.
             payload: the first bytes of the encoded message.
-            state, resume, message_format: as for ``send``.
+            settled, state, resume, message_format: as for ``send``.
 
         Raises:
             StateError: the link is not attached, or a delivery has begun on it already.
@@ -191,7 +199,7 @@ class SenderLink(Link):
         self._check_size(len(payload))
         session = self.session
         delivery_id = session.next_delivery_id
-        begun = OpenDelivery(delivery_id, tag, state, resume, message_format)
+        begun = OpenDelivery(delivery_id, tag, settled, state, resume, message_format)
         session.send_in_parts(self._part(begun, payload, goes_on=True))
         begun.size, begun.started = len(payload), True
         self._open = begun
@@ -199,7 +207,8 @@ class SenderLink(Link):
         self._one_frame_payload = -1
         session.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         self._moved += 1
-        session.sent_unsettled.add(delivery_id, self, tag)
+        if not settled:
+            session.sent_unsettled.add(delivery_id, self, tag)
         return delivery_id
 
     def send_part(self, payload: bytes) -> None:
@@ -263,7 +272,7 @@ class SenderLink(Link):
         self, begun: OpenDelivery, payload: bytes, *, goes_on: bool, aborted: bool = False
     ) -> OutgoingDelivery:
         return OutgoingDelivery(
-            self.handle, begun.delivery_id, begun.tag, payload, False, begun.state, begun.resume, aborted,
+            self.handle, begun.delivery_id, begun.tag, payload, begun.settled, begun.state, begun.resume, aborted,
             begun.message_format, started=begun.started, goes_on=goes_on,
         )  # fmt: skip
 

@@ -62,6 +62,7 @@ class SessionEndpoint:
         incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
         largest_window: the most that ``incoming_window`` ever was.
         partial_bytes: bytes of deliveries whose last frame has not come, over all links.
+        streamed: deliveries that are handed on part by part, and not complete (``ReceiverLink.stream_above``).
     """
 
     __slots__ = (
@@ -69,7 +70,7 @@ class SessionEndpoint:
         "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
         "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window",
         "next_delivery_id", "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel",
-        "sent_unsettled", "state",
+        "sent_unsettled", "state", "streamed",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,7 @@ class SessionEndpoint:
         self.remote_begin: Begin | None = None
         self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
+        self.streamed = 0
         # Of the payloads of so many frames, and of those before: at first the largest possible.
         self._frames_seen = 0
         self._largest_before = self._largest_frame = receive_frame_size

@@ -212,7 +212,9 @@ def test_what_has_come_before_it_has_begun_counts_as_partial() -> None:
     peer.transfer(0, b"a" * 60, more=True)
     assert link.session.partial_bytes == 60
     peer.send(Transfer(0, more=True), b"a" * 60)
-    assert (link.session.partial_bytes, link.incoming) == (0, (0, 120))
+    assert (link.session.partial_bytes, link.session.streamed, link.incoming) == (0, 1, (0, 120))
+    peer.send(Transfer(0), b"end")
+    assert (link.session.partial_bytes, link.session.streamed, link.incoming) == (0, 0, None)
 
 
 def test_the_largest_message_of_a_link_is_a_limit_of_what_is_handed_on_too() -> None:
@@ -266,7 +268,7 @@ def test_an_end_in_the_middle_is_the_last_that_is_heard(ends: str) -> None:
     peer.send(Detach(0, False) if ends != "end" else End())
     assert kinds(peer.heard) == ["DeliveryBegun"]
     assert len(only(peer.heard, SessionEnded if ends == "end" else LinkDetached)) == 1
-    assert (link.incoming, len(link.session.received_unsettled)) == (None, 0)
+    assert (link.incoming, link.session.streamed, len(link.session.received_unsettled)) == (None, 0, 0)
 
 
 def test_another_delivery_in_the_middle_detaches_the_link() -> None:  # 2.6.14
@@ -328,6 +330,21 @@ def test_an_aborted_delivery_is_none_and_counts_as_settled() -> None:
     sender.send(b"u", b"next")
     assert one(pipe.hear_server(), DeliveryReceived).payload == b"next"
     assert (sender.credit, receiver.credit) == (98, 98)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_delivery_in_parts_may_be_sent_settled(aborted: bool) -> None:
+    pipe = Pipe()
+    sender, receiver = pipe.link_to_server()
+    receiver.stream_above = ABOVE
+    sender.begin(b"t", b"one ", settled=True)
+    if aborted:
+        sender.abort()
+    else:
+        sender.finish(b"two")
+    event = one(pipe.hear_server(), DeliveryReceived)
+    assert (event.settled, event.aborted, event.payload) == (True, aborted, b"" if aborted else b"one two")
+    assert not sender.session.sent_unsettled
 
 
 def test_nothing_else_is_sent_on_a_link_while_a_delivery_has_begun() -> None:  # 2.6.14
