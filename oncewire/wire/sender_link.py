@@ -253,6 +253,11 @@ class SenderLink(Link):
         return self._open is not None
 
     @property
+    def begun_bytes(self) -> int:
+        """Bytes of payload so far of the delivery that has begun; 0 = none has."""
+        return 0 if self._open is None else self._open.size
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes of payload on this link that wait for the session window."""
         return self.session.waiting_bytes(self.handle)

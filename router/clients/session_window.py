@@ -39,7 +39,8 @@ class WindowLimits:
 
     window_bytes: int
     max_frame_size: int
-    max_message_size: int
+    kept_message_size: int
+    """Of the largest message that is stored whole."""
 
     @property
     def frames(self) -> int:
@@ -53,7 +54,7 @@ class WindowLimits:
     @property
     def publisher_bytes(self) -> int:
         """What a publisher that is alone in its session may hold: the message that passes the limit is taken."""
-        return self.window_bytes + self.max_message_size
+        return self.window_bytes + self.kept_message_size
 
 
 class Stored:
