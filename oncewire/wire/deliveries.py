@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Final
 
 from oncewire.wire.frames import FRAME_HEADER_SIZE
@@ -20,7 +21,9 @@ class IncomingDelivery:
     """A delivery of which not all frames have come (2.6.14). The body grows in one buffer, however small the frames.
 
     Attributes:
-        is_streamed: its parts are handed on as they come, and ``body`` stays empty.
+        body: what is put together here; `take` copies nothing of it.
+        kept: bytes in ``body``.
+        is_streamed: its parts are handed on as they come.
         size: bytes of payload that have come.
     """
 
@@ -28,6 +31,7 @@ class IncomingDelivery:
         "body",
         "delivery_id",
         "is_streamed",
+        "kept",
         "message_format",
         "receiver_settles",
         "resume",
@@ -45,9 +49,22 @@ class IncomingDelivery:
         self.settled = False
         self.receiver_settles = False
         self.state: DeliveryState | None = None
-        self.body = bytearray()
+        self.body = BytesIO()
+        self.kept = 0
         self.size = 0
         self.is_streamed = False
+
+    def keep(self, payload: bytes) -> None:
+        """Put a frame's payload to what is there."""
+        self.body.write(payload)
+        self.kept += len(payload)
+
+    def take(self) -> bytes:
+        """What was put together, which is not kept any more. A message of a gigabyte is there once."""
+        payload = self.body.getvalue()
+        self.body = BytesIO()
+        self.kept = 0
+        return payload
 
 
 class OutgoingDelivery:

@@ -126,7 +126,7 @@ class ReceiverLink(Link):
 
     def _drop_partial(self) -> None:
         if self._partial is not None:
-            self.session.partial_bytes -= len(self._partial.body)
+            self.session.partial_bytes -= self._partial.kept
             if self._partial.is_streamed:
                 self.session.streamed -= 1
             self._partial = None
@@ -335,14 +335,14 @@ class ReceiverLink(Link):
         if partial.size > self._max_message_size:
             self._too_large()
             return
-        partial.body += payload
+        partial.keep(payload)
         self.session.partial_bytes += len(payload)
         if begins:
             self._begin_stream(partial)
         elif not transfer.more:
             self._drop_partial()
             self._complete(
-                partial.delivery_id, partial.tag, bytes(partial.body), partial.settled, partial.resume, partial.state,
+                partial.delivery_id, partial.tag, partial.take(), partial.settled, partial.resume, partial.state,
                 partial.message_format, partial.receiver_settles,
             )  # fmt: skip
 
@@ -388,10 +388,9 @@ class ReceiverLink(Link):
         """Hand on what has come of a large delivery; nothing of it is kept from here on."""
         if not self._add_unsettled(partial.delivery_id, partial.tag):
             return
-        payload = bytes(partial.body)
-        self.session.partial_bytes -= len(payload)
+        self.session.partial_bytes -= partial.kept
+        payload = partial.take()
         self.session.streamed += 1
-        partial.body.clear()
         partial.is_streamed = True
         self.session.pending_events.append(
             DeliveryBegun(
