@@ -268,6 +268,7 @@ class SessionEndpoint:
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
         out = self._out
         size = FRAME_HEADER_SIZE + len(performative) + len(payload)
+        self._writer.room -= size
         out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
         out.append(payload)  # not joined here: large ones are copied only once
 
@@ -306,7 +307,7 @@ class SessionEndpoint:
         while queue := self._queue:
             head = queue[0]
             if isinstance(head, OutgoingDelivery):
-                if self._remote_window <= 0:
+                if self._remote_window <= 0 or self._writer.room <= 0:
                     return
                 performative, payload, last = head.next_frame(self._writer.max_frame_size)
                 self.write_transfer(performative, payload)
@@ -326,6 +327,11 @@ class SessionEndpoint:
         for link in waiting:
             if link.state is LinkState.ATTACHED:
                 link.answer_echo()
+
+    def write_more(self) -> None:
+        """There is room again for what has waited."""
+        if self._queue:
+            self._write_queued()
 
     def _write_window(self) -> None:
         self.write(Flow(None, 0, 0, 0))

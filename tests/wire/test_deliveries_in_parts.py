@@ -573,33 +573,3 @@ def test_the_fuzzed_streams_reach_these_paths(monkeypatch: pytest.MonkeyPatch) -
         feed(owner, b"".join(frame(*legal_frame(rng)) for _ in range(30)), rng)
         seen.update(kinds(heard))
     assert seen == {"DeliveryReceived", *(kind.__name__ for kind in PARTS)}
-
-
-def test_a_message_that_is_put_together_is_held_once() -> None:
-    peer, _ = streaming(None, max_message_size=1 << 40)
-    tracemalloc.start()
-    try:
-        for _ in range(49):
-            peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
-        peer.send(Transfer(0), bytes(1_000_000))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(one(peer.heard, DeliveryReceived).payload) == 50_000_000
-    assert peak < 65_000_000  # the buffer grows ahead; and a frame of the test, on its way
-
-
-def test_a_message_that_is_sent_is_copied_no_further_than_the_session_window_goes() -> None:
-    peer = RawPeer(max_frame_size=1 << 20)
-    peer.begin()
-    link = peer.attach_as_receiver(1)
-    peer.send(Flow(0, 4, 0, 1 << 20))
-    body = bytes(50_000_000)
-    tracemalloc.start()
-    try:
-        link.send(b"t", body)
-        sent = len(peer.engine.data_to_send())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert sent < peak < 10_000_000
