@@ -141,7 +141,8 @@ class LargeArrivals:
     def ask_publisher(self) -> None:
         """L-7, at the end of a turn: detach it, once."""
         slot = self._arriving
-        if self._owner.link is None or (slot is not None and slot.state is ARRIVING):
+        is_going_on = slot is not None and slot.state is ARRIVING and self._fanout.streams.has_targets(slot)
+        if self._owner.link is None or is_going_on:
             return
         self.is_needed = False
         self._turn.note(Decision.LARGE_ASKED_FOR, publisher=self._owner.name)

@@ -105,6 +105,8 @@ class LargeDeliveries:
         body.since = self._turn.now
         if not body.is_place:
             self._entries[entry] = None
+            if entry.sync in self._queue.aside and not entry.has_place:
+                self._do_without(entry)
 
     def on_part(self, entry: Entry, part: LargePart) -> None:
         """L-3: a further part: to the subscriber, or to what waits for its turn."""
@@ -343,9 +345,19 @@ class LargeDeliveries:
 
     # ------------------------------------------------------------------ without a body
 
+    def _do_without(self, entry: Entry) -> None:
+        """L-7: it waits behind a place, so its own parts would wait here while the publisher cannot send again."""
+        self._tell_not_wanted(entry)
+        self._forget(entry)
+        entry.message = b""
+        entry.large = LargeBody(is_place=True)
+
     def ask(self, entry: Entry) -> None:
         """L-7: it is its turn, and its body is not here; what follows of its publisher waits."""
         assert entry.sync is not None
         self._turn.counts[Decision.LARGE_NEEDED] += 1
         self._queue.set_aside(entry.sync, entry)
+        for waiting in self._queue.of(entry.sync):
+            if waiting.large is not None and not waiting.large.is_place and not waiting.large.is_whole:
+                self._do_without(waiting)
         self._answer(entry.sync, Need(entry.sync.epoch, self._endpoint.epoch, entry.number))

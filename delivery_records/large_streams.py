@@ -193,6 +193,11 @@ class LargeStreams:
             else:
                 self._channels.send_stream(rid, message)
 
+    def has_targets(self, slot: Slot) -> bool:
+        """Somebody gets it."""
+        stream = self._streams.get(slot.number)
+        return stream is not None and bool(stream.targets)
+
     def leave(self, key: str) -> None:
         """A subscription ended, moved, or is told all of it anew (I-5)."""
         for stream in self._streams.values():
