@@ -140,7 +140,8 @@ class PublisherTransfer:
     """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
 
     __slots__ = (
-        "aborted", "delivery_id", "link", "message", "message_format", "receiver_settles", "resume", "settled", "tag",
+        "aborted", "delivery_id", "is_large", "link", "message", "message_format", "receiver_settles", "resume",
+        "settled", "tag",
     )  # fmt: skip
 
     def __init__(
@@ -154,10 +155,12 @@ class PublisherTransfer:
         aborted: bool = False,
         message_format: int = 0,
         receiver_settles: bool = False,
+        is_large: bool = False,
     ) -> None:
         """Keep the transfer's fields; `delivery_id` comes back in `Dispose`.
 
         `receiver_settles`: the publisher wants the outcome of this delivery settled, whatever its link's mode is (c.3).
+        `is_large`: `message` is the first part of a large one (L-1); the record core sets it, and no shell.
         """
         self.link = link
         self.delivery_id = delivery_id
@@ -168,6 +171,7 @@ class PublisherTransfer:
         self.aborted = aborted
         self.message_format = message_format
         self.receiver_settles = receiver_settles
+        self.is_large = is_large
 
 
 @dataclass(slots=True)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
+
+NOT_WANTED: Final = (1 << 64) - 1
+"""What a TAKEN states of a delivery that its subscription is not to be sent in parts any more (L-2)."""
 
 
 class Part(Enum):

@@ -28,11 +28,13 @@ class Timer(IntEnum):
     LIFE = 16
     ROOM = 17
     PATIENCE = 18
+    STREAM = 19
+    PARTS = 20
 
 
-OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY)
+OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.STREAM)
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
-OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE)
+OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.PARTS)
 """Likewise of a subscription here."""
 
 Owner: TypeAlias = str | int

@@ -14,7 +14,7 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "slow-for-what-its-publisher-owes", "K-5b", "outgoing",
-        "        return self.is_replied and self.sent >= self.limit and self.held > 0\n",
+        "        return self.is_replied and self.sent >= self.limit and bool(waits)\n",
         "        return self.held > 0\n",
         "a subscriber whose map is full of what its publishers do not settle is ended for their fault",
         aim=("away-p", "patience_s=2", "expels=1", "routers=1", "map_bound=2", "messages=6", "window=8", "prefetch=50"),
@@ -24,7 +24,7 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
         "            egress.on_patience_timer()\n",
         "            egress.on_patience_timer()\n"
         "            if egress.is_expelled:\n"
-        "                [each.on_subscription_deleted(owner, '') for each in self.ingresses.values()]\n",
+        "                [each.on_subscription_deleted(egress.key, '') for each in self.ingresses.values()]\n",
         "a router that forgets at once what a slow subscription is owed accepts it although the deletion fails",
         aim=("drop-s", "patience_s=2", "expels=1", "slow_store=1", "routers=2"),
     ),

@@ -49,6 +49,8 @@ ACTIONS: dict[str, Callable[..., None]] = {
     # clients
     "p.connect": lambda world, p, r: world.publishers[p].connect(r),
     "p.send": lambda world, p: world.publishers[p].send(),
+    "p.part": lambda world, p: world.publishers[p].parts.go_on(),
+    "p.abort": lambda world, p: world.publishers[p].abort(),
     "p.submit": lambda world, p: world.publishers[p].submit(),
     "p.store": lambda world, p: world.publishers[p].store(),
     "p.stored": lambda world, p: world.publishers[p].stored(),

@@ -30,6 +30,7 @@ from chaos.simulator.swarm import (
     draw_sessions,
     draw_setting,
     draw_sharing,
+    draw_streams,
     draw_topics,
     draw_traits,
     draw_weaker,
@@ -117,6 +118,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
+        setting = draw_streams(random.Random(f"streams {seed}"), setting)
     result.setting = setting
     world = setting.build(cores)
     try:
@@ -182,7 +184,7 @@ def heal(world: World, rng: random.Random) -> None:
 _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",
           "s.stored", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply", "r.restart", "r.fence", "k.lease", "k.apply",
           "c.lost")  # fmt: skip
-_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
+_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "p.abort": 0.05}
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""

@@ -87,5 +87,10 @@ class Traits:
     delay_ms: int = 0
     """Subscribers that fail want the next attempt after so long (E-4a); 0: they do not say."""
 
+    streams: int = 0
+    """Every so-many-th message is large and comes in parts, over time (L-1); 0: none is."""
+    aborts: bool = False
+    """Publishers give up some of what they are sending, in the middle of it (L-5)."""
+
 
 PLAIN = Traits()

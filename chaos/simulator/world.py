@@ -22,6 +22,7 @@ from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
+from chaos.simulator.large_parts import check_memory, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
@@ -54,8 +55,8 @@ CONNECTIONS = 10_000_000
 _ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
 _ToClient: TypeAlias = (
     effects.PublisherReply | effects.SubscriberReply | effects.AskEcho | effects.GrantPublisherCredit | effects.Dispose
-    | effects.Deliver | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain | effects.TellOwing
-    | effects.TellEnded | effects.TellAcceptedBy
+    | effects.Deliver | effects.DeliverPart | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain
+    | effects.TellOwing | effects.TellEnded | effects.TellAcceptedBy
     | effects.TellStart | effects.DetachLink | effects.CloseConnection
 )  # fmt: skip
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
@@ -211,6 +212,8 @@ class World(WorldState):
         """One turn of a router, and what its effects set under way."""
         assert router.records is not None
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
+        if self.traits.streams and router.records is not None:
+            check_memory(self, router)
 
     def run_timers(self, router: Router) -> None:
         """Let due deadlines happen."""
@@ -393,9 +396,14 @@ class World(WorldState):
         """A client reads one frame."""
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
-        effect = connection.down.popleft()
+        whole = read_part(connection, connection.down.popleft())
+        if whole is None:
+            return
+        effect = whole
         client = self.client_of(connection)
         if client is not None:
+            if isinstance(effect, effects.PublisherReply):
+                connection.streams = effect.stream_above is not None
             self._cover(client, effect)
             client.receive(effect)
             if isinstance(effect, effects.DetachLink) and connection.leaves_for and not effect.condition:

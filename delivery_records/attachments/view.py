@@ -24,6 +24,8 @@ SHARING = 2
 """Protocol version of routers that know shared subscriptions; others would send each member everything (SH-1)."""
 RETRIES = 3
 """Protocol version of routers that read failed attempts and a delay in a NACK (E-4a)."""
+LARGE_MESSAGES = 4
+"""Protocol version of routers that pass large messages on in parts (L-8)."""
 
 
 class Kind(Enum):
@@ -55,7 +57,7 @@ class RouterRecord:
     """URL clients use, for redirects and the inspector."""
     http: str = ""
     protocol_min: int = 1
-    protocol_max: int = RETRIES
+    protocol_max: int = LARGE_MESSAGES
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""
@@ -237,6 +239,16 @@ class View:
             self._apply_subscription(change)
         else:
             self._apply_publisher(change)
+
+    def reads_large(self, rid: int) -> bool:
+        """L-8: whether that router passes large messages on in parts; one that is gone gets nothing anyway."""
+        router = self.routers.get(rid)
+        return router is None or router.record.protocol_max >= LARGE_MESSAGES
+
+    @property
+    def all_read_large(self) -> bool:
+        """L-8: whether all routers do."""
+        return all(router.record.protocol_max >= LARGE_MESSAGES for router in self.routers.values())
 
     def publisher_of(self, session: int) -> PublisherRecord | None:
         """Whose session it is; None: nobody's, so it is over (E-6)."""
