@@ -26,7 +26,7 @@ class Sending:
         self.number = number
         self._link = link
         self._handed = 0
-        """Bytes of `DeliverPart.data`, in all, without what was dropped with an abort."""
+        """Bytes of `DeliverPart.data` of the delivery that has begun last; 0 behind an abort."""
         self._taken = 0
         """Of those, what the record core was told of."""
 
@@ -47,7 +47,7 @@ class Sending:
             begun = link.begin(
                 effect.tag, data, settled=effect.settled, resume=effect.resume, message_format=effect.message_format
             )
-            self._handed += len(effect.data)
+            self._handed, self._taken = len(effect.data), 0
             return begun
         if not link.has_begun:  # the link takes only smaller messages, or was detached in the same read
             return None
@@ -62,14 +62,14 @@ class Sending:
         return None
 
     def abort(self) -> None:
-        """End the delivery that has begun; what of it waits for the session window is not sent."""
-        waiting = self._link.unsent_bytes
+        """End the delivery that has begun; nothing more is said of what was taken of it."""
         self._link.abort()
-        self._handed = max(self._taken, self._handed - waiting)
+        self._handed = self._taken = 0
 
     def taken_input(self) -> Input | None:
         """How much more the connection has taken since it was asked last."""
-        # A first part that was edited is longer than what the record core counts.
+        # A first part that was edited is longer than what the record core counts; and the end of a delivery that was
+        # answered early may still wait before this one.
         taken = max(self._taken, self._handed - self._link.unsent_bytes)
         size, self._taken = taken - self._taken, taken
         return LargeTaken(self.number, size) if size else None

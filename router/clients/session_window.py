@@ -137,6 +137,7 @@ class SessionWindows:
             stored.publishers += 1
             if is_awaited:
                 stored.is_awaited = True
+            if is_awaited or session.streamed:  # I-9, L-5: whether it can go on
                 awaited.append((number, session))
         wakes = self.update(found, driver.records.budget, driver.offers, now)
         self.is_calm = not publishers and not any(offer.is_narrow for offer in self._offers.values())
