@@ -141,6 +141,11 @@ class RecordsDriver:
             return 0, False
         return endpoint.window.body_bytes, endpoint.window.unreceived > 0
 
+    def stream_bytes(self, number: int) -> int:
+        """Bytes of a publisher's large messages that wait for those who get them (L-4)."""
+        endpoint = self.records.links.get(number)
+        return endpoint.fanout.streams.held_bytes if isinstance(endpoint, Ingress) else 0
+
     def watch_stream(self, number: int) -> None:
         """A large message has begun to come from a publisher; what others take of it makes room for more (L-4)."""
         self._streams.setdefault(number, 0)

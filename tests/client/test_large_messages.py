@@ -131,4 +131,4 @@ async def test_a_client_says_how_large_a_message_its_subscribers_take(server: Wi
 
 def test_a_client_that_takes_no_message_is_refused() -> None:
     with pytest.raises(UsageError, match="subscribers would get nothing"):
-        connect("amqp://127.0.0.1", max_message_size=0)
+        _ = connect("amqp://127.0.0.1", max_message_size=0)
