@@ -136,7 +136,9 @@ class RecordsDriver:
         endpoint = self.records.links.get(number)
         if not isinstance(endpoint, Ingress):
             return 0, False
-        return endpoint.window.body_bytes, endpoint.window.unreceived > 0
+        # L-4: F1 is for deliveries that are stored whole; what has begun to come goes on as its subscribers take it.
+        is_awaited = endpoint.window.unreceived > 0 and not endpoint.large.is_arriving
+        return endpoint.window.body_bytes, is_awaited
 
     def on_session_window(self, number: int, is_narrow: bool) -> None:
         """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""

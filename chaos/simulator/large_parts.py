@@ -33,8 +33,8 @@ class PartsToSend:
         if connection is not self._connection:
             self._connection = connection
             self._waiting.clear()
-        is_large = connection.streams and not transfer.settled and len(transfer.message) > FIRST_BYTES
-        if is_large:
+        may_be_large = self._world.traits.streams and connection.streams and not transfer.settled
+        if may_be_large and len(transfer.message) > FIRST_BYTES:
             self._waiting.extend(_parts(transfer))
         elif self._waiting:
             self._waiting.append(transfer)
