@@ -109,9 +109,15 @@ class LargeArrivals:
         self._fanout.streams.abort(slot)
         if slot.repeated:
             self._window.take_back_large(slot)
+            self._resends.on_taken_back()
         else:
             self._owner.drop(slot)
         self._owner.mark_dirty()
+
+    @property
+    def is_arriving(self) -> bool:
+        """A delivery has begun to come, and is not through."""
+        return self._arriving is not None and self._arriving.state is ARRIVING
 
     # ------------------------------------------------------------------ what egresses say of it
 
@@ -141,7 +147,7 @@ class LargeArrivals:
     def ask_publisher(self) -> None:
         """L-7, at the end of a turn: detach it, once."""
         slot = self._arriving
-        is_going_on = slot is not None and slot.state is ARRIVING and self._fanout.streams.has_targets(slot)
+        is_going_on = slot is not None and self.is_arriving and self._fanout.streams.has_targets(slot)
         if self._owner.link is None or is_going_on:
             return
         self.is_needed = False
@@ -159,7 +165,7 @@ class LargeArrivals:
         """L-5, L-6: what does not go on."""
         has_room = self._resends.has_room and self._turn.budget.body_room > 0
         self._fanout.streams.look(has_room=has_room)
-        if self._arriving is not None and self._arriving.state is ARRIVING:
+        if self.is_arriving:
             if not has_room:
                 self._last = self._turn.now
             elif self._turn.now - self._last >= LARGE_STALL_S:

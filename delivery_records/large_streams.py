@@ -276,11 +276,16 @@ class LargeStreams:
             while stream.first < last and stream.released + len(stream.pieces[0]) <= floor:
                 self._let_go(stream, 1)
             return
-        if stream.slot.pending and not stream.first:
+        if stream.slot.pending and not stream.first and not self._withholds_a_resend:
             return
         self._let_go(stream, len(stream.pieces))
         if stream.is_whole:
             del self._streams[stream.slot.number]
+
+    @property
+    def _withholds_a_resend(self) -> bool:
+        """C-6, F1: what waits for a target leaves no room for what the publisher has to repeat."""
+        return self._window.unreceived > 0 and self._window.body_bytes >= self._turn.limits.window_bytes
 
     def _let_go(self, stream: Stream, count: int) -> None:
         """Drop the oldest pieces."""

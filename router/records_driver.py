@@ -139,7 +139,9 @@ class RecordsDriver:
         endpoint = self.records.links.get(number)
         if not isinstance(endpoint, Ingress):
             return 0, False
-        return endpoint.window.body_bytes, endpoint.window.unreceived > 0
+        # L-4: F1 is for deliveries that are stored whole; what has begun to come goes on as its subscribers take it.
+        is_awaited = endpoint.window.unreceived > 0 and not endpoint.large.is_arriving
+        return endpoint.window.body_bytes, is_awaited
 
     def stream_bytes(self, number: int) -> int:
         """Bytes of a publisher's large messages that wait for those who get them (L-4)."""

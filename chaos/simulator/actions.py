@@ -56,6 +56,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "p.stored": lambda world, p: world.publishers[p].stored(),
     "s.connect": lambda world, s, r: world.subscribers[s].connect(r),
     "s.process": lambda world, s: _process(world.subscribers[s], Mark.ACCEPTED),
+    "s.early": lambda world, s: world.subscribers[s].refuse_early(),
     "s.later": lambda world, s: world.subscribers[s].process(newest=True),
     "s.reject": lambda world, s: _process(world.subscribers[s], Mark.REJECTED),
     "s.release": lambda world, s: _release(world.subscribers[s]),

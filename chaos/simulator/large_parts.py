@@ -15,6 +15,7 @@ from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
 from delivery_records.ingress import Ingress
 from delivery_records.parts import Part
 
@@ -33,8 +34,8 @@ class PartsToSend:
         if connection is not self._connection:
             self._connection = connection
             self._waiting.clear()
-        is_large = connection.streams and not transfer.settled and len(transfer.message) > FIRST_BYTES
-        if is_large:
+        may_be_large = self._world.traits.streams and connection.streams and not transfer.settled
+        if may_be_large and len(transfer.message) > FIRST_BYTES:
             self._waiting.extend(_parts(transfer))
         elif self._waiting:
             self._waiting.append(transfer)
@@ -103,6 +104,8 @@ class PartlyReceived:
 
     first: effects.DeliverPart
     body: bytearray
+    is_answered: bool = False
+    """In the middle (L-3)."""
 
 
 def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effects.Effect | None:
@@ -137,6 +140,17 @@ def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effect
         first.link, first.tag, bytes(partly.body), first.resume, first.settled, None, first.redelivered, first.attempt,
         first.annotations, first.message_format,
     )  # fmt: skip
+
+
+def check_version(message: RouterMessage, receiver: Router | None) -> None:
+    """L-8: a router of an older release ends the connection that a frame of an unknown kind comes on.
+
+    Raises:
+        Violation: it is sent one.
+    """
+    is_new = isinstance(message, (LargePart, Taken, Need)) or (isinstance(message, Msg) and message.is_large)
+    if is_new and receiver is not None and receiver.is_old:
+        raise Violation(f"UNREADABLE: router {receiver.index} of an older release is sent {message}")
 
 
 def check_memory(world: WorldState, router: Router) -> None:

@@ -184,7 +184,7 @@ def heal(world: World, rng: random.Random) -> None:
 _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",
           "s.stored", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply", "r.restart", "r.fence", "k.lease", "k.apply",
           "c.lost")  # fmt: skip
-_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "p.abort": 0.05}
+_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "p.abort": 0.05, "s.early": 0.1}
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""

@@ -280,7 +280,7 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     traits = setting.traits
     if traits.narrows or traits.large or traits.patience_s or rng.random() >= 0.2:
         return setting
-    streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3)
+    streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3, old_router=rng.random() < 0.1)
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 

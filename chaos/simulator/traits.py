@@ -92,5 +92,8 @@ class Traits:
     aborts: bool = False
     """Publishers give up some of what they are sending, in the middle of it (L-5)."""
 
+    old_router: bool = False
+    """The last router is of a release without large messages, in every second incarnation (L-8)."""
+
 
 PLAIN = Traits()

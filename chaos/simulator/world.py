@@ -22,7 +22,7 @@ from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
-from chaos.simulator.large_parts import check_memory, read_part
+from chaos.simulator.large_parts import check_memory, check_version, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
@@ -129,6 +129,7 @@ class World(WorldState):
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
+        router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 0
         router.is_isolated = router.is_frozen = router.must_reload = False
         router.drains_until = None
         router.stalled_until = 0.0
@@ -286,8 +287,9 @@ class World(WorldState):
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
             return
-        if isinstance(frame, inputs.RouterFrame) and isinstance(frame.message, Sync):
-            self.disturbances += 1
+        if isinstance(frame, inputs.RouterFrame):
+            self.disturbances += isinstance(frame.message, Sync)
+            check_version(frame.message, self._live.get(rid))
         self.frames.setdefault((router.rid, rid), deque()).append(frame)
 
     def choices(self) -> list[Choice]:
