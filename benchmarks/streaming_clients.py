@@ -200,8 +200,9 @@ class StreamingSubscriber(StreamingClient):
 
     def attach(self) -> ReceiverLink:
         source = Source(
-            address=self._topic, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("link-detach"), timeout=60
-        )
+            address=self._topic, durable=TerminusDurability.UNSETTLED_STATE, timeout=60,
+            expiry_policy=Symbol("link-detach"),
+        )  # fmt: skip
         link = self.engine.begin().attach_receiver(
             "sub", source=source, target=Target(address="sub"), unsettled={}, max_message_size=1 << 40,
             desired_capabilities=[EXACTLY_ONCE],
