@@ -1,4 +1,4 @@
-"""A publisher and a subscriber that hold no large message: its bytes are made while it is sent, and counted as they come."""
+"""A publisher and a subscriber that hold no large message: it is made while it is sent, and counted as it comes."""
 
 from __future__ import annotations
 
