@@ -232,10 +232,14 @@ class SenderLink(Link):
         begun.size += len(payload)
         self.session.send_in_parts(self._part(begun, payload, goes_on=goes_on))
 
-    def abort(self) -> None:
+    def abort(self, payload: bytes = b"") -> None:
         """Give up the delivery that has begun: the peer drops it, and it counts as settled (2.7.5).
 
         What of it waits for the session window is dropped.
+
+        Args:
+            payload: in the same frame; it "MUST be ignored" (2.7.5). It spoils the message for a peer that knows of no
+                aborts and would read what has come.
 
         Raises:
             StateError: the link is not attached, or no delivery has begun.
@@ -243,7 +247,7 @@ class SenderLink(Link):
         begun = self._begun()
         session = self.session
         begun.started = session.drop_parts(begun.delivery_id, self.handle)
-        session.send_in_parts(self._part(begun, b"", goes_on=False, aborted=True))
+        session.send_in_parts(self._part(begun, payload, goes_on=False, aborted=True))
         session.sent_unsettled.merge(self, [begun.delivery_id], True)
         self._end_open()
 

@@ -10,19 +10,25 @@ from delivery_records.parts import Part
 from oncewire.wire import SenderLink
 from router.clients.message_edits import edit_for_attempt
 
+SPOILER: Final = bytes(7)
+"""In the transfer that aborts: rhea 3 knows no aborts, and takes what has come for the message if nothing is missing
+but the last transfer, which may be empty. No section of a message begins so."""
+
 
 class Sending:
     """The large deliveries of one subscriber's link, and how much of them its connection has taken (L-4)."""
 
-    __slots__ = ("_handed", "_link", "_taken", "number")
+    __slots__ = ("_handed", "_is_spoilt", "_link", "_taken", "number")
 
-    def __init__(self, number: int, link: SenderLink) -> None:
+    def __init__(self, number: int, link: SenderLink, *, may_know_no_aborts: bool = False) -> None:
         """Nothing was sent.
 
         Args:
             number: of the link in the record core.
             link: of the engine.
+            may_know_no_aborts: the client is a stock one.
         """
+        self._is_spoilt = may_know_no_aborts
         self.number = number
         self._link = link
         self._handed = 0
@@ -63,7 +69,7 @@ class Sending:
 
     def abort(self) -> None:
         """End the delivery that has begun; nothing more is said of what was taken of it."""
-        self._link.abort()
+        self._link.abort(SPOILER if self._is_spoilt else b"")
         self._handed = self._taken = 0
 
     def taken_input(self) -> Input | None:

@@ -269,7 +269,7 @@ class SubscriberLink:
             self._waiting = deque(each for each in self._waiting if type(each) is effects.Deliver or each.tag != tag)
             return
         if self._sending is None:
-            self._sending = Sending(self.number, self.link)
+            self._sending = Sending(self.number, self.link, may_know_no_aborts=self._needs_payload)
         try:
             begun = self._sending.send(effect, counts_repeats=self._may_get_again)
         except LocalProtocolError as error:

@@ -12,6 +12,7 @@ from delivery_records.parts import Part
 from oncewire.wire import (
     Begin,
     CreditError,
+    DecodeError,
     Flow,
     Header,
     Message,
@@ -140,6 +141,20 @@ def test_behind_an_abort_only_the_next_delivery_is_counted() -> None:
     to.send(first(b"c" * 30), more(b"d" * 3, Part.LAST))
     to.transfers()
     assert to.taken() == 33
+
+
+@pytest.mark.parametrize("is_stock", [False, True])
+def test_what_was_aborted_cannot_be_read_by_a_stock_client_that_knows_no_aborts(is_stock: bool) -> None:
+    to = Subscriber()
+    to.sending = Sending(LINK, to.link, may_know_no_aborts=is_stock)
+    message = encode_message(Message(body=b"body"))
+    to.send(first(message), more(b"", Part.ABORT))
+    come = b"".join(payload for _, payload in to.transfers())
+    if is_stock:
+        with pytest.raises(DecodeError):
+            decode_message(come)
+    else:
+        assert come == message
 
 
 def test_a_first_part_that_is_marked_counts_as_what_the_record_core_handed_over() -> None:

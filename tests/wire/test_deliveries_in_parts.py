@@ -347,6 +347,21 @@ def test_a_delivery_in_parts_may_be_sent_settled(aborted: bool) -> None:
     assert not sender.session.sent_unsettled
 
 
+def test_an_abort_may_have_a_payload_which_a_receiver_ignores() -> None:  # 2.7.5
+    pipe = Pipe()
+    sender, receiver = pipe.link_to_server()
+    receiver.stream_above = ABOVE
+    sender.begin(b"t", b"one")
+    sender.abort(b"spoilt")
+    transfers = read_frames(pipe.client.data_to_send())
+    assert [payload for _, _, payload in transfers] == [b"one", b"spoilt"]
+    sender.begin(b"u", b"a" * 20)
+    sender.abort(b"spoilt")
+    heard = pipe.hear_server()
+    assert kinds(heard) == ["DeliveryBegun", "DeliveryAborted"]
+    assert body_of(heard) == b"a" * 20
+
+
 def test_nothing_else_is_sent_on_a_link_while_a_delivery_has_begun() -> None:  # 2.6.14
     pipe = Pipe()
     sender, _ = pipe.link_to_server()
