@@ -36,6 +36,8 @@ async def test_a_stock_subscriber_never_reads_a_message_that_was_aborted(
         begun = await watcher.begun()
         publisher.abort()
         assert (await watcher.rest(begun))[1]
+        if kind == "rhea":
+            await until(lambda: len(reader.events("attached")) == 2, reader)
         publisher.begin(b"2", MESSAGE[: 2 * MIB])
         publisher.finish(MESSAGE[2 * MIB :])
         watcher.accept((await watcher.message())[0])
