@@ -86,7 +86,7 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=(
             "streams=2", "reset", "routers=2", "subscribers=1", "messages=8", "window=8", "prefetch=50", "shipped=0",
             "map_bound=1000",
-        ),  # fmt: skip
+        ),
     ),
     Edit(
         "sends-nothing-for-long", "L-5", "large_deliveries",
@@ -117,13 +117,6 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=("streams=1", "drop-s"),
     ),
     Edit(
-        "waits-behind-a-place", "L-7", "large_deliveries",
-        "            if waiting.large is not None and not waiting.large.is_place and not waiting.large.is_whole:\n",
-        "            if waiting.presettled and waiting.large is not None:\n",
-        "a message waits for the one before it, which its publisher does not send again before it is through",
-        aim=("streams=1", "drop-s", "prefetch=5", "messages=4", "window=8"),
-    ),
-    Edit(
         "asks-behind-what-waits", "L-7", "large_streams",
         "any(t.taken and t.since > late for t in stream.targets.values())\n",
         "bool(stream.targets)\n",
@@ -144,4 +137,4 @@ LARGE_EDITS: tuple[Edit, ...] = (
         "a large message of a group is not assigned before the rest of the map, which does not come before it is",
         aim=("streams=1", "sharers=2", "subscribers=2", "groups=1", "drop-p", "messages=6", "window=8", "never=0"),
     ),
-)  # fmt: skip
+)

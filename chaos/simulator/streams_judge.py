@@ -85,7 +85,7 @@ class StreamsJudge:
         starves = starves and any(t.taken >= s.received for s in arriving for t in s.targets.values())
         for stream in streams:
             for target in stream.targets.values():
-                what = (ingress.epoch, stream.slot.number, target.key, target.taken)
+                what = (ingress.epoch, stream.slot.number, target.key, target.since)
                 if self._lasts(what, starves and target.taken < stream.received, STALL_S):
                     raise Violation(f"STARVED: others wait for {target.key[:6]}, which takes nothing of {ingress.name}")
 

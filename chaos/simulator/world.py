@@ -407,11 +407,10 @@ class World(WorldState):
         """A client reads one frame."""
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
-        whole = read_part(connection, connection.down.popleft())
-        if whole is None:
+        client, read = self.client_of(connection), connection.down.popleft()
+        effect = read if client is None else read_part(connection, read)
+        if effect is None:
             return
-        effect = whole
-        client = self.client_of(connection)
         if client is not None:
             if isinstance(effect, effects.PublisherReply):
                 connection.streams = effect.stream_above is not None
