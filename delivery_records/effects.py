@@ -189,6 +189,12 @@ class DeliverPart:
     annotations: Mapping[object, object] | None = None
     message_format: int = 0
 
+    def __repr__(self) -> str:
+        """Short form for stories."""
+        flags = " resume" * self.resume + " settled" * self.settled + " redelivered" * self.redelivered
+        what = f"{self.part.value} {len(self.data)}B"
+        return f"DeliverPart(link={self.link} tag={self.tag[OWN_TAG_AT:].hex()} {what}{flags})"
+
 
 @dataclass(slots=True, init=False)
 class SettleAtSubscriber:

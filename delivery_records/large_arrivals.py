@@ -147,7 +147,7 @@ class LargeArrivals:
     def ask_publisher(self) -> None:
         """L-7, at the end of a turn: detach it, once."""
         slot = self._arriving
-        is_going_on = slot is not None and self.is_arriving and self._fanout.streams.has_targets(slot)
+        is_going_on = slot is not None and self.is_arriving and self._fanout.streams.goes_on(slot)
         if self._owner.link is None or is_going_on:
             return
         self.is_needed = False

@@ -120,6 +120,10 @@ class LargeStreams:
         """Streams that are not through."""
         return len(self._streams)
 
+    def all(self) -> list[Stream]:
+        """In the order of the window."""
+        return list(self._streams.values())
+
     @property
     def held_bytes(self) -> int:
         """Of bodies: what some target has not taken."""
@@ -193,10 +197,11 @@ class LargeStreams:
             else:
                 self._channels.send_stream(rid, message)
 
-    def has_targets(self, slot: Slot) -> bool:
-        """Somebody gets it."""
+    def goes_on(self, slot: Slot) -> bool:
+        """L-7: some subscriber is in the middle of it, and takes it."""
         stream = self._streams.get(slot.number)
-        return stream is not None and bool(stream.targets)
+        late = self._turn.now - LARGE_STALL_S
+        return stream is not None and any(t.taken and t.since > late for t in stream.targets.values())
 
     def leave(self, key: str) -> None:
         """A subscription ended, moved, or is told all of it anew (I-5)."""
@@ -276,16 +281,11 @@ class LargeStreams:
             while stream.first < last and stream.released + len(stream.pieces[0]) <= floor:
                 self._let_go(stream, 1)
             return
-        if stream.slot.pending and not stream.first and not self._withholds_a_resend:
+        if stream.slot.pending and not stream.first:
             return
         self._let_go(stream, len(stream.pieces))
         if stream.is_whole:
             del self._streams[stream.slot.number]
-
-    @property
-    def _withholds_a_resend(self) -> bool:
-        """C-6, F1: what waits for a target leaves no room for what the publisher has to repeat."""
-        return self._window.unreceived > 0 and self._window.body_bytes >= self._turn.limits.window_bytes
 
     def _let_go(self, stream: Stream, count: int) -> None:
         """Drop the oldest pieces."""

@@ -18,6 +18,7 @@ from chaos.mutants.egress_edits import EGRESS_EDITS
 from chaos.mutants.filter_edits import FILTER_EDITS
 from chaos.mutants.identity_edits import IDENTITY_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
+from chaos.mutants.large_edits import LARGE_EDITS
 from chaos.mutants.operator_edits import OPERATOR_EDITS
 from chaos.mutants.patience_edits import PATIENCE_EDITS
 from chaos.mutants.policy_edits import POLICY_EDITS
@@ -30,7 +31,7 @@ __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
-    *COPIES_EDITS, *POLICY_EDITS,
+    *COPIES_EDITS, *POLICY_EDITS, *LARGE_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

@@ -16,7 +16,6 @@ from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
-from delivery_records.ingress import Ingress
 from delivery_records.parts import Part
 
 
@@ -50,6 +49,10 @@ class PartsToSend:
         """A transfer of that tag has not left completely."""
         return any(waiting.tag == tag for waiting in self._waiting)
 
+    def is_sending(self, delivery_id: int) -> bool:
+        """A delivery has not left completely."""
+        return any(waiting.delivery_id == delivery_id for waiting in self._waiting)
+
     @property
     def is_in_the_middle(self) -> bool:
         """A delivery has begun and is not through."""
@@ -61,11 +64,12 @@ class PartsToSend:
         if connection is None or connection is not self._connection or not self._waiting:
             return False
         router = self._world.routers[connection.router]
-        endpoint = None if router.records is None else router.records.links.get(connection.link)
-        if not isinstance(endpoint, Ingress):
+        ingresses = [] if router.records is None else router.records.ingresses.values()
+        ingress = next((ingress for ingress in ingresses if ingress.link == connection.link), None)
+        if ingress is None:
             return True
         under_way = sum(len(part.data) for part in connection.up if isinstance(part, inputs.LargeTransfer))
-        return endpoint.window.body_bytes + under_way < self._world.limits.window_bytes
+        return ingress.window.body_bytes + under_way < self._world.limits.window_bytes
 
     def go_on(self) -> None:
         """The next part leaves, and what is no part behind it."""
@@ -153,24 +157,11 @@ def check_version(message: RouterMessage, receiver: Router | None) -> None:
         raise Violation(f"UNREADABLE: router {receiver.index} of an older release is sent {message}")
 
 
-def check_memory(world: WorldState, router: Router) -> None:
-    """L-2, L-4: no router keeps a large body, and what it holds of one is counted.
+def check_outcomes(waiting: PartsToSend, effect: effects.Effect) -> None:
+    """L-1: an outcome comes behind the last part.
 
     Raises:
-        Violation: it does, or is not.
+        Violation: it comes earlier.
     """
-    assert router.records is not None
-    limits = world.limits
-    for ingress in router.records.ingresses.values():
-        streams = ingress.fanout.streams
-        heads = [len(slot.message) for slot in ingress.window.slots()]
-        if any(slot.is_large and len(slot.message) > limits.large_piece_bytes for slot in ingress.window.slots()):
-            raise Violation(f"KEPT: router {router.index} keeps a large body of {ingress.name}")
-        if ingress.window.body_bytes != sum(heads) + streams.held_bytes:
-            raise Violation(f"KEPT: router {router.index} counts {ingress.window.body_bytes} bytes of {ingress.name}")
-        if streams.held_bytes > limits.window_bytes + FIRST_BYTES + limits.large_piece_bytes:
-            raise Violation(f"KEPT: router {router.index} holds {streams.held_bytes} bytes of {ingress.name}")
-    for egress in router.records.egresses.values():
-        for held in egress.outgoing.large.held_bytes():
-            if held > limits.large_ahead_bytes + 2 * limits.large_piece_bytes:
-                raise Violation(f"KEPT: router {router.index} holds {held} bytes of one delivery of {egress.name}")
+    if isinstance(effect, effects.Dispose) and any(waiting.is_sending(number) for number in effect.delivery_ids):
+        raise Violation(f"EARLY: {effect.outcome.value} is told before the last part was sent")

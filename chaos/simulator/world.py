@@ -22,7 +22,7 @@ from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
-from chaos.simulator.large_parts import check_memory, check_version, read_part
+from chaos.simulator.large_parts import check_outcomes, check_version, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
@@ -36,6 +36,7 @@ from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
+from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
@@ -78,6 +79,7 @@ class World(WorldState):
         self.operators = Operators(self, self.feed)
         self.judge = Judge(self, self.operators)
         self.patience_judge = PatienceJudge(self)
+        self.streams_judge = StreamsJudge(self)
         self.amqp_sessions = AmqpSessions(self, self.judge, self.feed)
         self.store = StoreAccess(self)
         self.members = Members(self, self.judge, self.amqp_sessions, self.store, self.feed, self.stop_router)
@@ -212,14 +214,18 @@ class World(WorldState):
     def feed(self, router: Router, batch: list[inputs.Input]) -> None:
         """One turn of a router, and what its effects set under way."""
         assert router.records is not None
+        if self.traits.streams:
+            self.streams_judge.on_turn(batch)
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
-        if self.traits.streams and router.records is not None:
-            check_memory(self, router)
+        if self.traits.streams:
+            self.streams_judge.look(router)
 
     def run_timers(self, router: Router) -> None:
         """Let due deadlines happen."""
         assert router.records is not None
         self._carry_out(router, router.records.handle_timer(router.clock(self.now)))
+        if self.traits.streams:
+            self.streams_judge.look(router)
 
     def _carry_out(self, router: Router, done: list[effects.Effect]) -> None:
         if self.on_turn is not None and done:
@@ -368,6 +374,9 @@ class World(WorldState):
             self.run_timers(router)
         self.now = target
         self._is_pausing = False
+        if self.traits.streams:
+            for router in self.routers:
+                self.streams_judge.look(router)
         self.members.keep_leases_alive()
         self._end_idle_connections()
 
@@ -398,14 +407,15 @@ class World(WorldState):
         """A client reads one frame."""
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
-        whole = read_part(connection, connection.down.popleft())
-        if whole is None:
+        client, read = self.client_of(connection), connection.down.popleft()
+        effect = read if client is None else read_part(connection, read)
+        if effect is None:
             return
-        effect = whole
-        client = self.client_of(connection)
         if client is not None:
             if isinstance(effect, effects.PublisherReply):
                 connection.streams = effect.stream_above is not None
+            if isinstance(client, (Publisher, ShippedPublisher)):
+                check_outcomes(client.parts, effect)
             self._cover(client, effect)
             client.receive(effect)
             if isinstance(effect, effects.DetachLink) and connection.leaves_for and not effect.condition:
