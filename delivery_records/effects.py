@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.patience import Patience
 from delivery_records.tags import OWN_TAG_AT
 
@@ -33,6 +34,9 @@ class PublisherReply:
     settles_first: bool
     timeout_s: float
     expiry_policy: str
+    stream_above: int | None = None
+    """A delivery of more bytes is handed over in parts, as `LargeTransfer`s (L-1); None: all are stored whole, and
+    `window_bytes` bounds their size (L-8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,34 @@ class Deliver:
             if on
         )
         return f"Deliver(link={self.link} tag={self.tag[OWN_TAG_AT:].hex()}{flags})"
+
+
+@dataclass(slots=True)
+class DeliverPart:
+    """Send a part of a large delivery to a subscriber (L-3).
+
+    FIRST begins it, and LAST ends it, with data or without; one that has both in one comes as a FIRST and a LAST.
+    Between them the core sends nothing else that is a transfer on this link (AMQP 1.0 section 2.6.14). ABORT ends it
+    aborted, and has no data. `resume` to `message_format` are as in `Deliver`, and are set in FIRST alone.
+    """
+
+    link: int
+    tag: bytes
+    data: bytes
+    part: Part
+    resume: bool = False
+    settled: bool = False
+    """At most once: it goes out settled (c.3)."""
+    redelivered: bool = False
+    attempt: int = 0
+    annotations: Mapping[object, object] | None = None
+    message_format: int = 0
+
+    def __repr__(self) -> str:
+        """Short form for stories."""
+        flags = " resume" * self.resume + " settled" * self.settled + " redelivered" * self.redelivered
+        what = f"{self.part.value} {len(self.data)}B"
+        return f"DeliverPart(link={self.link} tag={self.tag[OWN_TAG_AT:].hex()} {what}{flags})"
 
 
 @dataclass(slots=True, init=False)
@@ -363,6 +395,7 @@ Effect: TypeAlias = (
     | GrantPublisherCredit
     | Dispose
     | Deliver
+    | DeliverPart
     | SettleAtSubscriber
     | Confirm
     | CompleteDrain

@@ -16,7 +16,7 @@ from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.attachments.view import RETRIES, Subscription, SubscriptionMode, subscription_path
-from delivery_records.channels.messages import ExpiringMsg, Nack, Run, Sync, ToIngress
+from delivery_records.channels.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken, ToIngress
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
@@ -31,6 +31,7 @@ from delivery_records.entries import (
     WAITING,
     WANTED,
     Entry,
+    LargeBody,
     State,
     SyncState,
     presented_map,
@@ -39,8 +40,10 @@ from delivery_records.expiring import HeldExpiry
 from delivery_records.filters import MessageFilters
 from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
+from delivery_records.large_deliveries import LargeDeliveries
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
+from delivery_records.parts import NOT_WANTED, Part
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
 from delivery_records.reasons import tell_reason
@@ -98,7 +101,8 @@ class Egress(Endpoint):
         self.outgoing = Outgoing(
             turn, self.name, self.link, self.mode, subscription.record.map_bound,
             sum(len(entries) for entries in self.sessions.values()), self.reduction, self.progress,
-            parts.dirty, is_member=self.is_member,
+            parts.dirty, LargeDeliveries(turn, self, self.link, self.mode, self.progress, parts.answer),
+            is_member=self.is_member,
         )  # fmt: skip
         self.expiry = HeldExpiry(turn, self, self.link, self.mode, self.outgoing)
 
@@ -190,9 +194,12 @@ class Egress(Endpoint):
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0,
+        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
     ) -> None:  # fmt: skip
-        """E-3: hand a delivery to the subscriber, unless its map says it has it."""
+        """E-3: hand a delivery to the subscriber, unless its map says it has it.
+
+        With `large` its body comes in parts, of which `message` is the first, or later (L-2, L-7).
+        """
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
             self._turn.counts[Decision.FRAME_NOT_SYNCED] += 1
@@ -218,7 +225,31 @@ class Egress(Endpoint):
         if attempt > entry.attempt:  # E-4a: else the ingress knows less than is known here
             entry.attempt = attempt
         entry.message_format = message_format
+        if large is not None:
+            outgoing.large.take_up(entry, large)
         outgoing.send(entry, message)
+
+    def on_large(self, part: LargePart) -> None:
+        """L-2: the first part is a MSG to this subscription; those that follow belong to the entry that took it up."""
+        sync = self.syncs.get(part.publisher_epoch)
+        if part.part is Part.FIRST:
+            body = LargeBody()
+            self.on_msg(
+                part.publisher_epoch, part.number, part.tag, part.data, part.redelivered, part.attempt,
+                part.message_format, body,
+            )  # fmt: skip
+            if sync is not None and not body.is_taken_up:
+                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, NOT_WANTED))
+        elif sync is not None:
+            entry = sync.numbers.get(part.number)
+            if entry is not None and entry.large is not None:
+                self.outgoing.large.on_part(entry, part)
+
+    def on_large_taken(self, size: int) -> None:
+        """L-4: so much has left for the subscriber."""
+        self.outgoing.large.on_taken(size)
+        if self.is_member:
+            self.after_settling()  # SH-2: the link may be free again
 
     def expect_head(self, publisher_epoch: int, number: int) -> None:
         """For members; see there."""
@@ -379,6 +410,7 @@ class Egress(Endpoint):
 
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
+        self.outgoing.large.end()
         for epoch in list(self.syncs):
             self._forget_sync(epoch)
 
@@ -415,12 +447,15 @@ class Egress(Endpoint):
                 continue
             if self.progress is not None:
                 self.progress.on_done(entry)
+            is_settled = settled
+            if entry.large is not None and self.outgoing.large.on_answered(entry, verdict):
+                is_settled = True
             if tracing is not None:
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
                 if entry.state is SENT:
-                    entry.state = State.DONE_SETTLED if settled else DONE
+                    entry.state = State.DONE_SETTLED if is_settled else DONE
                 else:
                     entry.state = State.DONE_PRESENTED
                 entry.outcome = verdict
@@ -430,7 +465,7 @@ class Egress(Endpoint):
                     entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
-                self._want_again(entry, verdict, settled, delay_ms)
+                self._want_again(entry, verdict, is_settled, delay_ms)
         self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()

@@ -53,7 +53,10 @@ ENTRY_NEXT: Final = {
     State.KNOWN: (State.KNOWN_HELD, State.SENT, State.DONE_PRESENTED, State.AGAIN, State.GONE),
     State.KNOWN_HELD: (State.KNOWN, State.SENT, State.DONE_PRESENTED, State.AGAIN_HELD, State.GONE),
     State.HELD: (State.SENT, State.EXPIRED, State.GONE),
-    State.SENT: (State.DONE, State.DONE_SETTLED, State.AGAIN, State.GONE),
+    State.SENT: (
+        State.DONE, State.DONE_SETTLED, State.AGAIN, State.GONE,
+        State.HELD, State.KNOWN, State.KNOWN_HELD, State.AGAIN_HELD,
+    ),
     State.DONE: (State.GONE,),
     State.DONE_PRESENTED: (State.GONE,),
     State.DONE_SETTLED: (State.GONE,),
@@ -63,9 +66,8 @@ ENTRY_NEXT: Final = {
     State.EXPIRED: (State.GONE,),
     State.GONE: (),
 }
-"""E-3: held, sent; E-10: expired; E-4: done; E-4a: again; E-2: no longer held; E-2, E-5, E-6: gone.
-
-docs/protocol.md draws it."""
+"""E-3: held, sent; E-10: expired; E-4: done; E-4a: again; E-2: no longer held; L-5, L-6: what it was before it was
+sent; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
 
 # States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
 HELD: Final = State.HELD
@@ -99,6 +101,7 @@ class Entry:
     __slots__ = (
         "annotations",
         "attempt",
+        "large",
         "message",
         "message_format",
         "number",
@@ -124,11 +127,38 @@ class Entry:
         self.message = b""
         self.message_format = 0
         self.annotations: Mapping[object, object] | None = None
+        self.large: LargeBody | None = None
+        """Its body comes in parts, or is not here (L-2, L-7)."""
 
     @property
     def has_place(self) -> bool:
         """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
         return self.state in IN_REPLY or self.state in WANTED
+
+
+class LargeBody:
+    """The body of a large delivery at an egress: what has come and was not sent, or the place of one (L-2, L-7)."""
+
+    __slots__ = ("before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "taken", "told")
+
+    def __init__(self, *, is_place: bool = False) -> None:
+        """Nothing has come, and with `is_place` nothing will: the publisher must send it again (L-7)."""
+        self.is_place = is_place
+        self.is_taken_up = False
+        """An entry has it; else its subscription does not want the delivery."""
+        self.pieces: list[bytes] = []
+        """What waits for the delivery's turn, behind its first piece, which the entry has."""
+        self.is_whole = False
+        self.handed = 0
+        """Bytes given to the link."""
+        self.taken = 0
+        """Bytes that have left for the subscriber."""
+        self.told = 0
+        """The same, as the ingress knows it (L-4)."""
+        self.before = State.HELD
+        """State of its entry before it began to be sent."""
+        self.since = 0.0
+        """When a part of it came last."""
 
 
 class SyncState:

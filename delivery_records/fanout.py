@@ -6,7 +6,7 @@ Obligations are owed to subscriptions, never to routers, so nothing is handed ov
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
@@ -21,6 +21,7 @@ from delivery_records.endpoint import Endpoint
 from delivery_records.expiry_times import remaining_ms
 from delivery_records.grouped_sharing import GroupedShare
 from delivery_records.groups import ReadGroup
+from delivery_records.large_streams import LargeStreams
 from delivery_records.sharing import Share
 from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
@@ -36,12 +37,12 @@ class Fanout:
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
         "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
-        "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares",
+        "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares", "streams",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        read_group: ReadGroup,
+        read_group: ReadGroup, on_old_router: Callable[[], None],
     ) -> None:  # fmt: skip
         """No subscription has joined; nothing may be sent before activation.
 
@@ -52,7 +53,10 @@ class Fanout:
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
             read_group: of a message, for shared subscriptions that keep groups in order (SH-6).
+            on_old_router: a large delivery is owed to a subscription whose router cannot read it (L-8).
         """
+        self.streams = LargeStreams(turn, endpoint, window, to_egresses, channels, on_old_router)
+        """Large deliveries, which go out in parts (L-2)."""
         self._turn = turn
         self._endpoint = endpoint
         self._window = window
@@ -137,6 +141,7 @@ class Fanout:
             self.letters.on_deleted(key)
         self.listeners.pop(key, None)
         self.shares.pop(key, None)
+        self.streams.leave(key)
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return None
@@ -194,7 +199,7 @@ class Fanout:
                     share.offer(slot)
                 if slot.repeated and not self._window.unreceived:
                     share.on_map_through()
-        if slot.number < self._last_start or slot.repeated or slot.message_format:
+        if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
             named = [
                 key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares
             ]
@@ -326,6 +331,7 @@ class Fanout:
             if share is None:
                 continue
             share.on_synced(member)
+            self.streams.leave(member.key)
             numbers, tags = self._unsettled()
             self._send(member.record.rid, Sync(self._endpoint.epoch, (member.epoch,), numbers, tags))
 
@@ -349,6 +355,8 @@ class Fanout:
         tags = tuple(slot.tag for slot in unsettled)
         for rid, group in by_router.items():
             epochs = tuple(subscription.epoch for subscription in group)
+            for subscription in group:
+                self.streams.leave(subscription.key)
             self._send(rid, Sync(self._endpoint.epoch, epochs, numbers, tags))
             for slot in unsettled:
                 if slot.state is not AWAITED:
@@ -375,13 +383,17 @@ class Fanout:
             self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
         if self.scheduled:
             self.replace_attempts(slot.number, [subscription.key for subscription in owing])
-        by_attempt: dict[int, list[int]] = {}
+        by_attempt: dict[int, list[Subscription]] = {}
         for subscription in owing:  # E-4a: one that has moved is sent what it has failed
             failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
-            by_attempt.setdefault(failed, []).append(subscription.epoch)
-        for attempt, epochs in by_attempt.items():
+            by_attempt.setdefault(failed, []).append(subscription)
+        for attempt, again in by_attempt.items():
+            if slot.is_large:
+                self.streams.offer(slot, again, (True, attempt, False))
+                continue
+            epochs = tuple(subscription.epoch for subscription in again)
             message = Msg(
-                self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
+                self._endpoint.epoch, slot.number, slot.tag, slot.message, epochs,
                 redelivered=True, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
             self._send(rid, self._expiring(message) if self.expiries else message)
@@ -393,6 +405,10 @@ class Fanout:
                 self.scheduled[(key, number)] = REPLACED
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
+        if slot.is_large:
+            found = [self._turn.view.subscriptions[key] for key in keys]
+            self.streams.offer(slot, found, (slot.repeated, attempt, False))
+            return
         by_router: dict[int, list[int]] = {}
         for key in keys:
             subscription = self._turn.view.subscriptions[key]
@@ -407,6 +423,9 @@ class Fanout:
     def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
         """See Way."""
         found = self._turn.view.subscriptions[member]
+        if slot.is_large:
+            self.streams.offer(slot, [found], (redelivered, attempt, is_head))
+            return
         message = Msg(
             self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
             redelivered=redelivered, attempt=attempt, message_format=slot.message_format, is_head=is_head,

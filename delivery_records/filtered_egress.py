@@ -6,7 +6,7 @@ from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress, EgressParts
-from delivery_records.entries import SyncState
+from delivery_records.entries import LargeBody, SyncState
 from delivery_records.inputs import SubscriberAttach
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.turn import Turn
@@ -39,14 +39,14 @@ class FilteredEgress(Egress):
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0,
+        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
     ) -> None:  # fmt: skip
         """E-9, then E-3. What has an entry is not filtered: the subscriber has it, or is to have it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is not None and number not in sync.numbers and self._excludes(publisher_epoch, message, message_format):
             self._leave_out(sync, number, tag)
             return
-        super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
+        super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
 
     def on_presettled(
         self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0, ttl_ms: int = 0

@@ -18,7 +18,7 @@ from delivery_records.window import AWAITED, Cursor, Slot, Window
 class _Group:
     """A group with deliveries that are not done."""
 
-    __slots__ = ("digest", "held_back", "is_split", "member", "numbers")
+    __slots__ = ("digest", "has_large", "held_back", "is_split", "member", "numbers")
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
@@ -28,6 +28,8 @@ class _Group:
         """What is received and not done, as it came."""
         self.is_split = False
         """Several members claim some of it; one of them had it before its key was deleted. Nothing more is assigned."""
+        self.has_large = False
+        """Some of it was large (L-1)."""
         self.held_back: set[int] = set()
         """Of these, what a member claims while another one has what precedes it."""
 
@@ -65,9 +67,11 @@ class GroupedShare(Share):
     def _decide(self, group: _Group) -> None:
         """Who claims the last of its deliveries; else the highest in a hash that is the same at each ingress.
 
-        Not before the publisher has repeated all of its map: what is claimed has a group only then.
+        Not before the publisher has repeated all of its map: what is claimed has a group only then. With a large one it
+        may be unable to do that before (L-2): what precedes that one is known, and what follows it was not had before.
         """
-        is_early = self._window.unreceived or any(number in self._unclaimed for number in group.numbers)
+        is_early = self._window.unreceived and not group.has_large
+        is_early = is_early or any(number in self._unclaimed for number in group.numbers)
         if not self._members or is_early:
             self._let_go(group)
             return
@@ -123,7 +127,10 @@ class GroupedShare(Share):
                 group = self._groups[digest] = _Group(digest)
             group.numbers[number] = None
             self._group_of[number] = group
-            if slot.repeated and (self._blocking or self._window.unreceived):
+            if slot.is_large:
+                group.has_large = True
+                self._decide(group)
+            elif slot.repeated and (self._blocking or self._window.unreceived):
                 self._let_go(group)
             elif digest not in self._undecided and (slot.repeated or group.member is None):
                 self._decide(group)

@@ -14,7 +14,7 @@ from delivery_records.entries import Entry, SyncState
 class HeldQueue:
     """The held deliveries of one subscription, oldest first, and which publishers may pass a full map (C-4)."""
 
-    __slots__ = ("_line", "_locked_out", "_parked")
+    __slots__ = ("_line", "_locked_out", "_parked", "aside")
 
     def __init__(self) -> None:
         """Nothing waits."""
@@ -22,10 +22,13 @@ class HeldQueue:
         self._parked: OrderedDict[Entry, None] = OrderedDict()
         """What a draining router does not send; a drain never ends (K-8a)."""
         self._locked_out: dict[SyncState, None] = {}
+        self.aside: dict[SyncState, tuple[OrderedDict[Entry, None], dict[Entry, None]]] = {}
+        """L-7: what waits of a publisher that is to send again, and for which deliveries it waits."""
 
     def __len__(self) -> int:
         """Deliveries that wait."""
-        return len(self._line) + len(self._parked)
+        aside = sum(len(waiting) for waiting, _ in self.aside.values()) if self.aside else 0
+        return len(self._line) + len(self._parked) + aside
 
     @property
     def is_moving(self) -> bool:
@@ -49,6 +52,9 @@ class HeldQueue:
         if is_held_back or (entry.presettled and self._parked):
             self._parked[entry] = None
             return
+        if self.aside and entry.sync in self.aside:
+            self.aside[entry.sync][0][entry] = None
+            return
         self._line[entry] = None
         if entry.sync is not None:
             entry.sync.held[entry] = None
@@ -59,20 +65,63 @@ class HeldQueue:
         if entry in self._parked:
             del self._parked[entry]
             return
-        del self._line[entry]
-        if entry.sync is not None:
-            del entry.sync.held[entry]
-            self.look_at(entry.sync)
+        if self.aside and entry.sync in self.aside and entry in self.aside[entry.sync][0]:
+            del self.aside[entry.sync][0][entry]
+            return
+        self.remove_from_line(entry)
 
     def of(self, sync: SyncState) -> list[Entry]:
         """All that wait of one publisher."""
-        return [*sync.held, *(entry for entry in self._parked if entry.sync is sync)]
+        aside = self.aside[sync][0] if sync in self.aside else ()
+        return [*aside, *sync.held, *(entry for entry in self._parked if entry.sync is sync)]
 
     def park(self, is_held_back: Callable[[Entry], bool]) -> None:
         """K-8a: the router begins to drain; what it will not send makes way for the rest."""
         for entry in list(self._line):
             self.remove(entry)
             self.append(entry, is_held_back(entry))
+
+    def set_aside(self, sync: SyncState, cause: Entry) -> None:
+        """L-7: what waits of this publisher, and what comes, waits until `cause` is sent again or not needed."""
+        waiting, causes = self.aside.setdefault(sync, (OrderedDict(), {}))
+        causes[cause] = None
+        for entry in list(sync.held):
+            self.remove_from_line(entry)
+            waiting[entry] = None
+
+    def remove_from_line(self, entry: Entry) -> None:
+        """It waits elsewhere from now on."""
+        del self._line[entry]
+        if entry.sync is not None:
+            del entry.sync.held[entry]
+            self.look_at(entry.sync)
+
+    def bring_back(self, sync: SyncState, cause: Entry) -> None:
+        """L-7: `cause` is not waited for any longer."""
+        found = self.aside.get(sync)
+        if found is None:
+            return
+        waiting, causes = found
+        causes.pop(cause, None)
+        if not causes:
+            del self.aside[sync]
+            for entry in waiting:
+                self.append(entry, is_held_back=False)
+
+    def forget_aside(self, sync: SyncState) -> None:
+        """E-2: a SYNC says all anew; nothing of it waits here any more."""
+        self.aside.pop(sync, None)
+
+    def put_first(self, entry: Entry) -> None:
+        """L-6: it goes back to where it was, ahead of what follows it."""
+        self.append(entry, is_held_back=False)
+        sync = entry.sync
+        if sync is not None and sync in self.aside:
+            self.aside[sync][0].move_to_end(entry, last=False)
+        else:
+            self._line.move_to_end(entry, last=False)
+            if sync is not None:
+                sync.held.move_to_end(entry, last=False)
 
     def look_at(self, sync: SyncState) -> None:
         """A publisher's held deliveries, or its places in the map, have changed."""

@@ -28,8 +28,15 @@ from delivery_records.expiry_times import ReadTtl
 from delivery_records.fanout import Fanout
 from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
+from delivery_records.large_arrivals import LargeArrivals
 from delivery_records.lifetimes import Lifetimes
-from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
+from delivery_records.limits import (
+    LARGE_BYTES,
+    OWING_NAMES,
+    RESEND_FAILURES,
+    RESUME_FLAGS_IGNORED,
+    UNKNOWN_PUT_S,
+)
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.requirement import CountedOutcomes, RequiringFanout
@@ -65,8 +72,9 @@ class Ingress(Endpoint):
 
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "lifetimes", "link", "outcomes", "peer", "phase",
-        "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes", "peer",
+        "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user",
+        "window",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +102,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels, parts.read_group
+        ways = parts.to_egresses, parts.channels, parts.read_group, self._need_again
         self.fanout = (
             RequiringFanout(turn, self, self.window, *ways, request.require)
             if request.require
@@ -104,6 +112,8 @@ class Ingress(Endpoint):
         self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
         self.lifetimes = Lifetimes(turn, self, self.fanout, parts.read_ttl)
         self.resends = Resends(turn, self, self.window, began)
+        self.large = LargeArrivals(turn, self, self.window, self.fanout, self.resends)
+        """The large delivery that comes on its link, if one does (L-1)."""
         modes = self.policy, self.exactly_once, request.settles_first
         self.outcomes = (
             PublisherOutcomes(turn, self, self.window, *modes)
@@ -129,7 +139,7 @@ class Ingress(Endpoint):
         turn.out.append(
             effects.PublisherReply(
                 request.link, request.unsettled is not None, resumed, self.exactly_once, request.settles_first,
-                self.timeout_s, self.expiry_policy,
+                self.timeout_s, self.expiry_policy, LARGE_BYTES if turn.view.all_read_large else None,
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:
@@ -145,7 +155,7 @@ class Ingress(Endpoint):
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
         if flow.asked_tag is not None:
             if len(flow.asked_tag) > MAX_TAG_BYTES:
-                self._detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
+                self.detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
                 return
             self._tell_owing(flow.asked_tag)
         if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
@@ -194,8 +204,7 @@ class Ingress(Endpoint):
         if self.phase is not _ACTIVE and not self._may_activate():
             return
         self.credit.received += 1
-        if not self.is_dirty:
-            self.mark_dirty()
+        self.mark_dirty()
         if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
         turn = self._turn
@@ -219,7 +228,9 @@ class Ingress(Endpoint):
         else:
             slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
-        if self.policy.ttl_s:
+        if transfer.is_large:
+            self.fanout.streams.begin(slot, message)  # L-1
+        elif self.policy.ttl_s:
             self.lifetimes.on_stored(slot, self.policy.ttl_s)
         if slot.repeated:
             turn.counts[Decision.TRANSFER_REPEATED] += 1
@@ -243,7 +254,7 @@ class Ingress(Endpoint):
         """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
         if slot.state is not AWAITED:
             self._turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
-            self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
+            self.detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return False
         if self.exactly_once:
             self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
@@ -272,7 +283,7 @@ class Ingress(Endpoint):
             turn.counts[Decision.TRANSFER_RESUME_IGNORED] += 1
             self._resume_flags += 1
             if self._resume_flags >= RESUME_FLAGS_IGNORED:
-                self._detach("amqp:not-allowed", "resend without resume: the reply's unsettled map is empty")
+                self.detach("amqp:not-allowed", "resend without resume: the reply's unsettled map is empty")
             return False
         if transfer.settled and self.window.find(transfer.tag) is None:
             self._forward_presettled(transfer)
@@ -300,6 +311,8 @@ class Ingress(Endpoint):
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
         self.window.fill(slot, b"", transfer.delivery_id)
+        if transfer.is_large:
+            self.fanout.streams.begin(slot, b"")  # L-1: told behind its last part
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"
@@ -393,6 +406,8 @@ class Ingress(Endpoint):
         if self.fanout.expiries:
             self.fanout.expiries.pop(slot.number, None)
             self.outcomes.expired_by.pop(slot.number, None)
+        if slot.is_large:
+            self.fanout.streams.drop(slot)
         add_run(self.settled_runs, slot.number)
         if not self.is_dirty:
             self.mark_dirty()
@@ -406,6 +421,8 @@ class Ingress(Endpoint):
             return
         if self.fanout.letters is not None:
             self.fanout.letters.advance()
+        if len(self.fanout.streams):
+            self.fanout.streams.flush()
         if self.phase is Phase.ACTIVE and self.link is not None:
             self.outcomes.decide_in_order()
             self.outcomes.send(self.link)
@@ -414,6 +431,8 @@ class Ingress(Endpoint):
             self.fanout.settle(runs)
         if self.phase is Phase.ACTIVE and self.link is not None:
             self._grant()
+        if self.large.is_needed:
+            self.large.ask_publisher()
 
     def _grant(self) -> None:
         """C-1: credit for every unreceived map entry, and for what is free in the window."""
@@ -454,6 +473,7 @@ class Ingress(Endpoint):
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
         self.fanout.is_active = False
         self.settled_runs = []
+        self.fanout.streams.clear()
         self.window.release()
 
     def mark_dirty(self) -> None:
@@ -477,6 +497,7 @@ class Ingress(Endpoint):
 
     def on_member_deleted(self, member: Subscription) -> None:
         """SH-3: what it had goes to others."""
+        self.fanout.streams.leave(member.key)
         share = self.fanout.shares.get(member.record.member_of)
         if share is not None:
             share.on_deleted(member.key)
@@ -558,6 +579,7 @@ class Ingress(Endpoint):
 
     def on_link_lost(self) -> None:
         """A-9: keep the window and go on collecting acceptances until a newer epoch, deletion, or T_pub."""
+        self.large.abort()  # L-5
         self.link = None
         if self.phase is not Phase.ACTIVE:
             self.fanout.is_active = False
@@ -573,14 +595,14 @@ class Ingress(Endpoint):
             self._turn.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
             echo = "no answer to the flow with x-opt-topic-echo"
             text = echo if self.exactly_once else "no transfer on the credit of a resumed link"
-            self._detach("amqp:link:detach-forced", text)
+            self.detach("amqp:link:detach-forced", text)
 
     def on_resend_timeout(self) -> None:
         """I-9: neither a resend nor a new delivery within T_resend."""
         if self.phase is not Phase.ACTIVE or not self.window.unreceived or not self.resends.is_overdue():
             return
         failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
-        self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
+        self.detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
             self._parts.proposals.delete(publisher_path(self.key), self.epoch)
 
@@ -589,13 +611,16 @@ class Ingress(Endpoint):
         if self.phase is not Phase.ACTIVE or not self.window.told or not self.outcomes.is_overdue():
             return
         self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
-        self._detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
+        self.detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
 
-    def _detach(self, condition: str, description: str) -> None:
+    def detach(self, condition: str, description: str) -> None:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
             self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
+
+    def _need_again(self) -> None:
+        self.large.need()  # L-8
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)

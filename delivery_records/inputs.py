@@ -15,6 +15,7 @@ from delivery_records.attachments.view import Change, PublisherRecord, Subscript
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.limits import DRAIN_LIMIT_S, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.patience import Patience
 
 UnsettledMap: TypeAlias = Mapping[bytes, DeliveryOutcome | None]
@@ -139,7 +140,8 @@ class PublisherTransfer:
     """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
 
     __slots__ = (
-        "aborted", "delivery_id", "link", "message", "message_format", "receiver_settles", "resume", "settled", "tag",
+        "aborted", "delivery_id", "is_large", "link", "message", "message_format", "receiver_settles", "resume",
+        "settled", "tag",
     )  # fmt: skip
 
     def __init__(
@@ -153,10 +155,12 @@ class PublisherTransfer:
         aborted: bool = False,
         message_format: int = 0,
         receiver_settles: bool = False,
+        is_large: bool = False,
     ) -> None:
         """Keep the transfer's fields; `delivery_id` comes back in `Dispose`.
 
         `receiver_settles`: the publisher wants the outcome of this delivery settled, whatever its link's mode is (c.3).
+        `is_large`: `message` is the first part of a large one (L-1); the record core sets it, and no shell.
         """
         self.link = link
         self.delivery_id = delivery_id
@@ -167,6 +171,38 @@ class PublisherTransfer:
         self.aborted = aborted
         self.message_format = message_format
         self.receiver_settles = receiver_settles
+        self.is_large = is_large
+
+
+@dataclass(slots=True)
+class LargeTransfer:
+    """A part of a large delivery arrived on a publisher's link (L-1).
+
+    FIRST has all that has come so far, more than `LARGE_BYTES`. LAST and ABORT end it; ABORT has no data. One with
+    `resume` is ignored, from FIRST to its end (A-3a). `settled` counts with LAST: given up behind this one try (I-4a).
+    """
+
+    link: int
+    delivery_id: int
+    tag: bytes
+    data: bytes
+    part: Part
+    message_format: int = 0
+    receiver_settles: bool = False
+    resume: bool = False
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class LargeTaken:
+    """So many more bytes of the large deliveries of a subscriber's link have left the engine toward the socket (L-4).
+
+    Counted in bytes of `DeliverPart.data`: when all of one has left, the sizes add up to what it was handed. What is
+    dropped with an abort is not counted.
+    """
+
+    link: int
+    size: int
 
 
 @dataclass(slots=True, init=False)
@@ -367,6 +403,8 @@ Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
     | PublisherTransfer
+    | LargeTransfer
+    | LargeTaken
     | PublisherSettle
     | SubscriberDisposition
     | ClientFlow

@@ -87,6 +87,15 @@ STREAM_FRAMES = 65_536
 """Frames of one publisher that wait for byte credit; more means many resyncs at once: start over (T-4)."""
 MESSAGE_CHUNK_BYTES = 32 * KIB
 """Larger bodies travel in pieces, so that control frames pass between them (I-1a)."""
+LARGE_BYTES: Final = MIB
+"""A delivery that is longer is large: it goes on before it is whole, and nobody keeps it (L-1)."""
+LARGE_AHEAD_BYTES: Final = MIB
+"""What a subscription is sent of a large delivery beyond what it has taken: 10 ms at 100 MB/s, and four such fill the
+credit of a channel for as long as they are under way (L-4)."""
+LARGE_STALL_S: Final = 10.0
+"""T_large: nothing more of a large delivery for so long, as long as T_life: those who wait behind it go on (L-5)."""
+LARGE_LOOKS: Final = 4
+"""Looks within that time."""
 PROBE_S = 0.5
 """A channel with frames not known to have arrived is probed after this (T-9)."""
 HELLO_RETRY_S = 0.05
@@ -169,6 +178,9 @@ class Limits:
     settle_timeout_s: float = SETTLE_TIMEOUT_S
     grace_s: float = GRACE_S
     stock_reply_wait_s: float = STOCK_REPLY_WAIT_S
+    large_ahead_bytes: int = LARGE_AHEAD_BYTES
+    """No setting, and so the next one: a simulator makes them small (L-4)."""
+    large_piece_bytes: int = MESSAGE_CHUNK_BYTES
     policy: TopicPolicy = field(default_factory=TopicPolicy)
     """Of topics that no rule of the operator names."""
 

@@ -12,7 +12,7 @@ from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Nack, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
-from delivery_records.entries import WANTED, Entry, SyncState
+from delivery_records.entries import WANTED, Entry, LargeBody, SyncState
 from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.groups import no_group
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
@@ -114,7 +114,7 @@ class MemberEgress(FilteredEgress):
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0,
+        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
     ) -> None:  # fmt: skip
         """SH-2: send it, or give it back at once."""
         sync = self.syncs.get(publisher_epoch)
@@ -129,7 +129,7 @@ class MemberEgress(FilteredEgress):
                 self._short[sync.epoch] = sync
                 self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
                 return
-        super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
+        super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
         if self._returned.remove(publisher_epoch, number):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:

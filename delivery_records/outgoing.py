@@ -27,6 +27,7 @@ from delivery_records.entries import (
     SyncState,
 )  # fmt: skip
 from delivery_records.held import HeldQueue
+from delivery_records.large_deliveries import LargeDeliveries
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.progress import Progress
@@ -43,12 +44,14 @@ class Outgoing:
     __slots__ = (
         "_dirty", "_held", "_is_member", "_link", "_map_bound", "_mode", "_name", "_progress", "_reduction", "_resumes",
         "_settle_queue", "_turn",
-        "drain", "held_since", "is_closing", "is_replied", "limit", "mapped", "reserve", "sent", "settling",
+        "drain", "held_since", "is_closing", "is_replied", "large", "limit", "mapped", "reserve", "sent",
+        "settling",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, name: str, link: int, mode: SubscriptionMode, map_bound: int, mapped: int,
-        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing], *, is_member: bool = False,
+        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing], large: LargeDeliveries, *,
+        is_member: bool = False,
     ) -> None:  # fmt: skip
         """Nothing is sent before the attach is answered.
 
@@ -62,6 +65,7 @@ class Outgoing:
             reduction: set while only a part of the map is presented (C-4).
             progress: set where a policy wants answers in time (K-5b).
             dirty: links with settlements to send at the end of this turn.
+            large: its large deliveries (L-3).
             is_member: what comes was asked for by `takes_at_once` (SH-2).
         """
         self._is_member = is_member
@@ -74,6 +78,7 @@ class Outgoing:
         self._reduction = reduction
         self._progress = progress
         self._dirty = dirty
+        self.large = large
         self.mapped = mapped
         """Entries the subscriber's own map holds, or is to hold again (C-4)."""
         self.reserve = 0
@@ -87,6 +92,7 @@ class Outgoing:
         self.held_since = turn.now
         """Since when none of the held deliveries was sent."""
         self._held = HeldQueue()
+        large.join(self, self._held)
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
@@ -96,7 +102,13 @@ class Outgoing:
 
     def send(self, entry: Entry, message: bytes) -> None:
         """E-3: at once, or behind what waits."""
+        if entry.large is not None and entry.large.is_place:
+            self._hold(entry, b"")  # L-7
+            self.pump()
+            return
         waits = self._resumes or (self._held.is_moving and not entry.has_place)
+        if self._held.aside and entry.sync in self._held.aside and not entry.has_place:
+            waits = True  # L-7
         if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
             return
@@ -108,6 +120,8 @@ class Outgoing:
     def free_credit(self) -> int:
         """Deliveries that may be sent at once; none before the reply, or while older ones wait."""
         if not self.is_replied or self.is_closing or self._turn.is_draining or self.is_waiting:
+            return 0
+        if self.large.current is not None:  # L-3
             return 0
         return max(0, self.limit - self.sent)
 
@@ -131,6 +145,8 @@ class Outgoing:
     def settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
+        if entry.large is not None:
+            state = entry.state = self.large.on_settled(entry)
         if state is SENT and self._progress is not None:
             self._progress.on_done(entry)
         if state is HELD:
@@ -154,16 +170,22 @@ class Outgoing:
 
     def drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
+        self.large.drop(sync)
         for entry in self._resumes:
             if entry.sync is sync:
                 entry.state = NO_BODY.get(entry.state, entry.state)
                 entry.message = b""
+                if entry.large is not None:
+                    self.large.drop_held(entry)
         self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
         for entry in self._held.of(sync):
             self._held.remove(entry)
             entry.message = b""
             entry.state = GONE
             sync.entries.pop(entry.tag, None)
+            if entry.large is not None:
+                self.large.drop_held(entry)
+        self._held.forget_aside(sync)
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""
@@ -171,7 +193,7 @@ class Outgoing:
 
     def pump(self) -> None:
         """Send what credit allows: settled resumes first, then other resumes, then held deliveries, in order."""
-        if not self.is_replied or self.is_closing:
+        if not self.is_replied or self.is_closing or self.large.current is not None:
             return
         while self._settle_queue and self.sent < self.limit:
             entry = self._settle_queue.popleft()
@@ -184,7 +206,7 @@ class Outgoing:
         self._release_resumes()
         if not self._resumes:
             self._release_held()
-        if self.drain:
+        if self.drain and self.large.current is None:
             self._answer_drain()
 
     def flush(self) -> None:
@@ -213,12 +235,13 @@ class Outgoing:
     @property
     def is_out_of_credit(self) -> bool:
         """K-5b: the subscriber's credit alone keeps something back."""
-        return self.is_replied and self.sent >= self.limit and self.held > 0
+        waits = self._held.is_moving or self._resumes
+        return self.is_replied and self.sent >= self.limit and bool(waits)
 
     @property
     def is_waiting(self) -> bool:
         """Something waits for credit or room."""
-        return bool(self._held or self._resumes or self._settle_queue)
+        return bool(self._held.is_moving or self._resumes or self._settle_queue)
 
     def trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
         """A step of a delivery, while an operator wants to see them."""
@@ -227,8 +250,8 @@ class Outgoing:
 
     def _may_send(self, entry: Entry) -> bool:
         """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
-        if not self.is_replied or self.is_closing:
-            return False
+        if not self.is_replied or self.is_closing or self.large.current is not None:
+            return False  # L-3: in the middle of a large delivery
         if self._turn.is_draining and self._is_held_back(entry):
             return False
         if self._reduction is not None:
@@ -286,7 +309,8 @@ class Outgoing:
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self.settling and self._map_bound and self.mapped + len(self.settling) >= self._map_bound:
             self.flush()  # C-4: the place is free at S only when it has been told so
-        is_new = entry.state is HELD
+        before = entry.state
+        is_new = before is HELD
         resume = not is_new and entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
         entry.state = SENT
         if is_new and not entry.presettled:
@@ -303,18 +327,33 @@ class Outgoing:
             self._turn.counts[Decision.DELIVERED_AGAIN] += 1
         else:
             self._turn.delivered += 1
-        self._turn.out.append(
-            effects.Deliver(
-                self._link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
-                entry.annotations, entry.message_format,
+        if entry.large is not None:
+            self.large.begin(entry, message, before, resume=resume, once=once)
+        else:
+            self._turn.out.append(
+                effects.Deliver(
+                    self._link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
+                    entry.annotations, entry.message_format,
+                )
             )
-        )
         entry.annotations = None
         if once:
             if self._progress is not None:
                 self._progress.on_done(entry)
             entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
             entry.outcome = DeliveryOutcome.ACCEPTED
+
+    def resume_first(self, entry: Entry) -> None:
+        """L-6: it goes back to where it was."""
+        self._resumes.appendleft(entry)
+
+    def count_place(self, entry: Entry, change: int) -> None:
+        """L-5: it takes a place in the subscriber's map no longer."""
+        self._count_place(entry, change)
+
+    def resume_no_more(self, entry: Entry) -> None:
+        """L-5: its body does not come."""
+        self._resumes.remove(entry)
 
     def _count_place(self, entry: Entry, change: int) -> None:
         """C-4: it takes a place in the subscriber's map, or gives it back."""
@@ -332,6 +371,11 @@ class Outgoing:
                 if not self._may_send(entry):
                     break
                 self.held_since = self._turn.now
+                if entry.large is not None and entry.large.is_place:
+                    waiting.popleft()
+                    entry.state = NO_BODY[entry.state]
+                    self.large.ask(entry)
+                    continue
                 message, entry.message = entry.message, b""
                 self._transfer(entry, message)
             waiting.popleft()
@@ -343,6 +387,9 @@ class Outgoing:
                 entry = self._held.first_locked_out
                 if entry is None or not self._may_send(entry):
                     return
+            if entry.large is not None and entry.large.is_place:
+                self.large.ask(entry)
+                continue
             self._held.remove(entry)
             message, entry.message = entry.message, b""
             self.held_since = self._turn.now

@@ -46,6 +46,10 @@ class Progress:
         if entry is self._oldest:
             self._oldest = None  # should it be sent again, that needs another answer
 
+    def on_moved(self) -> None:
+        """L-3: it takes a large delivery, which is progress as long as it goes on."""
+        self._since = self._turn.now
+
     def watch(self) -> None:
         """Something was sent, or is held: look soon."""
         if not self._is_watching:

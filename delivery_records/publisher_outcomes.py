@@ -10,7 +10,7 @@ from delivery_records.limits import OWING_NAMES, OnEmpty, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome, Told
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.window import AWAITED, TOLD, Slot, Window, WindowOwner
+from delivery_records.window import ARRIVING, AWAITED, TOLD, Slot, Window, WindowOwner
 
 _ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
 _RELEASED: Final = Told(DeliveryOutcome.RELEASED)
@@ -79,7 +79,7 @@ class PublisherOutcomes:
         window = self._window
         while window.next_accept < window.end:
             slot = window.at(window.next_accept)
-            if slot is not None and (slot.pending or slot.state is AWAITED):
+            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):
                 return
             window.next_accept += 1  # first: telling may take the slot out and move it on
             if slot is not None:

@@ -118,6 +118,8 @@ class Records:
     def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:
         return {
             inputs.SubscriberDisposition: self._on_disposition,
+            inputs.LargeTransfer: self._on_large,
+            inputs.LargeTaken: self._on_large_taken,
             inputs.PublisherSettle: self._on_settle,
             inputs.RouterFrame: self._routing.on_frame,
             inputs.RouterDatagram: self._on_datagram,
@@ -248,8 +250,20 @@ class Records:
     def _drop_parked(self, rid: int) -> None:
         """T-4: what the old generation left parked is repeated."""
         self._routing.drop(rid)
+        for egress in list(self.egresses.values()):
+            egress.outgoing.large.cut_off(rid)  # L-5
 
     # ------------------------------------------------------------------ inputs of client links
+
+    def _on_large(self, transfer: inputs.LargeTransfer) -> None:
+        endpoint = self.links.get(transfer.link)
+        if isinstance(endpoint, Ingress):
+            endpoint.large.on_transfer(transfer)
+
+    def _on_large_taken(self, taken: inputs.LargeTaken) -> None:
+        endpoint = self.links.get(taken.link)
+        if isinstance(endpoint, Egress):
+            endpoint.on_large_taken(taken.size)
 
     def _on_settle(self, settle: inputs.PublisherSettle) -> None:
         endpoint = self.links.get(settle.link)
@@ -339,6 +353,10 @@ class Records:
             self._closing.on_unknown_timer(owner)
         elif timer is Timer.EXPIRY:
             self.expiry.on_timer(owner)
+        elif timer is Timer.STREAM and ingress is not None:
+            ingress.large.look()
+        elif egress is not None:
+            self._on_egress_timer(timer, egress)
 
     def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:
         if timer is Timer.STOCK_REPLY:
@@ -353,6 +371,8 @@ class Records:
             egress.on_patience_timer()
         elif timer is Timer.HELD_EXPIRY:
             egress.expiry.on_timer()
+        elif timer is Timer.PARTS:
+            egress.outgoing.large.look()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:

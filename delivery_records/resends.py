@@ -36,6 +36,21 @@ class Resends:
         if not self._window.unreceived:
             self._turn.durations.failover.observe(self._turn.now - self._began)
 
+    def on_taken_back(self) -> None:
+        """L-5: something of its map was aborted, and is to be sent again."""
+        self._since = self._turn.now
+        if not self._turn.timers.is_set(Timer.RESEND, self._owner.key):
+            self._turn.timers.set(Timer.RESEND, self._owner.key, self._turn.now + self._turn.limits.resend_timeout_s)
+
+    def on_part(self) -> None:
+        """L-1: a large delivery of its map goes on."""
+        self._since = self._turn.now
+
+    @property
+    def has_room(self) -> bool:
+        """C-6, L-5: the publisher may be able to send more."""
+        return not self._is_held_up and not self._is_shut_out
+
     def abandon(self, before: int) -> None:
         """I-9: resends come first and in order, so unreceived entries below number `before` will not come any more."""
         if not self._window.unreceived:

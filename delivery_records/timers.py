@@ -30,12 +30,14 @@ class Timer(IntEnum):
     PATIENCE = 18
     HELD_EXPIRY = 19
     SHARE_EXPIRY = 20
+    STREAM = 21
+    PARTS = 22
 
 
-OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY)
+OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM)
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
 OF_AN_EGRESS = (
-    Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.HELD_EXPIRY,
+    Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.HELD_EXPIRY, Timer.PARTS,
 )  # fmt: skip
 """Likewise of a subscription here."""
 

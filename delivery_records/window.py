@@ -22,8 +22,10 @@ class SlotState(Enum):
 
     AWAITED = "awaited"
     """Known by its tag only, as from a presented map."""
+    ARRIVING = "arriving"
+    """A large one, whose last part has not come (L-1)."""
     RECEIVED = "received"
-    """Stored whole; its outcome is open, or has not been told."""
+    """Stored whole, or a large one that has passed whole; its outcome is open, or has not been told."""
     TOLD = "told"
     """The publisher was told the outcome, whichever it is (accP); it has not settled."""
     GONE = "gone"
@@ -31,15 +33,18 @@ class SlotState(Enum):
 
 
 SLOT_NEXT: Final = {
-    SlotState.AWAITED: (SlotState.RECEIVED, SlotState.GONE),
+    SlotState.AWAITED: (SlotState.ARRIVING, SlotState.RECEIVED, SlotState.GONE),
+    SlotState.ARRIVING: (SlotState.AWAITED, SlotState.RECEIVED, SlotState.GONE),
     SlotState.RECEIVED: (SlotState.TOLD, SlotState.GONE),
     SlotState.TOLD: (SlotState.GONE,),
     SlotState.GONE: (),
 }
-"""I-1: received; I-3: told; I-4: settled; I-4a: given up; I-9: abandoned. docs/protocol.md draws it."""
+"""I-1: received; L-1: arriving; L-5: awaited again; I-3: told; I-4: settled; I-4a: given up; I-9: abandoned.
+docs/protocol.md draws it."""
 
 # For what is done with every delivery: to look a member up in its class costs as much as a call.
 AWAITED: Final = SlotState.AWAITED
+ARRIVING: Final = SlotState.ARRIVING
 RECEIVED: Final = SlotState.RECEIVED
 TOLD: Final = SlotState.TOLD
 GONE: Final = SlotState.GONE
@@ -51,6 +56,7 @@ class Slot:
     __slots__ = (
         "delivery_id",
         "failure",
+        "is_large",
         "message",
         "message_format",
         "number",
@@ -69,6 +75,8 @@ class Slot:
         self.number = number
         self.tag = tag
         self.message = b""
+        """Whole, or the head of a large one."""
+        self.is_large = False
         self.message_format = 0
         self.state = AWAITED
         self.pending = 0
@@ -212,6 +220,34 @@ class Window:
         slot.delivery_id = delivery_id
         self.body_bytes += len(message)
         self._budget.held += len(message)
+
+    def begin_large(self, slot: Slot, head: bytes) -> None:
+        """L-1: what `fill` stored is a large delivery's first part, of which the head stays."""
+        assert slot.state is RECEIVED
+        slot.state = ARRIVING
+        slot.is_large = True
+        self.hold(len(head) - len(slot.message))
+        slot.message = head
+
+    def end_large(self, slot: Slot) -> None:
+        """L-1: the last part of a large delivery has come."""
+        assert slot.state is ARRIVING
+        slot.state = RECEIVED
+
+    def take_back_large(self, slot: Slot) -> None:
+        """L-5: it was aborted, and may be sent again: it stands in the publisher's map."""
+        assert slot.state is ARRIVING
+        assert slot.repeated
+        self.hold(-len(slot.message))
+        slot.message = b""
+        slot.is_large = False
+        slot.state = AWAITED
+        self.unreceived += 1
+
+    def hold(self, size: int) -> None:
+        """So many more bytes of large deliveries wait here (L-4); negative: fewer."""
+        self.body_bytes += size
+        self._budget.held += size
 
     def passed_over(self, before: int) -> list[Slot]:
         """The unreceived slots below number `before`, which is never smaller than the last time."""

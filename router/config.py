@@ -366,8 +366,10 @@ class RouterConfig:
         "Most bytes of bodies and unsettled maps in this router; beyond it clients get no credit and no attach (C-6).",
     )  # fmt: skip
     max_message_size: int = setting(
-        "limits.max_message_size", size(KIB, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
-        "Larger messages are refused: a router holds whole messages.", applies=Applies.NEW,
+        "limits.max_message_size", size(KIB, 1024 * 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 TiB",
+        "Larger messages are refused. Those over 1 MiB pass a router without being stored. Those sent settled, to a "
+        "service or to the anonymous terminus are stored, and no larger than limits.window_bytes, or 64 MiB.",
+        applies=Applies.NEW,
     )  # fmt: skip
     max_frame_size: int = setting(
         "limits.max_frame_size", size(4096, 16 * MIB), MAX_FRAME_SIZE, "4 KiB to 16 MiB",
@@ -492,8 +494,13 @@ class RouterConfig:
 
     def routed_limits(self) -> RoutedLimits:
         """What routed links must know of these settings (R-8)."""
-        held_bytes = 2 * self.window_bytes + self.max_message_size
-        return RoutedLimits(self.services_prefixes, held_bytes, self.max_message_size)
+        held_bytes = 2 * self.window_bytes + self.kept_message_size
+        return RoutedLimits(self.services_prefixes, held_bytes, self.kept_message_size)
+
+    @property
+    def kept_message_size(self) -> int:
+        """The largest message that is stored whole (L-1): never less than what clients may send by default."""
+        return min(self.max_message_size, max(self.window_bytes, MAX_MESSAGE_SIZE))
 
     def record_limits(self) -> limits.Limits:
         """The settings that the record core uses."""

@@ -80,6 +80,8 @@ class RecordsDriver:
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._next_number = 1
+        self._streams: dict[int, int] = {}
+        """Publishers of large messages that come in, and what each held when it was looked at last."""
         self._backlog: list[Input] = []
         self._is_handling = False
         self._timer: asyncio.TimerHandle | None = None
@@ -90,6 +92,7 @@ class RecordsDriver:
             effects.RoomAgain: lambda _effect: None,
         }
         for kind in (
+            effects.DeliverPart,
             effects.Dispose,
             effects.GrantPublisherCredit,
             effects.SettleAtSubscriber,
@@ -136,7 +139,29 @@ class RecordsDriver:
         endpoint = self.records.links.get(number)
         if not isinstance(endpoint, Ingress):
             return 0, False
-        return endpoint.window.body_bytes, endpoint.window.unreceived > 0
+        # L-4: F1 is for deliveries that are stored whole; what has begun to come goes on as its subscribers take it.
+        is_awaited = endpoint.window.unreceived > 0 and not endpoint.large.is_arriving
+        return endpoint.window.body_bytes, is_awaited
+
+    def stream_bytes(self, number: int) -> int:
+        """Bytes of a publisher's large messages that wait for those who get them (L-4)."""
+        endpoint = self.records.links.get(number)
+        return endpoint.fanout.streams.held_bytes if isinstance(endpoint, Ingress) else 0
+
+    def watch_stream(self, number: int) -> None:
+        """A large message has begun to come from a publisher; what others take of it makes room for more (L-4)."""
+        self._streams.setdefault(number, 0)
+
+    def _look_at_streams(self) -> None:
+        for number, before in list(self._streams.items()):
+            shell = self.links.get(number)
+            held, _ = self.publisher_bytes(number)
+            if shell is None or not (held or shell.is_streaming):
+                del self._streams[number]
+            else:
+                self._streams[number] = held
+            if shell is not None and held < before:
+                shell.connection.mark_dirty()
 
     def on_session_window(self, number: int, is_narrow: bool) -> None:
         """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
@@ -167,6 +192,8 @@ class RecordsDriver:
             self._fail(error)
         finally:
             self._is_handling = False
+        if self._streams:
+            self._look_at_streams()
         self._set_timer()
 
     def _handle(self, inputs: list[Input]) -> None:
@@ -264,4 +291,6 @@ class RecordsDriver:
             self._is_handling = False
         if self._backlog:
             self.submit([])
+        if self._streams:
+            self._look_at_streams()
         self._set_timer()

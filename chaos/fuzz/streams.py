@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from collections.abc import Callable
@@ -19,6 +20,10 @@ from oncewire.wire import (
     ConnectionClosed,
     ConnectionLost,
     ConnectionState,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryEnded,
+    DeliveryPart,
     DeliveryReceived,
     Described,
     Detach,
@@ -27,6 +32,8 @@ from oncewire.wire import (
     End,
     Event,
     Flow,
+    LimitError,
+    Link,
     LinkAttached,
     LinkDetached,
     LinkFlow,
@@ -59,6 +66,9 @@ STATES = (None, ACCEPTED, RELEASED, Rejected(AmqpError(Symbol("x:y"), "no")), Mo
 UNSETTLED: UnsettledMap = {b"resumed-%d" % number: state for number, state in enumerate(STATES)}
 
 
+STREAMED_ABOVE = (None, None, 0, 40, 1000)
+
+
 def _frame(performative: Performative, payload: bytes = b"") -> bytes:
     return encode_frame(0, encode_performative(performative), payload)
 
@@ -75,26 +85,48 @@ class Owner:
         self.events = 0
         self.ends: list[Event] = []
         self.sent = 0
+        self.streamed: dict[Link, int] = {}
+        """Deliveries that come in part by part, by link."""
 
     def act(self) -> None:
         """Drain the events and react."""
         for event in self.engine.events():
             self.events += 1
-            if isinstance(event, LinkAttached):
-                self._attached(event)
-            elif isinstance(event, DeliveryReceived):
-                if event.link.is_attached and not event.settled:
-                    event.link.dispose([event.delivery_id], self.rng.choice(STATES), self.rng.random() < 0.5)
-            elif isinstance(event, DispositionReceived):
-                if isinstance(event.link, SenderLink) and event.link.is_attached and not event.settled:
-                    event.link.settle(event.ids)
-            elif isinstance(event, LinkFlow):
-                self._flow(event)
-            elif isinstance(event, LinkDetached):
-                if event.needs_answer and event.link.state.name == "DETACH_RECEIVED":
-                    event.link.detach(True)
-            elif isinstance(event, (ConnectionClosed, ConnectionLost)):
-                self.ends.append(event)
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """React to one event."""
+        if isinstance(event, LinkAttached):
+            self._attached(event)
+        elif isinstance(event, DeliveryReceived):
+            if event.link.is_attached and not event.settled:
+                event.link.dispose([event.delivery_id], self.rng.choice(STATES), self.rng.random() < 0.5)
+        elif isinstance(event, DeliveryBegun | DeliveryPart | DeliveryEnded | DeliveryAborted):
+            self._streamed(event)
+        elif isinstance(event, DispositionReceived):
+            if isinstance(event.link, SenderLink) and event.link.is_attached and not event.settled:
+                event.link.settle(event.ids)
+        elif isinstance(event, LinkFlow):
+            self._flow(event)
+        elif isinstance(event, LinkDetached):
+            if event.needs_answer and event.link.state.name == "DETACH_RECEIVED":
+                event.link.detach(True)
+        elif isinstance(event, (ConnectionClosed, ConnectionLost)):
+            self.ends.append(event)
+
+    def _streamed(self, event: DeliveryBegun | DeliveryPart | DeliveryEnded | DeliveryAborted) -> None:
+        """Parts come in order, of one delivery of a link at a time; its outcome may be stated before its end."""
+        link = event.link
+        assert isinstance(link, ReceiverLink)
+        if isinstance(event, DeliveryBegun):
+            assert link not in self.streamed
+            self.streamed[link] = event.delivery_id
+        assert self.streamed[link] == event.delivery_id
+        if isinstance(event, DeliveryEnded | DeliveryAborted):
+            del self.streamed[link]
+        is_unsettled = not isinstance(event, DeliveryAborted | DeliveryPart) and not getattr(event, "settled", False)
+        if is_unsettled and link.is_attached and self.rng.random() < 0.5:
+            link.dispose([event.delivery_id], self.rng.choice(STATES), self.rng.random() < 0.5)
 
     def _attached(self, event: LinkAttached) -> None:
         link = event.link
@@ -106,6 +138,7 @@ class Owner:
         elif choice < 0.9:
             link.reply(source=Source("t"), target=Target("t"), unsettled={}, max_message_size=4000)
             if isinstance(link, ReceiverLink):
+                link.stream_above = self.rng.choice(STREAMED_ABOVE)
                 link.grant(self.rng.choice((0, 1, 10)), echo=self.rng.random() < 0.3)
 
     def _flow(self, event: LinkFlow) -> None:
@@ -113,17 +146,31 @@ class Owner:
         if not link.is_attached:
             return
         if isinstance(link, SenderLink):
-            while link.credit and self.sent < 40:
+            self._go_on(link)
+            while link.credit and self.sent < 40 and not link.has_begun:
                 self.sent += 1
-                link.send(
-                    b"out-%d" % self.sent,
-                    b"m" * self.rng.choice((0, 10, 3000)),
-                    settled=self.rng.random() < 0.2,
-                )
+                tag, payload = b"out-%d" % self.sent, b"m" * self.rng.choice((0, 10, 3000))
+                with contextlib.suppress(LimitError):  # the peer takes only smaller ones
+                    if self.rng.random() < 0.3:
+                        link.begin(tag, payload)
+                    else:
+                        link.send(tag, payload, settled=self.rng.random() < 0.2)
+                self._go_on(link)
             if event.drain:
                 link.drained()
         elif isinstance(link, ReceiverLink) and self.rng.random() < 0.5:
             link.grant(5)
+
+    def _go_on(self, link: SenderLink) -> None:
+        """More of a delivery that has begun, or its end."""
+        while link.has_begun and self.rng.random() < 0.8:
+            with contextlib.suppress(LimitError):
+                if self.rng.random() < 0.4:
+                    link.send_part(b"p" * 100)
+                elif self.rng.random() < 0.7:
+                    link.finish()
+                else:
+                    link.abort()
 
 
 def established(role: Role, rng: random.Random) -> Owner:
@@ -163,6 +210,7 @@ def established(role: Role, rng: random.Random) -> Owner:
         )
         outgoing.reply(source=Source("t"), target=Target("t"), unsettled={b"resumed-0": None})
         incoming.grant(20)
+    incoming.stream_above = rng.choice(STREAMED_ABOVE)
     engine.receive_data(_frame(Flow(0, 30, 0, 30, 1, 0, 10)), 0.0)
     for number in range(5):
         outgoing.send(b"out-%d" % number, b"body", resume=number == 0)
@@ -171,7 +219,9 @@ def established(role: Role, rng: random.Random) -> Owner:
         )
     engine.receive_data(_frame(Transfer(0, 5, b"tag-5", 0, more=True), b"part"), 0.0)
     engine.data_to_send()
-    engine.events()
+    owner.streamed.update(
+        (event.link, event.delivery_id) for event in engine.events() if isinstance(event, DeliveryBegun)
+    )
     return owner
 
 
@@ -187,6 +237,13 @@ def _transfer(rng: random.Random) -> tuple[Performative, bytes]:
     transfer.aborted = rng.random() < 0.1
     transfer.state = rng.choice(STATES)
     return transfer, bytes(rng.choice((0, 1, 50, 3000)))
+
+
+def _continuation(rng: random.Random) -> tuple[Performative, bytes]:
+    """More of the delivery that has begun, or its end."""
+    transfer = Transfer(0, rng.choice((None, None, 5)), more=rng.random() < 0.8)
+    transfer.aborted = rng.random() < 0.2
+    return transfer, bytes(rng.choice((0, 50, 1000)))
 
 
 def _disposition(rng: random.Random) -> tuple[Performative, bytes]:
@@ -242,7 +299,8 @@ def _rare(rng: random.Random) -> tuple[Performative, bytes]:
 
 Maker: TypeAlias = Callable[[random.Random], tuple[Performative, bytes]]
 MAKERS: tuple[Maker, ...] = (
-    *[_transfer] * 7,
+    *[_transfer] * 6,
+    *[_continuation] * 2,
     *[_disposition] * 5,
     *[_flow] * 5,
     *[_attach] * 3,

@@ -19,6 +19,7 @@ from chaos.mutants.expiry_edits import EXPIRY_EDITS
 from chaos.mutants.filter_edits import FILTER_EDITS
 from chaos.mutants.identity_edits import IDENTITY_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
+from chaos.mutants.large_edits import LARGE_EDITS
 from chaos.mutants.letters_edits import LETTERS_EDITS
 from chaos.mutants.operator_edits import OPERATOR_EDITS
 from chaos.mutants.patience_edits import PATIENCE_EDITS
@@ -32,7 +33,7 @@ __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
-    *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS,
+    *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS, *LARGE_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

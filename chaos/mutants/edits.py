@@ -20,7 +20,10 @@ from chaos.sources import source_of
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
-    {"effects", "filters", "inputs", "limits", "outcomes", "messages", "patience", "tags", "timers", "topics", "view"}
+    {
+        "effects", "filters", "inputs", "limits", "outcomes", "messages", "parts", "patience", "tags", "timers",
+        "topics", "view",
+    }
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
 _ALONE = {

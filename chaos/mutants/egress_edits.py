@@ -112,13 +112,11 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "sync-drops-again", "E-4a", "outgoing",
         "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
-        '                entry.message = b""\n'
-        "        self._resumes = deque(",
+        '                entry.message = b""\n',
         "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
         "                if entry.state in WANTED:\n"
         "                    entry.state = GONE\n"
-        "                    sync.entries.pop(entry.tag, None)\n"
-        "        self._resumes = deque(",
+        "                    sync.entries.pop(entry.tag, None)\n",
         "a SYNC forgets what waits for credit to come again (F29)",
         aim=("drop-s", "drop-p", "refuses=1", "shipped=0"),
     ),

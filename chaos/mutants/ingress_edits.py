@@ -33,12 +33,12 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "inorder", "I-3", "publisher_outcomes",
-        "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
+        "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
         "                return\n"
         "            window.next_accept += 1  # first: telling may take the slot out and move it on\n"
         "            if slot is not None:\n"
         "                self._tell(slot)\n",
-        "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
+        "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
         "                break\n"
         "            window.next_accept += 1\n"
         "            if slot is not None and slot.state is not TOLD:\n"

@@ -14,7 +14,7 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "slow-for-what-its-publisher-owes", "K-5b", "outgoing",
-        "        return self.is_replied and self.sent >= self.limit and self.held > 0\n",
+        "        return self.is_replied and self.sent >= self.limit and bool(waits)\n",
         "        return self.held > 0\n",
         "a subscriber whose map is full of what its publishers do not settle is ended for their fault",
         aim=("away-p", "patience_s=2", "expels=1", "routers=1", "map_bound=2", "messages=6", "window=8", "prefetch=50"),

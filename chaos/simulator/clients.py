@@ -8,6 +8,7 @@ from enum import Enum
 from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.filters import NOTHING, filter_at
 from chaos.simulator.judge import Judge
+from chaos.simulator.large_parts import PartsToSend
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
@@ -67,6 +68,7 @@ class Publisher:
         self._starts: dict[int, int] = {}
         """Of a message in the map: the lowest revision before which it was sent, as far as that is known (I-6a)."""
         self._presented: list[int] = []
+        self.parts = PartsToSend(world)
 
     def tag(self, number: int) -> bytes:
         """Tags restart in a new session, as a publisher without durable counter does (P-2)."""
@@ -97,11 +99,22 @@ class Publisher:
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
-        self.connection.up.append(item)
+        if isinstance(item, inputs.PublisherTransfer):
+            self.parts.send(self.connection, item)
+        else:
+            self.connection.up.append(item)
+
+    def abort(self) -> None:
+        """The application gives up what it is sending, in the middle of it (L-5)."""
+        tag = self.parts.abort()
+        number = next(number for number in self.map if self.tag(number) == tag)
+        self.given_up.add(number)
+        self._settled(number)
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
         self.judge.on_left(self)
+        self.parts.drop()
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -132,6 +145,7 @@ class Publisher:
     def close(self) -> None:
         """End the session for good: detach(closed=true) until it is answered without error (I-8)."""
         self.is_closing = True
+        self.parts.drop()
         self._forget_map()
         if self.is_replied and self.connection is not None:
             self._up(inputs.LinkDetach(self.connection.link, True))
@@ -139,7 +153,8 @@ class Publisher:
     def settle_early(self) -> None:
         """Settle the oldest delivery that has no outcome yet: it is given up (I-4a)."""
         for number in self._ids.values():
-            if self.map.get(number) is Mark.NONE and self.connection is not None:
+            is_sent = not self.parts.holds(self.tag(number)) if number in self.map else False
+            if self.map.get(number) is Mark.NONE and self.connection is not None and is_sent:
                 self.given_up.add(number)
                 self._settled(number)
                 self._up(inputs.PublisherSettle(self.connection.link, [self.tag(number)]))
@@ -153,7 +168,12 @@ class Publisher:
 
     def choices(self) -> list[Choice]:
         """It may send."""
-        return [("p.send", self.index)] if self.connection is not None and self.can_send() else []
+        found: list[Choice] = [("p.send", self.index)] if self.connection is not None and self.can_send() else []
+        if self.parts.may_send(self.connection):
+            found.append(("p.part", self.index))
+        if self.world.traits.aborts and self.connection is not None and self.parts.is_in_the_middle:
+            found.append(("p.abort", self.index))
+        return found
 
     def can_send(self) -> bool:
         """Credit is there, and something to send."""
@@ -378,6 +398,8 @@ class Subscriber:
             self.judge.on_confirmed(self.index, effect.incarnation)
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
+        elif isinstance(effect, effects.DeliverPart):
+            self._replenish()  # it was aborted: nothing of it came (L-5), and it has used credit (C-3)
         elif isinstance(effect, effects.SettleAtSubscriber):
             for tag in effect.tags:
                 self._settle(tag)

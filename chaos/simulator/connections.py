@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from delivery_records import effects, inputs
+
+if TYPE_CHECKING:
+    from chaos.simulator.large_parts import PartlyReceived
 
 
 @dataclass(slots=True)
@@ -28,6 +31,10 @@ class SimulatedConnection:
     """The client has detached, and comes back after so many seconds; it keeps its AMQP session."""
     is_kept: bool = False
     """That session is open, though the link is gone."""
+    streams: bool = False
+    """A publisher may send large messages on it (L-8)."""
+    partly: PartlyReceived | None = None
+    """The delivery that its subscriber has begun to read (L-3)."""
 
     def drop(self) -> None:
         """The client is gone: what was under way to it is lost, what it sent may still be read."""

@@ -19,6 +19,7 @@ from chaos.simulator.traits import PLAIN, Traits
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
 from delivery_records import effects
+from delivery_records.limits import LARGE_BYTES
 
 _STEP = "- "
 _ANSWER = "    "
@@ -163,6 +164,7 @@ def _told(router: Router, effect: effects.Effect) -> str:
         return f"r{router.index} proposes: {what} {effect.key[:9]} if revision is {effect.expect}"
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
-    # Stories written before there were filters, groups in order, and failures of a presented map.
+    # Stories written before there were filters, groups in order, failures of a presented map, and large messages.
     told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")")
+    told = told.replace(", stream_above=None)", ")").replace(f", stream_above={LARGE_BYTES})", ")")
     return f"r{router.index}: {told}"

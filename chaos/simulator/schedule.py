@@ -32,6 +32,7 @@ from chaos.simulator.swarm import (
     draw_sessions,
     draw_setting,
     draw_sharing,
+    draw_streams,
     draw_topics,
     draw_traits,
     draw_weaker,
@@ -122,6 +123,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         ttl_s = draw_expiry(random.Random(f"expiry {seed}"))
         setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
         setting = replace(setting, traits=draw_letters(random.Random(f"letters {seed}"), setting.traits))
+        setting = draw_streams(random.Random(f"streams {seed}"), setting)
     result.setting = setting
     world = setting.build(cores)
     try:
@@ -187,7 +189,7 @@ def heal(world: World, rng: random.Random) -> None:
 _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",
           "s.stored", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply", "r.restart", "r.fence", "k.lease", "k.apply",
           "c.lost")  # fmt: skip
-_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
+_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "p.abort": 0.05, "s.early": 0.1}
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""

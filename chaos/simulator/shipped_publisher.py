@@ -12,6 +12,7 @@ from dataclasses import replace
 from chaos.simulator import coverage
 from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.judge import Judge
+from chaos.simulator.large_parts import PartsToSend
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
@@ -90,6 +91,7 @@ class ShippedPublisher:
         self._first_unsent = 0
         self._journal = PublisherJournal()
         self._committing: PublisherChanges | None = None
+        self.parts = PartsToSend(world)
         self._ids: dict[int, int] = {}
         """Of this attach: delivery-id -> the core's number."""
         self._require = world.traits.require or None
@@ -127,6 +129,8 @@ class ShippedPublisher:
             found.append(("p.stored", self.index))
         elif self._core.wants_commit:
             found.append(("p.store", self.index))
+        if self.parts.may_send(self.connection):
+            found.append(("p.part", self.index))
         return found
 
     def submit(self) -> None:
@@ -292,7 +296,8 @@ class ShippedPublisher:
         self._on_stated(message)
         delivery_id = len(self._ids) + 1
         self._ids[delivery_id] = transfer.number
-        connection.up.append(inputs.PublisherTransfer(connection.link, delivery_id, transfer.tag, transfer.payload))
+        whole = inputs.PublisherTransfer(connection.link, delivery_id, transfer.tag, transfer.payload)
+        self.parts.send(connection, whole)
         self.world.disturbances += message in self._presented
 
     def _on_stated(self, message: int) -> None:

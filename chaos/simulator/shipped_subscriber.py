@@ -323,6 +323,9 @@ class ShippedSubscriber:
             self._carry_out(core.flow(echo=effect.epoch))
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
+        elif isinstance(effect, effects.DeliverPart):  # aborted (L-5)
+            self._tags.append(effect.tag)
+            self._carry_out(core.transfer(len(self._tags) - 1, effect.tag, b"", aborted=True))
         elif isinstance(effect, effects.SettleAtSubscriber):
             self._carry_out(core.settled([(0, tag) for tag in effect.tags]))
 

@@ -18,7 +18,16 @@ from chaos.simulator.routers import Router
 from chaos.simulator.traits import Traits
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
-from delivery_records.limits import MAX_ATTEMPTS, ROUTER_BYTES, WINDOW_BYTES, Limits, OnEmpty, TopicPolicy
+from delivery_records.limits import (
+    LARGE_AHEAD_BYTES,
+    MAX_ATTEMPTS,
+    MESSAGE_CHUNK_BYTES,
+    ROUTER_BYTES,
+    WINDOW_BYTES,
+    Limits,
+    OnEmpty,
+    TopicPolicy,
+)
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.tags import link_key, shared_key
 from delivery_records.topics import matches
@@ -37,6 +46,17 @@ SHARE = inputs.Share("together", is_global=True)
 PADDING = bytes(100_000)
 """Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
 
+FIRST_BYTES = 3_000
+"""A large message of a world with streams begins with so much (L-1)."""
+PART_BYTES = 2_000
+"""So much of it each further part has."""
+LARGE_BODY = b"".join(place.to_bytes(2, "big") for place in range(4_500))
+"""What a large message has behind its name: every place in it is different."""
+PIECE_BYTES = 1_200
+AHEAD_BYTES = 4_000
+STREAM_WINDOW_BYTES = 6_000
+"""C-6 of such a world: less than one large message."""
+
 Feed: TypeAlias = Callable[[Router, list[inputs.Input]], None]
 """One turn of a router, and what its effects set under way."""
 _ON_EMPTY = (None, OnEmpty.ACCEPT, OnEmpty.RELEASE, OnEmpty.REJECT)
@@ -54,6 +74,13 @@ def _policy(traits: Traits) -> TopicPolicy:
     return plain if on_empty is None else replace(plain, on_empty=on_empty, on_empty_exactly_once=on_empty)
 
 
+def _window_bytes(traits: Traits) -> int:
+    """C-6: some of the large bodies fill what a publisher, and what a router may hold."""
+    if traits.streams:
+        return STREAM_WINDOW_BYTES
+    return 2 * len(PADDING) if traits.large else WINDOW_BYTES
+
+
 class WorldState:
     """Routers, clients and etcd, and what is under way."""
 
@@ -63,9 +90,10 @@ class WorldState:
         self.traits = traits
         self.limits = Limits(
             window=window, publisher_timeout_s=TIMEOUT_S, policy=_policy(traits),
-            # C-6: some of the large bodies fill what a publisher, and what a router may hold.
-            window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
+            window_bytes=_window_bytes(traits),
             router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
+            large_ahead_bytes=AHEAD_BYTES if traits.streams else LARGE_AHEAD_BYTES,
+            large_piece_bytes=PIECE_BYTES if traits.streams else MESSAGE_CHUNK_BYTES,
         )  # fmt: skip
         self.cores = cores
         self.etcd = SimEtcd()
@@ -134,7 +162,10 @@ class WorldState:
 
     def body(self, publisher: int, number: int) -> bytes:
         """A message that names its publisher and its number."""
-        return bytes([publisher]) + number.to_bytes(4, "big") + (PADDING if self.traits.large else b"")
+        name = bytes([publisher]) + number.to_bytes(4, "big")
+        if self.traits.streams and number % self.traits.streams == 0:
+            return name + LARGE_BODY
+        return name + (PADDING if self.traits.large else b"")
 
     def topic(self, publisher: int) -> str:
         """What a publisher sends to."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from chaos.simulator.clients import OUTCOMES, Arrived, Mark, Publisher, Subscriber
 from chaos.simulator.connections import OpenLink
 from chaos.simulator.judge import Judge
+from chaos.simulator.large_parts import PartlyReceived
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
+from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 
@@ -101,6 +103,32 @@ class StockSubscriber(Subscriber):
         super().disconnect()
         self.map.clear()
         self.again.clear()
+
+    def choices(self) -> list[Choice]:
+        """As others; and it may refuse what it has not read to its end."""
+        found = super().choices()
+        partly = self._partly()
+        if self.world.traits.refuses and partly is not None and not partly.is_answered and self._oldest() is None:
+            found.append(("s.early", self.index))
+        return found
+
+    def _partly(self) -> PartlyReceived | None:
+        return None if self.connection is None or self.is_closing else self.connection.partly
+
+    def refuse_early(self) -> None:
+        """L-3: the answer may cross an abort, and counts for nothing then: it may come again."""
+        partly = self._partly()
+        assert partly is not None
+        partly.is_answered = True
+        publisher, number = partly.body[0], int.from_bytes(partly.body[1:5], "big")
+        tag, redelivered = partly.first.tag, partly.first.redelivered
+        self.judge.may_come_again([(publisher, number)])
+        self.judge.on_received(
+            self.index, publisher, number, self.incarnation, self.world.body(publisher, number)
+        )
+        self.map[tag] = Arrived(publisher, number, Mark.REJECTED, self.incarnation, redelivered)
+        self._answer(tag, Mark.REJECTED)
+        self.judge.on_processed(self.index, publisher, number, self.incarnation, redelivered)
 
     def _answer(self, tag: bytes, mark: Mark) -> None:
         entry = self.map.pop(tag)

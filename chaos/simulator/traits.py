@@ -94,5 +94,13 @@ class Traits:
     late_letters: int = 0
     """They come after so many seconds."""
 
+    streams: int = 0
+    """Every so-many-th message is large and comes in parts, over time (L-1); 0: none is."""
+    aborts: bool = False
+    """Publishers give up some of what they are sending, in the middle of it (L-5)."""
+
+    old_router: bool = False
+    """The last router is of a release without large messages, in every second incarnation (L-8)."""
+
 
 PLAIN = Traits()

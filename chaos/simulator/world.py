@@ -23,6 +23,7 @@ from chaos.simulator.etcd import Held
 from chaos.simulator.expiry_judge import SimulatedTtl
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
+from chaos.simulator.large_parts import check_outcomes, check_version, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
@@ -36,6 +37,7 @@ from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
+from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
@@ -55,8 +57,8 @@ CONNECTIONS = 10_000_000
 _ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
 _ToClient: TypeAlias = (
     effects.PublisherReply | effects.SubscriberReply | effects.AskEcho | effects.GrantPublisherCredit | effects.Dispose
-    | effects.Deliver | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain | effects.TellOwing
-    | effects.TellEnded | effects.TellAcceptedBy
+    | effects.Deliver | effects.DeliverPart | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain
+    | effects.TellOwing | effects.TellEnded | effects.TellAcceptedBy
     | effects.TellStart | effects.DetachLink | effects.CloseConnection
 )  # fmt: skip
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
@@ -78,6 +80,7 @@ class World(WorldState):
         self.operators = Operators(self, self.feed)
         self.judge = Judge(self, self.operators)
         self.patience_judge = PatienceJudge(self)
+        self.streams_judge = StreamsJudge(self)
         self.amqp_sessions = AmqpSessions(self, self.judge, self.feed)
         self.store = StoreAccess(self)
         self.members = Members(self, self.judge, self.amqp_sessions, self.store, self.feed, self.stop_router)
@@ -131,6 +134,7 @@ class World(WorldState):
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
+        router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 0
         router.is_isolated = router.is_frozen = router.must_reload = False
         router.drains_until = None
         router.stalled_until = 0.0
@@ -216,12 +220,18 @@ class World(WorldState):
         assert router.records is not None
         if self.traits.ttl_s:
             self.judge.expiry.on_turn(router, batch)
+        if self.traits.streams:
+            self.streams_judge.on_turn(batch)
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
+        if self.traits.streams:
+            self.streams_judge.look(router)
 
     def run_timers(self, router: Router) -> None:
         """Let due deadlines happen."""
         assert router.records is not None
         self._carry_out(router, router.records.handle_timer(router.clock(self.now)))
+        if self.traits.streams:
+            self.streams_judge.look(router)
 
     def _carry_out(self, router: Router, done: list[effects.Effect]) -> None:
         if self.on_turn is not None and done:
@@ -293,8 +303,9 @@ class World(WorldState):
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
             return
-        if isinstance(frame, inputs.RouterFrame) and isinstance(frame.message, Sync):
-            self.disturbances += 1
+        if isinstance(frame, inputs.RouterFrame):
+            self.disturbances += isinstance(frame.message, Sync)
+            check_version(frame.message, self._live.get(rid))
         self.frames.setdefault((router.rid, rid), deque()).append(frame)
 
     def choices(self) -> list[Choice]:
@@ -373,6 +384,9 @@ class World(WorldState):
             self.run_timers(router)
         self.now = target
         self._is_pausing = False
+        if self.traits.streams:
+            for router in self.routers:
+                self.streams_judge.look(router)
         self.members.keep_leases_alive()
         self._end_idle_connections()
 
@@ -403,9 +417,15 @@ class World(WorldState):
         """A client reads one frame."""
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
-        effect = connection.down.popleft()
-        client = self.client_of(connection)
+        client, read = self.client_of(connection), connection.down.popleft()
+        effect = read if client is None else read_part(connection, read)
+        if effect is None:
+            return
         if client is not None:
+            if isinstance(effect, effects.PublisherReply):
+                connection.streams = effect.stream_above is not None
+            if isinstance(client, (Publisher, ShippedPublisher)):
+                check_outcomes(client.parts, effect)
             self._cover(client, effect)
             client.receive(effect)
             if isinstance(effect, effects.DetachLink) and connection.leaves_for and not effect.condition:

@@ -29,6 +29,8 @@ LETTERS = 4
 
 EXPIRY = 4
 """Protocol version of routers that read the time that is left to a MSG, and the outcome *expired* in an ACK (E-10)."""
+LARGE_MESSAGES = 4
+"""Protocol version of routers that pass large messages on in parts (L-8)."""
 
 
 class Kind(Enum):
@@ -242,6 +244,16 @@ class View:
             self._apply_subscription(change)
         else:
             self._apply_publisher(change)
+
+    def reads_large(self, rid: int) -> bool:
+        """L-8: whether that router passes large messages on in parts; one that is gone gets nothing anyway."""
+        router = self.routers.get(rid)
+        return router is None or router.record.protocol_max >= LARGE_MESSAGES
+
+    @property
+    def all_read_large(self) -> bool:
+        """L-8: whether all routers do."""
+        return all(router.record.protocol_max >= LARGE_MESSAGES for router in self.routers.values())
 
     def publisher_of(self, session: int) -> PublisherRecord | None:
         """Whose session it is; None: nobody's, so it is over (E-6)."""

@@ -110,6 +110,10 @@ class WatchHandlers:
                 ingress.mark_dirty()  # I-3e: it may have been the last of an older release
         self._ingress_parts.channels.drop(rid)
         self._routing.drop(rid)
+        for egress in list(self._endpoints.egresses.values()):
+            egress.outgoing.large.cut_off(rid)  # L-5
+        for ingress in self._endpoints.ingresses.values():
+            ingress.large.on_router_gone(rid)
         if gone is not None and rid != turn.rid:
             self._barrier.on_router_gone(rid, gone.record.leaving)
         self._orphans(rid)

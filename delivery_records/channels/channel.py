@@ -17,11 +17,11 @@ from delivery_records.channels.messages import (
     Credit,
     ExpiringMsg,
     Hello,
+    LargePart,
     Msg,
     MsgPart,
     RouterMessage,
-    Settle,
-    Sync,
+    ToEgress,
     ToIngress,
 )
 from delivery_records.diagnostics.trace import Rule
@@ -210,9 +210,12 @@ class Channel:
     def _may_pass(self, publisher_epoch: int, message: RouterMessage) -> bool:
         if publisher_epoch in self._streams:
             return False
-        if not isinstance(message, Msg):
+        if isinstance(message, Msg):
+            size = len(message.message)
+        elif isinstance(message, LargePart):
+            size = len(message.data)
+        else:
             return True
-        size = len(message.message)
         if size > MESSAGE_CHUNK_BYTES or self._body_sent + size > self._credit_taken:
             return False
         self._body_sent += size
@@ -236,8 +239,8 @@ class Channel:
             stream[0] = head = MsgPart(_without_body(head), 0, len(head.message), head.message)
         if isinstance(head, MsgPart):
             return self._send_part(stream, head)
-        if isinstance(head, Msg):
-            size = len(head.message)
+        if isinstance(head, (Msg, LargePart)):
+            size = len(head.message if isinstance(head, Msg) else head.data)
             if self._body_sent + size > self._credit_taken:
                 return False
             self._body_sent += size
@@ -306,6 +309,8 @@ class Channel:
             return self._assemble(message)
         if isinstance(message, Msg):
             self._count_body(len(message.message))
+        elif isinstance(message, LargePart):
+            self._count_body(len(message.data))
         return message
 
     def _assemble(self, part: MsgPart) -> RouterMessage | None:
@@ -341,7 +346,7 @@ class Channel:
 def _without_body(message: Msg) -> Msg:
     bare = Msg(
         message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
-        message.attempt, message.after, message.message_format, message.is_head,
+        message.attempt, message.after, message.message_format, message.is_head, message.is_large,
     )  # fmt: skip
     return ExpiringMsg(bare, message.ttl_ms, message.expires_at) if isinstance(message, ExpiringMsg) else bare
 
@@ -397,7 +402,7 @@ class Channels:
         if self._channels.pop(rid, None) is not None:
             self._turn.timers.cancel(Timer.CHANNEL, rid)
 
-    def broadcast(self, channels: Sequence[Channel], message: Msg | Settle | Sync) -> None:
+    def broadcast(self, channels: Sequence[Channel], message: ToEgress) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
         if isinstance(message, ExpiringMsg):
             older = [channel for channel in channels if not self.reads_expiry(channel.rid)]
@@ -421,7 +426,7 @@ class Channels:
         if rid in self._turn.view.routers:
             self.channel(rid).send_control(message)
 
-    def send_stream(self, rid: int, message: Msg | Sync) -> None:
+    def send_stream(self, rid: int, message: ToEgress) -> None:
         """Send to the egresses at a live router."""
         if rid in self._turn.view.routers:
             if isinstance(message, ExpiringMsg) and not self.reads_expiry(rid):

@@ -23,9 +23,11 @@ from delivery_records.channels.messages import (
     Datagram,
     ExpiringMsg,
     Hello,
+    LargePart,
     Msg,
     MsgPart,
     Nack,
+    Need,
     Reason,
     Return,
     Room,
@@ -33,8 +35,10 @@ from delivery_records.channels.messages import (
     Run,
     Settle,
     Sync,
+    Taken,
 )
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION: Final = 1
@@ -67,11 +71,14 @@ _KIND_CLAIM: Final = 8
 _KIND_RETURN: Final = 9
 _KIND_ROOM: Final = 10
 _KIND_REASON: Final = 11
+_KIND_LARGE: Final = 13
+_KIND_TAKEN: Final = 14
+_KIND_NEED: Final = 15
 _KIND_HELLO: Final = 16
 _KIND_BARRIER: Final = 17
 _KIND_APPLIED: Final = 18
 _FIRST_SEQUENCED: Final = _KIND_SYNC
-_LAST_SEQUENCED: Final = _KIND_REASON
+_LAST_SEQUENCED: Final = _KIND_NEED
 _FIRST_DATAGRAM: Final = _KIND_HELLO
 _LAST_DATAGRAM: Final = _KIND_APPLIED
 
@@ -100,6 +107,10 @@ _REASON: Final = Struct(">QQHH")  # publisher epoch, subscription epoch, size of
 _CLAIM: Final = Struct(">QQIH")
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
+_LARGE: Final = Struct(">QQBBH")  # publisher epoch, number, part, flags, named
+_LARGE_FIRST: Final = Struct(">IHB")  # format, attempt, tag length
+_TAKEN: Final = Struct(">QQQQ")
+_NEED: Final = Struct(">QQQ")
 _RUN: Final = Struct(">QI")
 _HELLO: Final = Struct(">IBQQQ")
 _NUMBER: Final = Struct(">Q")
@@ -115,6 +126,11 @@ _FLAG_EXPIRES: Final = 16
 """What is left follows the epochs; only routers that know `EXPIRY` are sent it."""
 MAX_TTL_MS: Final = 0xFFFFFFFF
 """Longest life one MSG can name, 49 days: more than any topic's policy (E-10)."""
+_FLAG_LARGE: Final = 32
+_FLAG_OWED: Final = 64
+
+_PART_CODES: Final = {Part.FIRST: 1, Part.MIDDLE: 2, Part.LAST: 3, Part.ABORT: 4}
+_PARTS: Final = {code: part for part, code in _PART_CODES.items()}
 
 _OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
@@ -157,8 +173,8 @@ class Header:
 
     @property
     def carries_body(self) -> bool:
-        """True for MSG and MSG-PART: what may be dropped when a next hop is too slow (T-2)."""
-        return self.kind == _KIND_MSG or self.kind == _KIND_MSG_PART
+        """True for MSG, MSG-PART and LARGE: what may be dropped when a next hop is too slow (T-2)."""
+        return self.kind == _KIND_MSG or self.kind == _KIND_MSG_PART or self.kind == _KIND_LARGE
 
     @property
     def is_datagram(self) -> bool:
@@ -231,7 +247,28 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
         return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
     if isinstance(message, Reason):
         return _KIND_REASON, _reason(message), b""
+    if isinstance(message, LargePart):
+        return _KIND_LARGE, _large_head(message), message.data
+    if isinstance(message, Taken):
+        named = message.publisher_epoch, message.subscription_epoch, message.number, message.taken
+        return _KIND_TAKEN, _TAKEN.pack(*named), b""
+    if isinstance(message, Need):
+        return _KIND_NEED, _NEED.pack(message.publisher_epoch, message.subscription_epoch, message.number), b""
     return _sharing_payload(message)
+
+
+def _large_head(message: LargePart) -> bytes:
+    flags = _FLAG_REDELIVERED if message.redelivered else 0
+    if message.is_owed:
+        flags |= _FLAG_OWED
+    if message.is_head:
+        flags |= _FLAG_HEAD
+    code = _PART_CODES[message.part]
+    head = _LARGE.pack(message.publisher_epoch, message.number, code, flags, len(message.to))
+    if message.part is Part.FIRST:
+        tag = message.tag
+        head += _LARGE_FIRST.pack(message.message_format, min(message.attempt, MAX_ATTEMPT), len(tag)) + tag
+    return head + b"".join([_NUMBER.pack(epoch) for epoch in message.to])
 
 
 def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]:
@@ -270,6 +307,8 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_SETTLED
     if message.is_head:
         flags |= _FLAG_HEAD
+    if message.is_large:
+        flags |= _FLAG_LARGE
     ttl = b""
     if isinstance(message, ExpiringMsg):
         flags |= _FLAG_EXPIRES
@@ -416,9 +455,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     if kind == _KIND_ROOM:
         publisher, subscription, room = _ROOM.unpack_from(frame, at)
         return Room(publisher, subscription, room), at + _ROOM.size
-    if kind == _KIND_REASON:
-        return _read_reason(frame, at)
-    raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+    return _decode_other(frame, kind, at)
 
 
 def _read_reason(frame: bytes, at: int) -> tuple[Reason, int]:
@@ -429,6 +466,42 @@ def _read_reason(frame: bytes, at: int) -> tuple[Reason, int]:
     error_text = frame[at : at + size].decode(errors="replace")
     runs, at = _read_runs(frame, at + size, count)
     return Reason(publisher, subscription, error_text, runs), at
+
+
+def _decode_other(frame: bytes, kind: int, at: int) -> tuple[RouterMessage, int]:
+    """What comes seldom, or with large bodies."""
+    if kind == _KIND_REASON:
+        return _read_reason(frame, at)
+    if kind == _KIND_LARGE:
+        return _read_large(frame, at), len(frame)
+    if kind == _KIND_TAKEN:
+        publisher, subscription, number, taken = _TAKEN.unpack_from(frame, at)
+        return Taken(publisher, subscription, number, taken), at + _TAKEN.size
+    if kind == _KIND_NEED:
+        publisher, subscription, number = _NEED.unpack_from(frame, at)
+        return Need(publisher, subscription, number), at + _NEED.size
+    raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+
+
+def _read_large(frame: bytes, at: int) -> LargePart:
+    publisher, number, code, flags, named = _LARGE.unpack_from(frame, at)
+    at += _LARGE.size
+    part = _PARTS[code]
+    message_format = attempt = 0
+    tag = b""
+    if part is Part.FIRST:
+        message_format, attempt, tag_length = _LARGE_FIRST.unpack_from(frame, at)
+        at += _LARGE_FIRST.size
+        if tag_length > MAX_TAG_BYTES or at + tag_length > len(frame):
+            raise ChannelCodecError(f"a tag of {tag_length} bytes")
+        tag = frame[at : at + tag_length]
+        at += tag_length
+    to: tuple[int, ...] = unpack_from(f">{named}Q", frame, at)
+    data = frame[at + named * _NUMBER.size :]
+    return LargePart(
+        publisher, number, to, part, data, bool(flags & _FLAG_OWED), tag, bool(flags & _FLAG_REDELIVERED), attempt,
+        message_format, bool(flags & _FLAG_HEAD),
+    )  # fmt: skip
 
 
 def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:
@@ -454,8 +527,10 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         to = unpack_from(f">{named}Q", frame, end)
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
-    is_head = bool(flags & _FLAG_HEAD)
-    msg = Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head)
+    is_head, is_large = bool(flags & _FLAG_HEAD), bool(flags & _FLAG_LARGE)
+    msg = Msg(
+        publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head, is_large
+    )
     if flags & _FLAG_EXPIRES:
         msg = ExpiringMsg(msg, _TTL.unpack_from(frame, end)[0])
         end += _TTL.size

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 
 Run: TypeAlias = tuple[int, int]
 """Consecutive running numbers: (first, count)."""
@@ -32,7 +33,7 @@ class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
     __slots__ = (
-        "after", "attempt", "is_head", "message", "message_format", "number", "publisher_epoch",
+        "after", "attempt", "is_head", "is_large", "message", "message_format", "number", "publisher_epoch",
         "redelivered", "settled", "tag", "to",
     )  # fmt: skip
 
@@ -49,12 +50,14 @@ class Msg:
         after: int = 0,
         message_format: int = 0,
         is_head: bool = False,
+        is_large: bool = False,
     ) -> None:
         """Keep the fields.
 
         `to` None means all subscriptions synced to this publisher at the egress. `after` is a revision the egress must
         have applied first: the ingress has seen a subscription deleted that the egress may still count (T-3).
-        `is_head`: the publisher waits for it, so the map of the member it is for may be full (SH-2).
+        `is_head`: the publisher waits for it, so the map of the member it is for may be full (SH-2). `is_large`:
+        `message` is the head of a large delivery, whose body is not here (L-7).
         """
         self.publisher_epoch = publisher_epoch
         self.number = number
@@ -67,10 +70,12 @@ class Msg:
         self.after = after
         self.message_format = message_format
         self.is_head = is_head
+        self.is_large = is_large
 
     def __repr__(self) -> str:
         """Short form for stories and logs."""
-        return f"Msg(p{self.publisher_epoch} #{self.number} {len(self.message)}B to={self.to})"
+        size = "no body" if self.is_large else f"{len(self.message)}B"
+        return f"Msg(p{self.publisher_epoch} #{self.number} {size} to={self.to})"
 
 
 class ExpiringMsg(Msg):
@@ -106,6 +111,30 @@ class MsgPart:
     offset: int
     total: int
     data: bytes
+
+
+@dataclass(slots=True)
+class LargePart:
+    """LARGE: a part of a large delivery, for the named subscriptions (L-2). Routers since `LARGE_MESSAGES` read it."""
+
+    publisher_epoch: int
+    number: int
+    to: tuple[int, ...]
+    part: Part
+    data: bytes = b""
+    is_owed: bool = False
+    """With ABORT: it is owed still, and keeps its place (L-6); else nothing of it was sent (L-5)."""
+    tag: bytes = b""
+    """From here on: with FIRST alone, as in `Msg`."""
+    redelivered: bool = False
+    attempt: int = 0
+    message_format: int = 0
+    is_head: bool = False
+
+    def __repr__(self) -> str:
+        """Short form for stories and logs."""
+        part = "left out" if self.is_owed else self.part.value
+        return f"LargePart(p{self.publisher_epoch} #{self.number} {part} {len(self.data)}B to={self.to})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +214,25 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """TAKEN: so many bytes of a large delivery have gone to the subscriber (L-4), or it is `NOT_WANTED` (L-2)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """NEED: it is the turn of this delivery, whose body is not here (L-7)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """Byte credit for bodies, cumulative over the generation (T-5)."""
 
@@ -218,7 +266,9 @@ class Applied:
     revision: int
 
 
-RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Reason | Claim | Return | Room | Credit
-ToIngress: TypeAlias = Ack | Nack | Reason | Claim | Return | Room
+ToIngress: TypeAlias = Ack | Nack | Reason | Claim | Return | Room | Taken | Need
 """What a subscription's egress says to an ingress."""
+ToEgress: TypeAlias = Sync | Msg | LargePart | Settle
+"""What an ingress says to the egresses of its subscriptions."""
+RouterMessage: TypeAlias = ToEgress | MsgPart | ToIngress | Credit
 Datagram: TypeAlias = Hello | Barrier | Applied

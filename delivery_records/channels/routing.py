@@ -8,14 +8,17 @@ from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import (
     Ack,
     Claim,
+    LargePart,
     Msg,
     Nack,
+    Need,
     Reason,
     Return,
     Room,
     RouterMessage,
     Settle,
     Sync,
+    Taken,
 )
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.channels.to_ingresses import ToIngresses
@@ -105,9 +108,9 @@ class FrameRouting:
 
     def deliver(self, origin: int, message: RouterMessage) -> None:
         """Hand a message over."""
-        if isinstance(message, (Msg, Settle, Sync)):
+        if isinstance(message, (Msg, LargePart, Settle, Sync)):
             self._to_egresses.deliver(origin, message)
-        elif isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
+        elif isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
             self._to_ingresses.deliver(message)
 
     def _trace(self, message: RouterMessage, rule: Rule, revision: int) -> None:
@@ -124,15 +127,17 @@ def _revision(message: RouterMessage) -> int:
         return named if message.to is None else max((named, *message.to))
     if isinstance(message, Sync):
         return max((message.publisher_epoch, *message.subscription_epochs))
-    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
+    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
         return message.subscription_epoch
+    if isinstance(message, LargePart):
+        return max((message.publisher_epoch, *message.to))
     assert isinstance(message, Settle)
     return message.publisher_epoch
 
 
 def _order_of(message: RouterMessage) -> int:
     """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
-    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room)):
+    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
         return -message.subscription_epoch
-    assert isinstance(message, (Sync, Msg, Settle))
+    assert isinstance(message, (Sync, Msg, LargePart, Settle))
     return message.publisher_epoch

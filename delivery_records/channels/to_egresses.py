@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from delivery_records.channels.messages import ExpiringMsg, Msg, Return, Run, Settle, Sync
+from delivery_records.channels.messages import (
+    ExpiringMsg,
+    LargePart,
+    Msg,
+    Return,
+    Run,
+    Settle,
+    Sync,
+    Taken,
+    ToEgress,
+    ToIngress,
+)
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
+from delivery_records.entries import LargeBody
 from delivery_records.outcomes import Decision
+from delivery_records.parts import NOT_WANTED, Part
 from delivery_records.turn import Turn
 
 
@@ -19,14 +32,14 @@ class ToEgresses:
 
     def __init__(
         self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None],
-        give_back: Callable[[int, Return], None],
+        give_back: Callable[[int, ToIngress], None],
     ) -> None:  # fmt: skip
         """No subscription is attached here.
 
         Args:
             turn: of this router.
             on_fault: confines what one of them raised (K-3b).
-            give_back: tells the ingress at a router that a member has no link here (SH-2).
+            give_back: tells the ingress at a router that a member, or a subscription, has no link here (SH-2, L-2).
         """
         self._turn = turn
         self._give_back = give_back
@@ -39,7 +52,7 @@ class ToEgresses:
         self.synced_letters: dict[int, dict[str, Egress]] = {}
         """The same of dead-letter subscriptions, to a letters stream: no MSG to all is for them (I-3e)."""
 
-    def deliver(self, origin: int, message: Sync | Msg | Settle) -> None:
+    def deliver(self, origin: int, message: ToEgress) -> None:
         """Hand a message of the ingress at `origin` over."""
         if isinstance(message, Msg):
             if not message.to or not self._is_for_member(origin, message, message.to[0]):
@@ -48,8 +61,30 @@ class ToEgresses:
             for synced in (self.synced, self.synced_members, self.synced_letters):
                 for egress in list(synced.get(message.publisher_epoch, {}).values()):
                     self.settle(egress, message.publisher_epoch, message.runs)
+        elif isinstance(message, LargePart):
+            self._on_large(origin, message)
         else:
             self._on_sync(origin, message)
+
+    def _on_large(self, origin: int, part: LargePart) -> None:
+        """L-2: for the named subscriptions and members, those of other routers left out."""
+        view, epoch = self._turn.view, part.publisher_epoch
+        for named in part.to:
+            subscription = view.subscriptions.get(view.subscription_epochs.get(named, ""))
+            if subscription is None or subscription.record.rid != self._turn.rid:
+                continue
+            synced = self.synced_members if subscription.record.member_of else self.synced
+            egress = synced.get(epoch, {}).get(subscription.key)
+            if egress is None:  # E-1: without a link, or a SYNC of that epoch
+                if part.part is Part.FIRST:
+                    self._give_back(origin, Taken(epoch, named, part.number, NOT_WANTED))
+                continue
+            try:
+                if part.is_head:
+                    egress.expect_head(epoch, part.number)
+                egress.on_large(part)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self.on_fault(egress, error)
 
     def _on_sync(self, origin: int, sync: Sync) -> None:
         key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)
@@ -99,7 +134,7 @@ class ToEgresses:
             else:
                 egress.on_msg(
                     message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
-                    message.attempt, message.message_format,
+                    message.attempt, message.message_format, LargeBody(is_place=True) if message.is_large else None,
                 )  # fmt: skip
         except Exception as error:  # noqa: BLE001  (K-3b)
             self.on_fault(egress, error)

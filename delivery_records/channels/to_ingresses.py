@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from delivery_records.attachments.view import Subscription
-from delivery_records.channels.messages import Ack, Claim, Nack, Reason, Return, Room, ToIngress
+from delivery_records.channels.messages import Ack, Claim, Nack, Need, Reason, Return, Room, Taken, ToIngress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
@@ -33,6 +33,8 @@ class ToIngresses:
             self.on_nack(message)
         elif isinstance(message, Reason):
             self._on_reason(message)
+        elif isinstance(message, (Taken, Need)):
+            self._on_large(message)
         else:
             self._on_member(message)
 
@@ -46,6 +48,22 @@ class ToIngresses:
             return
         try:
             ingress.on_member_says(member, message)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._on_fault(ingress, error)
+
+    def _on_large(self, message: Taken | Need) -> None:
+        """L-4, L-7: of a subscription's or a member's latest epoch."""
+        view = self._turn.view
+        subscription = view.subscriptions.get(view.subscription_epochs.get(message.subscription_epoch, ""))
+        ingress = self.by_epoch.get(message.publisher_epoch)
+        if subscription is None or ingress is None:
+            self._turn.counts[Decision.ACK_STALE] += 1
+            return
+        try:
+            if isinstance(message, Taken):
+                ingress.large.on_taken(subscription, message)
+            else:
+                ingress.large.on_need(subscription, message)
         except Exception as error:  # noqa: BLE001  (K-3b)
             self._on_fault(ingress, error)
 

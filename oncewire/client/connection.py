@@ -35,7 +35,13 @@ from oncewire.client.source_terms import member_name, source_terms
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.subscriber_cores import check_terms, core_of
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
+from oncewire.wire import (
+    DEFAULT_MAX_FRAME_SIZE,
+    DEFAULT_MAX_MESSAGE_SIZE,
+    LINK_REDIRECT,
+    AmqpError,
+    AmqpSession,
+)
 
 logger = logging.getLogger("oncewire.client")
 
@@ -48,12 +54,6 @@ SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps a disconnected subscription. Publishers of its topic wait for it that long."""
 MAX_CONTAINER_ID_BYTES = 255
 """Open is the first frame and has 512 bytes at most (2.4.1), which include the host's name."""
-MIN_FRAME_SIZE = 4096
-"""Smallest `max_frame_size`, as routers have it. An attach and its reply are one frame each (C-4): container-id, topic
-and name of 255 bytes each and what else stands in them, beside a map with as many entries as the frame bounds it to.
-With less, links attach until they have something unsettled, and then never again."""
-MAX_FRAME_SIZE = (1 << 32) - 1
-"""AMQP's field is an uint (2.7.1)."""
 
 
 def connect(
@@ -65,6 +65,7 @@ def connect(
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     allow_plain: bool = False,
     token: TokenSource | None = None,
     hostname: str | None = None,
@@ -84,6 +85,7 @@ def connect(
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as unreachable.
         max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
+        max_message_size: bytes of the largest message that subscribers take; routers reject a larger one for them.
         allow_plain: log in with SASL PLAIN also without TLS at a router on another machine, if it has no SCRAM.
             Everybody on the way can read the password. So it is with a token.
         token: returns the token (or an awaitable of it) to log in with instead of user and password; called before
@@ -100,7 +102,9 @@ def connect(
         container_id=container_id,
         journal=journal,
         timeout=timeout,
-        options=ConnectOptions(ssl_context, idle_time_out, max_frame_size, allow_plain, token, hostname),
+        options=ConnectOptions(
+            ssl_context, idle_time_out, max_frame_size, allow_plain, token, hostname, max_message_size
+        ),
         on_event=on_event,
     )
 
@@ -113,6 +117,7 @@ class Client:
         loop: the event loop it was started in, for `asyncio.run_coroutine_threadsafe`; None = it was not.
         statistics: what happened so far.
         open_timeout: seconds a link may take to open.
+        max_message_size: bytes of the largest message that subscribers take.
     """
 
     def __init__(
@@ -125,15 +130,7 @@ class Client:
         options: ConnectOptions,
         on_event: Callable[[ClientEvent], None] | None,
     ) -> None:
-        max_frame_size = options.max_frame_size
-        if not MIN_FRAME_SIZE <= max_frame_size <= MAX_FRAME_SIZE:
-            raise UsageError(
-                f"max_frame_size={max_frame_size} cannot be used",
-                "a link attaches with its unsettled deliveries in one frame"
-                if max_frame_size < MIN_FRAME_SIZE
-                else "AMQP knows no larger frames than 4,294,967,295 bytes",
-                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {DEFAULT_MAX_FRAME_SIZE} then",
-            )
+        options.check()
         if container_id is not None and len(container_id.encode()) > MAX_CONTAINER_ID_BYTES:
             raise UsageError(
                 f"the container_id of {len(container_id.encode())} bytes cannot be used",
@@ -149,6 +146,7 @@ class Client:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.statistics = ClientStatistics()
         self.open_timeout = timeout
+        self.max_message_size = options.max_message_size
         self._options = options
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}

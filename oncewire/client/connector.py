@@ -12,7 +12,7 @@ from functools import cache
 from importlib import metadata
 from typing import Protocol
 
-from oncewire.client.errors import AuthenticationFailed
+from oncewire.client.errors import AuthenticationFailed, UsageError
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
@@ -22,6 +22,8 @@ from oncewire.transport.connecting import connect
 from oncewire.transport.tls import fault_of
 from oncewire.wire import (
     CONNECTION_REDIRECT,
+    DEFAULT_MAX_FRAME_SIZE,
+    DEFAULT_MAX_MESSAGE_SIZE,
     NOT_IMPLEMENTED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
@@ -31,6 +33,10 @@ from oncewire.wire import (
     ConnectionLost,
     ConnectionOpened,
     ConnectionState,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryEnded,
+    DeliveryPart,
     DeliveryReceived,
     DispositionReceived,
     Event,
@@ -72,6 +78,14 @@ class Owner(Protocol):
         """Tell the application."""
 
 
+MIN_FRAME_SIZE = 4096
+"""Smallest `max_frame_size`, as routers have it. An attach and its reply are one frame each (C-4): container-id, topic
+and name of 255 bytes each and what else stands in them, beside a map with as many entries as the frame bounds it to.
+With less, links attach until they have something unsettled, and then never again."""
+MAX_FRAME_SIZE = (1 << 32) - 1
+"""AMQP's field is an uint (2.7.1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
     """How to connect.
@@ -83,6 +97,7 @@ class ConnectOptions:
         allow_plain: send password or token as it is, also without TLS to another machine.
         token: the token of each login; None = log in with what the address has.
         hostname: the virtual host that the open asks for; None = the address's host.
+        max_message_size: bytes of the largest message that subscribers take.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -91,6 +106,28 @@ class ConnectOptions:
     allow_plain: bool = False
     token: TokenSource | None = None
     hostname: str | None = None
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+
+    def check(self) -> None:
+        """Look whether they can be used.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        if not MIN_FRAME_SIZE <= self.max_frame_size <= MAX_FRAME_SIZE:
+            raise UsageError(
+                f"max_frame_size={self.max_frame_size} cannot be used",
+                "a link attaches with its unsettled deliveries in one frame"
+                if self.max_frame_size < MIN_FRAME_SIZE
+                else "AMQP knows no larger frames than 4,294,967,295 bytes",
+                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {DEFAULT_MAX_FRAME_SIZE} then",
+            )
+        if self.max_message_size < 1:
+            raise UsageError(
+                f"max_message_size={self.max_message_size} cannot be used",
+                "subscribers would get nothing",
+                f"give a number of bytes, or leave it out: it is {DEFAULT_MAX_MESSAGE_SIZE} then",
+            )
 
 
 class Connector:
@@ -280,7 +317,7 @@ class Connector:
             _link_of(event.link.context).on_disposition(event)
         elif isinstance(event, (LinkFlow, LinkAttached, LinkDetached)):
             self._on_link_event(event)
-        else:
+        elif not isinstance(event, (DeliveryBegun, DeliveryPart, DeliveryEnded, DeliveryAborted)):  # none is asked for
             self._on_connection_event(event)
 
     def _on_link_event(self, event: LinkFlow | LinkAttached | LinkDetached) -> None:

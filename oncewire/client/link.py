@@ -49,10 +49,12 @@ class LinkOwner(Protocol):
     Attributes:
         container_id: of the connection.
         open_timeout: seconds a link may take to open.
+        max_message_size: bytes of the largest message that subscribers take.
     """
 
     container_id: str
     open_timeout: float
+    max_message_size: int
 
     @property
     def router_name(self) -> str:

@@ -393,6 +393,7 @@ class Subscriber(ClientLink):
             snd_settle_mode=self._snd_settle_mode,
             unsettled=unsettled,
             incomplete_unsettled=presented is not None and presented.incomplete,
+            max_message_size=self.client.max_message_size,
             desired_capabilities=capabilities,
         )
 

@@ -32,7 +32,7 @@ from oncewire.client.outcomes import ACCEPTED, Outcome
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES
 from oncewire.client.subscriber_core import PREFETCH
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, Message, Properties
+from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, Message, Properties
 
 __all__ = ["Client", "Delivery", "Publisher", "Sending", "SettledPublisher", "StillOwed", "Subscriber", "connect"]
 
@@ -46,6 +46,7 @@ def connect(
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     allow_plain: bool = False,
     token: TokenSource | None = None,
     hostname: str | None = None,
@@ -58,8 +59,8 @@ def connect(
     return Client(
         asynchronous.connect(
             urls, container_id=container_id, journal=journal, ssl_context=ssl_context, timeout=timeout,
-            idle_time_out=idle_time_out, max_frame_size=max_frame_size, allow_plain=allow_plain, token=token,
-            hostname=hostname, on_event=on_event,
+            idle_time_out=idle_time_out, max_frame_size=max_frame_size, max_message_size=max_message_size,
+            allow_plain=allow_plain, token=token, hostname=hostname, on_event=on_event,
         )
     )  # fmt: skip
 

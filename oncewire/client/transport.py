@@ -15,6 +15,10 @@ from oncewire.wire import Connection, Event, LocalProtocolError
 logger = logging.getLogger("oncewire.client")
 
 
+OUTPUT_BYTES = 1 << 20
+"""Of large messages, on their way into the socket at one time: else one of a gigabyte would be there three times."""
+
+
 class Transport(EngineProtocol):
     """Hands the engine's events out; the exception of `closed` is a fault of our own code."""
 
@@ -39,6 +43,7 @@ class Transport(EngineProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the engine speaks first."""
         super().connection_made(transport)
+        self.engine.limit_output(OUTPUT_BYTES)
         self.engine.open()
         self.mark_dirty()
         self.watch_deadline()
@@ -50,6 +55,21 @@ class Transport(EngineProtocol):
         super().connection_lost(exc)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def write_engine(self, transport: asyncio.Transport) -> None:
+        """Write what the engine has, and let it go on with large messages when that is taken."""
+        super().write_engine(transport)
+        if not self._is_behind:
+            self._go_on()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio: what was written is taken."""
+        super().resume_writing()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.engine.limit_output(OUTPUT_BYTES):
+            self.mark_dirty()
 
     def process_events(self) -> None:
         """Events to the owner."""

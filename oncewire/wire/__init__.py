@@ -24,6 +24,7 @@ from oncewire.wire.connection import (
     Role,
 )
 from oncewire.wire.deliveries import MAX_TAG_SIZE
+from oncewire.wire.delivery_parts import DeliveryAborted, DeliveryBegun, DeliveryEnded, DeliveryPart
 from oncewire.wire.errors import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -257,6 +258,10 @@ __all__ = [
     "Decimal128",
     "DecodeError",
     "Deferred",
+    "DeliveryAborted",
+    "DeliveryBegun",
+    "DeliveryEnded",
+    "DeliveryPart",
     "DeliveryReceived",
     "DeliveryState",
     "Described",

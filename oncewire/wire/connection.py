@@ -270,6 +270,16 @@ class Connection:
         self._last_sent = self._now
         return data
 
+    def limit_output(self, size: int) -> bool:
+        """Let deliveries of several frames add so many bytes to the output until the next call; whether there is any.
+
+        What is left of them waits uncut. Never called, they go out as far as the session window goes.
+        """
+        self._writer.room = size
+        for session in self._by_channel.values():
+            session.write_more()
+        return bool(self._out)
+
     def open(self) -> None:
         """Send our open, at a client behind the protocol headers and SASL. A server answers the peer's by itself.
 
@@ -488,14 +498,10 @@ class Connection:
         if following is None or self.remote_open is not None:
             raise RemoteProtocolError(ILLEGAL_STATE, "a second open")
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
-            raise RemoteProtocolError(
-                INVALID_FIELD, f"max-frame-size is at least {MIN_MAX_FRAME_SIZE} bytes (2.7.1)"
-            )
+            raise RemoteProtocolError(INVALID_FIELD, f"max-frame-size is at least {MIN_MAX_FRAME_SIZE} bytes (2.7.1)")
         idle = remote.idle_time_out or 0
         if 0 < idle < MIN_PEER_IDLE_TIME_OUT_MS:
-            raise RemoteProtocolError(
-                NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up"
-            )
+            raise RemoteProtocolError(NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up")
         self.remote_open = remote
         self._writer.learn_limit(remote.max_frame_size)
         self._heartbeat_every = idle / 2000
@@ -531,9 +537,7 @@ class Connection:
         else:
             answered = self._by_channel.get(begin.remote_channel)
             if answered is None:
-                raise RemoteProtocolError(
-                    INVALID_FIELD, f"no begin was sent on channel {begin.remote_channel}"
-                )
+                raise RemoteProtocolError(INVALID_FIELD, f"no begin was sent on channel {begin.remote_channel}")
             session = answered
         self._by_remote_channel[channel] = session
         session.remote_channel = channel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Final
 
 from oncewire.wire.frames import FRAME_HEADER_SIZE
@@ -17,15 +18,25 @@ TRANSFER_HEAD_BOUND: Final = 64
 
 
 class IncomingDelivery:
-    """A delivery of which not all frames have come (2.6.14). The body grows in one buffer, however small the frames."""
+    """A delivery of which not all frames have come (2.6.14). The body grows in one buffer, however small the frames.
+
+    Attributes:
+        body: what is put together here; `take` copies nothing of it.
+        kept: bytes in ``body``.
+        is_streamed: its parts are handed on as they come.
+        size: bytes of payload that have come.
+    """
 
     __slots__ = (
         "body",
         "delivery_id",
+        "is_streamed",
+        "kept",
         "message_format",
         "receiver_settles",
         "resume",
         "settled",
+        "size",
         "state",
         "tag",
     )
@@ -38,15 +49,34 @@ class IncomingDelivery:
         self.settled = False
         self.receiver_settles = False
         self.state: DeliveryState | None = None
-        self.body = bytearray()
+        self.body = BytesIO()
+        self.kept = 0
+        self.size = 0
+        self.is_streamed = False
+
+    def keep(self, payload: bytes) -> None:
+        """Put a frame's payload to what is there."""
+        self.body.write(payload)
+        self.kept += len(payload)
+
+    def take(self) -> bytes:
+        """What was put together, which is not kept any more. A message of a gigabyte is there once."""
+        payload = self.body.getvalue()
+        self.body = BytesIO()
+        self.kept = 0
+        return payload
 
 
 class OutgoingDelivery:
-    """A delivery on its way out frame by frame; the payload is kept once and cut when the session window lets it go."""
+    """A delivery on its way out frame by frame; the payload is kept once and cut when the session window lets it go.
+
+    It is a whole delivery, or one part of a large one whose payload comes bit by bit.
+    """
 
     __slots__ = (
         "_aborted",
         "_continuation",
+        "_goes_on",
         "_head_size",
         "_message_format",
         "_offset",
@@ -71,7 +101,17 @@ class OutgoingDelivery:
         resume: bool,
         aborted: bool,
         message_format: int,
+        *,
+        started: bool = False,
+        goes_on: bool = False,
     ) -> None:
+        """Cut nothing yet.
+
+        Args:
+            handle, delivery_id, tag, payload, settled, state, resume, aborted, message_format: of the delivery.
+            started: its first frame was another part's.
+            goes_on: another part follows: no frame of this one is the last.
+        """
         self.handle = handle
         self.delivery_id = delivery_id
         self._tag = tag
@@ -82,7 +122,8 @@ class OutgoingDelivery:
         self._aborted = aborted
         self._message_format = message_format
         self._offset = 0
-        self._started = False
+        self._started = started
+        self._goes_on = goes_on
         self._head_size = len(self._head(more=True))
         self._continuation = encode_transfer(handle, more=True)
 
@@ -99,12 +140,22 @@ class OutgoingDelivery:
             aborted=self._aborted,
         )
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the first frame of the delivery is written."""
+        return self._started
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of payload that are not written."""
+        return len(self._payload) - self._offset
+
     def smallest_frame(self) -> int:
         """Return the size in bytes of the smallest first frame, the one that carries one byte of payload."""
         return FRAME_HEADER_SIZE + self._head_size + 1
 
     def next_frame(self, max_frame_size: int) -> tuple[bytes, bytes, bool]:
-        """Return the performative and the payload of the next frame, and whether it is the last one."""
+        """Return the performative and the payload of the next frame, and whether nothing is left here."""
         started = self._started
         self._started = True
         left = len(self._payload) - self._offset
@@ -116,4 +167,8 @@ class OutgoingDelivery:
             self._offset += room
             return self._continuation if started else self._head(more=True), part, False
         part = self._payload[self._offset :] if self._offset else self._payload
-        return encode_transfer(self.handle) if started else self._head(more=False), part, True
+        if not started:
+            return self._head(more=self._goes_on), part, True
+        if self._goes_on:
+            return self._continuation, part, True
+        return encode_transfer(self.handle, aborted=self._aborted), part, True

@@ -206,6 +206,17 @@ def sized(code8: int, code32: int, octets: bytes) -> bytes:
 _SMALL_BINARY_HEADS = tuple(bytes((0xA0, size)) for size in range(256))
 
 
+def binary_head(size: int) -> bytes:
+    """Constructor and size of AMQP binary of so many bytes.
+
+    Raises:
+        LocalProtocolError: AMQP has no binary of that size.
+    """
+    if size < 256:
+        return _SMALL_BINARY_HEADS[size]
+    return b"\xb0" + fixed_integer(size, 4, False, "size")
+
+
 def encode_binary(value: bytes | bytearray | memoryview) -> bytes:
     """Encode AMQP binary."""
     if isinstance(value, bytes) and len(value) < 256:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from oncewire.wire.delivery_parts import DeliveryAborted, DeliveryBegun, DeliveryEnded, DeliveryPart
 from oncewire.wire.link import DispositionReceived, LinkAttached, LinkDetached, LinkFlow
 from oncewire.wire.performatives import AmqpError, Open
 from oncewire.wire.receiver_link import DeliveryReceived
@@ -75,5 +76,9 @@ Event: TypeAlias = (
     | LinkDetached
     | LinkFlow
     | DeliveryReceived
+    | DeliveryBegun
+    | DeliveryPart
+    | DeliveryEnded
+    | DeliveryAborted
     | DispositionReceived
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from oncewire.wire.errors import LimitError
 from oncewire.wire.frames import AMQP_HEADER, FRAME_HEADER_SIZE, MIN_MAX_FRAME_SIZE, encode_frame
 
+# Of room: more than any number of messages has.
+UNLIMITED = 1 << 62
+
 
 class FrameWriter:
     """What a connection, its negotiation and its sessions write to.
@@ -13,14 +16,16 @@ class FrameWriter:
         out: bytes to send, in order; what must cost little is appended here directly.
         max_frame_size: bytes of the largest frame we send: 512 until the peer's open has come (2.4.1).
         header_sent: our AMQP header is sent, so AMQP frames may follow it.
+        room: bytes that deliveries of several frames, and those behind them, may still add to ``out``.
     """
 
-    __slots__ = ("_early", "_is_limit_known", "header_sent", "max_frame_size", "out")
+    __slots__ = ("_early", "_is_limit_known", "header_sent", "max_frame_size", "out", "room")
 
     def __init__(self) -> None:
         self.out: list[bytes] = []
         self.max_frame_size = MIN_MAX_FRAME_SIZE
         self.header_sent = False
+        self.room = UNLIMITED
         self._is_limit_known = False
         self._early: list[bytes] = []
 

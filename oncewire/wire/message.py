@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
@@ -25,7 +26,7 @@ from oncewire.wire.annotations import (
     topic_annotations,
 )
 from oncewire.wire.decoding import DecodeBudget, read_value
-from oncewire.wire.encoding import encode, encode_binary
+from oncewire.wire.encoding import binary_head, encode
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.field_codec import (
     BINARY,
@@ -204,19 +205,26 @@ def _symbol_map(code: int, entries: dict[Symbol, object]) -> bytes:
     return _section(code, encode({Symbol(key): value for key, value in entries.items()}))
 
 
-def _body(message: Message) -> bytes:
+def _data(body: bytes | bytearray | memoryview) -> tuple[bytes, bytes | bytearray | memoryview]:
+    """A data section in pieces: a large body is copied once, into the whole message."""
+    if isinstance(body, memoryview) and (not body.contiguous or body.itemsize > 1):
+        body = bytes(body)
+    return b"\x00\x53\x75" + binary_head(len(body)), body
+
+
+def _body(message: Message) -> Sequence[bytes | bytearray | memoryview]:
     body = message.body
     if message.kind is BodyKind.VALUE:
-        return _section(VALUE_CODE, encode(body))
+        return (_section(VALUE_CODE, encode(body)),)
     if message.kind is BodyKind.SEQUENCE:
         if not isinstance(body, (list, tuple)):
             raise LocalProtocolError(f"the body of a sequence message is a list, not a {type(body).__name__}")
-        return _section(SEQUENCE_CODE, encode(body))
+        return (_section(SEQUENCE_CODE, encode(body)),)
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise LocalProtocolError(
             f"the body of a data message is bytes, not {type(body).__name__}: encode it, or choose BodyKind.VALUE"
         )
-    return _section(DATA_CODE, encode_binary(body))
+    return _data(body)
 
 
 def encode_message(message: Message) -> bytes:
@@ -225,7 +233,7 @@ def encode_message(message: Message) -> bytes:
     Raises:
         LocalProtocolError: the body does not fit its kind, or a value has no AMQP type.
     """
-    parts = []
+    parts: list[bytes | bytearray | memoryview] = []
     if message.header is not None:
         parts.append(encode_fields(_HEADER, message.header))
     parts.append(_symbol_map(DELIVERY_ANNOTATIONS_CODE, message.delivery_annotations))
@@ -235,7 +243,7 @@ def encode_message(message: Message) -> bytes:
     if message.application_properties:
         entries = {str(key): value for key, value in message.application_properties.items()}
         parts.append(_section(APPLICATION_PROPERTIES_CODE, encode(entries)))
-    parts.append(_body(message))
+    parts += _body(message)
     parts.append(_symbol_map(FOOTER_CODE, message.footer))
     return b"".join(parts)
 
@@ -254,7 +262,7 @@ def encode_data_message(
         LocalProtocolError: a value has no AMQP type.
     """
     if properties is None and header is None and not application_properties and not annotations:
-        return b"\x00\x53\x75" + encode_binary(body)
+        return b"".join(_data(body))
     return encode_message(
         Message(
             body,

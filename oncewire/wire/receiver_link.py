@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncewire.wire.deliveries import MAX_TAG_SIZE, IncomingDelivery
+from oncewire.wire.delivery_parts import DeliveryAborted, DeliveryBegun, DeliveryEnded, DeliveryPart
 from oncewire.wire.errors import (
     ERRANT_LINK,
     INVALID_FIELD,
@@ -89,12 +90,24 @@ class DeliveryReceived:
 
 
 class ReceiverLink(Link):
-    """The receiving end of a link."""
+    """The receiving end of a link.
 
-    __slots__ = ("_errant", "_hard_limit", "_max_message_size", "_partial")
+    Attributes:
+        stream_above: an unsettled delivery of which more bytes than this have come, and not all, is handed on part by
+            part (see ``delivery_parts``); None: each delivery is put together here.
+        most_kept: bytes of the largest delivery of several frames that is put together here; None = as the attach says.
+        why_kept: what a sender is told beside that limit.
+    """
+
+    __slots__ = (
+        "_errant", "_hard_limit", "_max_message_size", "_partial", "most_kept", "stream_above", "why_kept",
+    )  # fmt: skip
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name, False)
+        self.stream_above: int | None = None
+        self.most_kept: int | None = None
+        self.why_kept = ""
         self._partial: IncomingDelivery | None = None
         self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
         # Credit that was granted once may be used in flight after it was lowered: the most ever allowed.
@@ -113,14 +126,16 @@ class ReceiverLink(Link):
 
     def _drop_partial(self) -> None:
         if self._partial is not None:
-            self.session.partial_bytes -= len(self._partial.body)
+            self.session.partial_bytes -= self._partial.kept
+            if self._partial.is_streamed:
+                self.session.streamed -= 1
             self._partial = None
 
     @property
     def incoming(self) -> tuple[int, int] | None:
         """Delivery-id of a delivery that has come in part, and its bytes so far."""
         partial = self._partial
-        return None if partial is None else (partial.delivery_id, len(partial.body))
+        return None if partial is None else (partial.delivery_id, partial.size)
 
     # --- credit -------------------------------------------------------------------------------------------------------
 
@@ -299,13 +314,47 @@ class ReceiverLink(Link):
 
     def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:
         """Add a frame to the delivery that is coming in."""
+        if not self._check_continuation(partial, transfer):
+            return
+        if transfer.settled:  # 2.7.5: on any frame of a delivery
+            partial.settled = True
+        if transfer.state is not None:
+            partial.state = transfer.state
+        if transfer.aborted:
+            self._abort(partial)
+            return
+        partial.size += len(payload)
+        if partial.is_streamed:
+            self._stream(partial, transfer.more, payload)
+            return
+        above = self.stream_above
+        begins = above is not None and transfer.more and not partial.settled and partial.size > above
+        if self.most_kept is not None and partial.size > self.most_kept and not begins:
+            self._too_large_to_keep(self.most_kept)
+            return
+        if partial.size > self._max_message_size:
+            self._too_large()
+            return
+        partial.keep(payload)
+        self.session.partial_bytes += len(payload)
+        if begins:
+            self._begin_stream(partial)
+        elif not transfer.more:
+            self._drop_partial()
+            self._complete(
+                partial.delivery_id, partial.tag, partial.take(), partial.settled, partial.resume, partial.state,
+                partial.message_format, partial.receiver_settles,
+            )  # fmt: skip
+
+    def _check_continuation(self, partial: IncomingDelivery, transfer: Transfer) -> bool:
+        """Detach the link and return False if this frame cannot be one of the delivery that is coming in."""
         named = transfer.delivery_id
         tag = transfer.delivery_tag
         if (named is not None and named != partial.delivery_id) or (tag is not None and tag != partial.tag):
             self.detach_faulty(
                 INVALID_FIELD, "another delivery began before the last frame of the one before"
             )
-            return
+            return False
         message_format = transfer.message_format
         # 2.7.5: "It is an error if the message-format on a continuation transfer differs from the message-format on
         # the first transfer of a delivery."
@@ -314,41 +363,64 @@ class ReceiverLink(Link):
                 INVALID_FIELD,
                 f"the message-format of a delivery changes from {partial.message_format} to {message_format}",
             )
-            return
+            return False
         mode = transfer.rcv_settle_mode
         if mode is not None:
             if not self._check_settle_mode(transfer, mode):
-                return
+                return False
             partial.receiver_settles = self._receiver_settles(mode)
-        if transfer.settled:  # 2.7.5: on any frame of a delivery
-            partial.settled = True
-        if transfer.state is not None:
-            partial.state = transfer.state
-        if transfer.aborted:
-            self._drop_partial()
-            event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
-            event.state = partial.state
-            event.message_format = partial.message_format
-            event.aborted = True
-            self.session.pending_events.append(event)
+        return True
+
+    def _abort(self, partial: IncomingDelivery) -> None:
+        """The sender gives up the delivery that is coming in; it counts as settled."""
+        self._drop_partial()
+        if partial.is_streamed:
+            self.session.received_unsettled.merge(self, [partial.delivery_id], True)
+            self.session.pending_events.append(DeliveryAborted(self, partial.delivery_id))
             return
-        if len(partial.body) + len(payload) > self._max_message_size:
-            self._too_large()
+        event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
+        event.state = partial.state
+        event.message_format = partial.message_format
+        event.aborted = True
+        self.session.pending_events.append(event)
+
+    def _begin_stream(self, partial: IncomingDelivery) -> None:
+        """Hand on what has come of a large delivery; nothing of it is kept from here on."""
+        if not self._add_unsettled(partial.delivery_id, partial.tag):
             return
-        partial.body += payload
-        self.session.partial_bytes += len(payload)
-        if not transfer.more:
-            self._drop_partial()
-            self._complete(
-                partial.delivery_id,
-                partial.tag,
-                bytes(partial.body),
-                partial.settled,
-                partial.resume,
-                partial.state,
-                partial.message_format,
+        self.session.partial_bytes -= partial.kept
+        payload = partial.take()
+        self.session.streamed += 1
+        partial.is_streamed = True
+        self.session.pending_events.append(
+            DeliveryBegun(
+                self, partial.delivery_id, partial.tag, payload, partial.resume, partial.message_format,
                 partial.receiver_settles,
             )
+        )  # fmt: skip
+
+    def _stream(self, partial: IncomingDelivery, more: bool, payload: bytes) -> None:
+        session = self.session
+        if partial.size > self._max_message_size:
+            self._too_large()
+        elif not more:
+            self._drop_partial()
+            if partial.settled:
+                session.received_unsettled.merge(self, [partial.delivery_id], True)
+            session.pending_events.append(DeliveryEnded(self, partial.delivery_id, payload, partial.settled))
+        elif payload:
+            session.pending_events.append(DeliveryPart(self, partial.delivery_id, payload))
+
+    def _add_unsettled(self, delivery_id: int, tag: bytes) -> bool:
+        """Take note of an unsettled delivery; False: its id cannot be told from others, and the session ends."""
+        session = self.session
+        unsettled = session.received_unsettled
+        if not unsettled.takes(delivery_id):
+            text = f"delivery-id {delivery_id} is unsettled already, or 2**31 ahead of one that is"
+            session.end_faulty(INVALID_FIELD, text)
+            return False
+        unsettled.add(delivery_id, self, tag)
+        return True
 
     def _complete(
         self,
@@ -361,23 +433,21 @@ class ReceiverLink(Link):
         message_format: int,
         receiver_settles: bool,
     ) -> None:
-        session = self.session
-        if not settled:
-            unsettled = session.received_unsettled
-            if not unsettled.takes(delivery_id):
-                text = f"delivery-id {delivery_id} is unsettled already, or 2**31 ahead of one that is"
-                session.end_faulty(INVALID_FIELD, text)
-                return
-            unsettled.add(delivery_id, self, tag)
+        if not settled and not self._add_unsettled(delivery_id, tag):
+            return
         event = DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)
         event.receiver_settles = receiver_settles and not settled
-        session.pending_events.append(event)
+        self.session.pending_events.append(event)
 
     def _too_large(self) -> None:
         self.detach_faulty(
             MESSAGE_SIZE_EXCEEDED,
             f"a message is larger than the {self._max_message_size} bytes this link takes",
         )
+
+    def _too_large_to_keep(self, most: int) -> None:
+        text = f"a message of more than {most} bytes is not stored whole"
+        self.detach_faulty(MESSAGE_SIZE_EXCEEDED, f"{text}: {self.why_kept}" if self.why_kept else text)
 
     def _reject_uncredited(self) -> None:
         if self.state is not LinkState.DETACH_SENT:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from oncewire.wire.deliveries import OutgoingDelivery
@@ -61,6 +62,7 @@ class SessionEndpoint:
         incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
         largest_window: the most that ``incoming_window`` ever was.
         partial_bytes: bytes of deliveries whose last frame has not come, over all links.
+        streamed: deliveries that are handed on part by part, and not complete (``ReceiverLink.stream_above``).
     """
 
     __slots__ = (
@@ -68,7 +70,7 @@ class SessionEndpoint:
         "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
         "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window",
         "next_delivery_id", "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel",
-        "sent_unsettled", "state",
+        "sent_unsettled", "state", "streamed",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +88,7 @@ class SessionEndpoint:
         self.remote_begin: Begin | None = None
         self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
+        self.streamed = 0
         # Of the payloads of so many frames, and of those before: at first the largest possible.
         self._frames_seen = 0
         self._largest_before = self._largest_frame = receive_frame_size
@@ -213,10 +216,34 @@ class SessionEndpoint:
             return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue or ())
         return self._queued_of.get(link.handle, 0) > 0
 
-    def is_written(self, delivery_id: int) -> bool:
+    def is_written(self, delivery_id: int, handle: int) -> bool:
         """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
-        head = next((item for item in self._queue or () if isinstance(item, OutgoingDelivery)), None)
+        if not self._queued_of.get(handle, 0):
+            return True
+        # Ids ascend on one link; those of others may go back, where a delivery of theirs comes in parts.
+        head = next(iter(self._deliveries_of(handle)), None)
         return head is None or serial_difference(delivery_id, head.delivery_id) < 0
+
+    def _deliveries_of(self, handle: int) -> Iterator[OutgoingDelivery]:
+        for item in self._queue or ():
+            if isinstance(item, OutgoingDelivery) and item.handle == handle:
+                yield item
+
+    def waiting_bytes(self, handle: int) -> int:
+        """Bytes of payload of a link that wait for the window."""
+        if not self._queued_of.get(handle, 0):
+            return 0
+        return sum(item.unsent_bytes for item in self._deliveries_of(handle))
+
+    def drop_parts(self, delivery_id: int, handle: int) -> bool:
+        """Drop what waits of a delivery that is aborted; whether its first frame is written."""
+        if not self._queued_of.get(handle, 0):
+            return True
+        assert self._queue is not None
+        waiting = [item for item in self._deliveries_of(handle) if item.delivery_id == delivery_id]
+        self._queue = deque(item for item in self._queue if item not in waiting)
+        self._queued_of[handle] -= len(waiting)
+        return not waiting or waiting[0].has_started
 
     def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
         """Send a delivery in one frame, with a ``WholeDeliveryWriter``; False where that is not possible now."""
@@ -241,6 +268,7 @@ class SessionEndpoint:
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
         out = self._out
         size = FRAME_HEADER_SIZE + len(performative) + len(payload)
+        self._writer.room -= size
         out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
         out.append(payload)  # not joined here: large ones are copied only once
 
@@ -279,7 +307,7 @@ class SessionEndpoint:
         while queue := self._queue:
             head = queue[0]
             if isinstance(head, OutgoingDelivery):
-                if self._remote_window <= 0:
+                if self._remote_window <= 0 or self._writer.room <= 0:
                     return
                 performative, payload, last = head.next_frame(self._writer.max_frame_size)
                 self.write_transfer(performative, payload)
@@ -299,6 +327,11 @@ class SessionEndpoint:
         for link in waiting:
             if link.state is LinkState.ATTACHED:
                 link.answer_echo()
+
+    def write_more(self) -> None:
+        """There is room again for what has waited."""
+        if self._queue:
+            self._write_queued()
 
     def _write_window(self) -> None:
         self.write(Flow(None, 0, 0, 0))

@@ -158,7 +158,7 @@ class AnonymousLink:
             target=Target(expiry_policy=TerminusExpiryPolicy.LINK_DETACH),
             unsettled=None if remote.unsettled is None else {},
             rcv_settle_mode=ReceiverSettleMode.FIRST if self._settles_first else ReceiverSettleMode.SECOND,
-            max_message_size=self.connection.max_message_size,
+            max_message_size=self.connection.kept_message_size,
             properties=properties,
         )
         link.grant(WINDOW)

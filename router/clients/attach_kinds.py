@@ -7,13 +7,15 @@ from typing import Protocol
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
-from oncewire.wire import LimitError, Link, LinkFlow, LinkState, ReceiverLink, SenderLink
+from oncewire.wire import LimitError, Link, LinkDetached, LinkFlow, LinkState, ReceiverLink, SenderLink
+from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_links import AnonymousClient, AnonymousLinks
 from router.clients.inner_links import InnerPublisher
-from router.clients.link_refusal import LinkRefusal, address_of
-from router.clients.local_node import NodeLinks
+from router.clients.link_refusal import LinkRefusal, address_of, detach_link
+from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.publisher_link import PublisherLink
 from router.clients.subscriber_link import SubscriberLink
+from router.routed.half import Half
 from router.routed.links import RoutedRefusal
 from router.routed.terms import Origin
 
@@ -106,3 +108,23 @@ def end_not_allowed(client: AttachClient, shells: Sequence[PublisherLink | Subsc
                 client.driver.submit([LinkLost(number, LossCause.DETACH)])
             elif number in client.link_numbers and shell.outer.end_unless_allowed(shell, refusal):
                 client.driver.submit([LinkDetach(number, True)])
+
+
+def on_other_detached(client: AttachClient, nodes: NodeLinks, event: LinkDetached, inputs: list[Input]) -> None:
+    """A link is detached that is no publisher's or subscriber's of a topic."""
+    link, shell = event.link, event.link.context
+    if isinstance(shell, Half):
+        shell.on_detached(event)
+        return
+    if isinstance(shell, NodeLink):
+        nodes.forget(shell)
+    elif isinstance(shell, AnonymousLink):
+        assert client.anonymous is not None
+        client.anonymous.end(shell, LossCause.DETACH, inputs, is_closed=event.closed)
+    elif shell is not None:
+        return
+    elif not event.needs_answer and event.error is not None and link.remote_attach is not None:
+        # By the engine, which told the client.
+        client.count_refusal(link, LinkRefusal(event.error.condition, event.error.description or ""))
+    if event.needs_answer:  # 2.6.3: without a shell its attach was not answered yet; now both are
+        detach_link(link, event.closed, None)

@@ -38,6 +38,7 @@ class QuotaClient(Waiter, Protocol):
     routed: CarriedLinks
     peer_host: str
     max_message_size: int
+    kept_message_size: int
 
     @property
     def policy(self) -> LinkPolicy:
@@ -166,8 +167,9 @@ class ClientQuota:
         client = self._client
         self.take_link()
         rule = client.policy.quota
-        most = self._config().max_message_size
-        client.max_message_size = most if rule.message_size is None else min(most, rule.message_size)
+        config, most = self._config(), rule.message_size
+        client.max_message_size = config.max_message_size if most is None else min(config.max_message_size, most)
+        client.kept_message_size = min(config.kept_message_size, client.max_message_size)
         if rule is NO_QUOTA:
             return attach
         self._share_bytes(rule)

@@ -27,6 +27,10 @@ from oncewire.wire import (
     ConnectionLost,
     ConnectionOpened,
     ConnectionState,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryEnded,
+    DeliveryPart,
     DeliveryReceived,
     DispositionReceived,
     LimitError,
@@ -56,11 +60,12 @@ from router.clients.connection_limits import (
 )
 from router.clients.connection_owner import ConnectionOwner
 from router.clients.inner_links import NAME_SEPARATOR, InnerPublisher
+from router.clients.large_sending import Sendings
 from router.clients.link_policy import LinkPolicy
-from router.clients.link_refusal import LinkRefusal, lighten
+from router.clients.link_refusal import LinkRefusal, detach_link, lighten
 from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.places import Places
-from router.clients.publisher_link import PublisherLink
+from router.clients.publisher_link import LargeEvent, PublisherLink
 from router.clients.session_window import PASSED, SessionWindows
 from router.clients.subscriber_link import SubscriberLink
 from router.logs import EventLog, Part, RouterEvent
@@ -81,8 +86,8 @@ class ClientConnection(PacedProtocol):
 
     __slots__ = (
         "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_node_links", "_places",
-        "_windows", "anonymous", "attaches", "container_id", "listener", "log", "max_message_size", "peer", "peer_host",
-        "policy", "quota", "routed", "sasl",
+        "_windows", "anonymous", "attaches", "container_id", "kept_message_size", "listener", "log", "max_message_size",
+        "peer", "peer_host", "policy", "quota", "routed", "sasl", "sendings",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +108,7 @@ class ClientConnection(PacedProtocol):
         self._driver = driver
         self.log: EventLog = listener.log
         self.max_message_size = listener.config.max_message_size
+        self.kept_message_size = listener.config.kept_message_size
         self.container_id = ""
         self.peer = ""
         self.policy = LinkPolicy(listener.current_config)
@@ -117,6 +123,7 @@ class ClientConnection(PacedProtocol):
         self._links: dict[int, ClientLink] = {}
         self.anonymous: AnonymousLinks | None = None
         self._places = Places()
+        self.sendings = Sendings()
         self.attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
         self._is_redirected = is_redirected
@@ -229,6 +236,8 @@ class ClientConnection(PacedProtocol):
         """The client has caught up."""
         super().resume_writing()
         self._submit([found for link in self._subscribers() if (found := link.release_input()) is not None])
+        if self.sendings:
+            self.mark_dirty()
 
     # --- events of the engine -----------------------------------------------------------------------------------------
 
@@ -275,6 +284,11 @@ class ClientConnection(PacedProtocol):
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
             self._driver.submit(inputs)
+
+    def _on_part(self, event: LargeEvent, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if type(shell) is PublisherLink:  # no other one asks for parts
+            inputs.append(shell.large_input(event))
 
     def _on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -344,31 +358,15 @@ class ClientConnection(PacedProtocol):
     def refuse(self, link: Link, refusal: LinkRefusal) -> None:
         """See `AttachClient`."""
         self.count_refusal(link, refusal)
-        self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
+        detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
         lighten(link)
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
-        link, shell = event.link, event.link.context
-        if isinstance(shell, Half):
-            shell.on_detached(event)
+        shell = event.link.context
+        if not isinstance(shell, PublisherLink | SubscriberLink):
+            attach_kinds.on_other_detached(self, self._node_links, event, inputs)
             return
-        if shell is None and event.needs_answer:  # 2.6.3: its attach was not answered yet; now both are
-            self._detach_link(link, event.closed, None)
-        elif shell is None and event.error is not None and link.remote_attach is not None:
-            refusal = LinkRefusal(event.error.condition, event.error.description or "")
-            self.listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
-        if isinstance(shell, NodeLink):
-            self._node_links.forget(shell)
-            if event.needs_answer:
-                self._detach_link(event.link, event.closed, None)
-            return
-        if isinstance(shell, AnonymousLink):
-            assert self.anonymous is not None
-            self.anonymous.end(shell, LossCause.DETACH, inputs, is_closed=event.closed)
-            if event.needs_answer:
-                self._detach_link(link, event.closed, None)
-            return
-        if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
+        if shell.number not in self._links:
             return
         if shell.made is not None and isinstance(shell, PublisherLink):
             attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
@@ -471,17 +469,10 @@ class ClientConnection(PacedProtocol):
             told = self._elsewhere()
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
         error = amqp_error(condition, effect.description, info)
-        self._detach_link(link, effect.closed, error)
+        detach_link(link, effect.closed, error)
 
     def _elsewhere(self) -> dict[str, object] | None:
         return self.listener.redirect(self.container_id) if self._is_redirected else None
-
-    def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
-        with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
-            try:
-                link.detach(closed, error)
-            except LimitError:  # its frames are too small for the explanation
-                link.detach(closed, None if error is None else AmqpError(error.condition))
 
     def close(self, condition: str, description: str, info: dict[str, object] | None = None) -> None:
         """Close the connection with an error; its links count as lost.
@@ -545,6 +536,7 @@ class ClientConnection(PacedProtocol):
         self._driver = None
         self.anonymous = None
         self._links.clear()
+        self.sendings.forget()
         self._places.forget()
 
     # --- output and time ----------------------------------------------------------------------------------------------
@@ -554,6 +546,8 @@ class ClientConnection(PacedProtocol):
         if self._driver is not None and self._transport is not None:
             self._update_windows(self._driver)
         super().write_output()
+        if self.sendings:
+            self._submit(self.sendings.taken(self))
         if self.routed.halves and not self._is_behind:
             self.routed.release()
 
@@ -582,6 +576,10 @@ class ClientConnection(PacedProtocol):
 
 
 _HANDLERS: dict[type, Callable[[ClientConnection, Any, list[Input]], None]] = {
+    DeliveryBegun: ClientConnection._on_part,
+    DeliveryPart: ClientConnection._on_part,
+    DeliveryEnded: ClientConnection._on_part,
+    DeliveryAborted: ClientConnection._on_part,
     DispositionReceived: ClientConnection._on_disposition,
     LinkFlow: ClientConnection._on_flow,
     LinkAttached: ClientConnection._on_attached,

@@ -129,7 +129,7 @@ def _parts_of(holder: Holder) -> dict[Hashable, int]:
     if engine.buffered:
         found["frame from here on", holder.bytes_in - engine.buffered] = engine.buffered
     for session in engine.sessions:
-        if session.partial_bytes:
+        if session.partial_bytes or session.streamed:
             for link in session.links:
                 if isinstance(link, ReceiverLink) and link.incoming is not None:
                     delivery_id, size = link.incoming

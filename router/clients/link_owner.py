@@ -7,6 +7,7 @@ from typing import Protocol
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import LinkPlace
 from oncewire.wire import Link
+from router.clients.large_sending import Sendings
 from router.clients.link_policy import LinkPolicy
 from router.logs import EventLog
 from router.records_driver import RecordsDriver
@@ -17,6 +18,10 @@ class LinkOwner(Protocol):
 
     log: EventLog
     max_message_size: int
+    kept_message_size: int
+    """Bytes of the largest message that is stored whole (L-1)."""
+    sendings: Sendings
+    """Links that send large messages."""
     container_id: str
     peer: str
     """The client's address and port."""

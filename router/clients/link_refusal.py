@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from delivery_records.topics import VHOST_SEPARATOR
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import canonical_text, described
-from oncewire.wire import Attach, Described, Link, ReceiverLink, Source, Symbol, Target, TerminusExpiryPolicy
+from oncewire.wire import (
+    AmqpError,
+    Attach,
+    Described,
+    LimitError,
+    Link,
+    ReceiverLink,
+    Source,
+    StateError,
+    Symbol,
+    Target,
+    TerminusExpiryPolicy,
+)
 from router.clients.addresses import plain
 
 QUEUE = "queue"
@@ -137,3 +150,12 @@ def lighten(link: Link) -> None:
     attach.unsettled = attach.properties = None
     if link.context is None:  # refused
         attach.source = attach.target = None
+
+
+def detach_link(link: Link, closed: bool, error: AmqpError | None) -> None:
+    """Detach a link, answer a detach of the client, or refuse its attach."""
+    with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
+        try:
+            link.detach(closed, error)
+        except LimitError:  # its frames are too small for the explanation
+            link.detach(closed, None if error is None else AmqpError(error.condition))

@@ -91,7 +91,7 @@ class ClientListener:
         self.config = config
         self.current_config: Callable[[], RouterConfig] = lambda: self.config
         """One function for all connections."""
-        self._window_limits = WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+        self._window_limits = WindowLimits(config.window_bytes, config.max_frame_size, config.kept_message_size)
         self.log = log
         self.turn = turn
         self.unfinished = Backlog(turn)
@@ -290,7 +290,7 @@ class ClientListener:
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
         config = self.config
-        limits = WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+        limits = WindowLimits(config.window_bytes, config.max_frame_size, config.kept_message_size)
         if limits != self._window_limits:
             self._window_limits = limits
         return self._window_limits  # one for all connections

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from delivery_records.dead_letters import Letter
-from delivery_records.effects import Deliver
+from delivery_records.effects import Deliver, DeliverPart
 from oncewire.wire.annotations import (
     HEADER_CODE,
     MESSAGE_ANNOTATIONS_CODE,
@@ -73,29 +73,30 @@ def make_letter(message: bytes, letter: Letter) -> bytes:
         return message
 
 
-def edit_for_attempt(effect: Deliver, *, counts_repeats: bool = False) -> bytes:
+def edit_for_attempt(effect: Deliver | DeliverPart, message: bytes, *, counts_repeats: bool = False) -> bytes:
     """The message of a repeated delivery: marked, counted, with the annotations of `modified` (E-4a).
 
     Args:
         effect: the delivery.
+        message: of it; of a large one the first part, in which the sections before the bare message lie (L-1).
         counts_repeats: a repeat after a failover is an attempt, too: the header's delivery-count is 1 at least (AMQP
             1.0 section 3.2.1; stock clients derive *redelivered* from it). So for subscribers without a map, who may
             have had the message.
 
     A message whose sections cannot be read (another message-format) goes out as it is.
     """
-    message = effect.message
+    edited = message
     try:
         if effect.annotations:
-            message = merge_annotations(message, effect.annotations)
+            edited = merge_annotations(edited, effect.annotations)
         if effect.redelivered:
-            message = mark_redelivered(message)
+            edited = mark_redelivered(edited)
         attempts = max(effect.attempt, 1) if effect.redelivered and counts_repeats else effect.attempt
         if attempts:
-            message = set_delivery_count(message, attempts)
+            edited = set_delivery_count(edited, attempts)
     except (DecodeError, LocalProtocolError):
-        return effect.message
-    return message
+        return message
+    return edited
 
 
 def merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:

@@ -7,10 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delivery_records import effects
-from delivery_records.inputs import ClientFlow, Input, PublisherAttach, PublisherSettle, PublisherTransfer
+from delivery_records.inputs import (
+    ClientFlow,
+    Input,
+    LargeTransfer,
+    PublisherAttach,
+    PublisherSettle,
+    PublisherTransfer,
+)
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from oncewire.wire import (
     Attach,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryEnded,
+    DeliveryPart,
     DeliveryReceived,
     DeliveryState,
     DispositionReceived,
@@ -40,14 +52,19 @@ from router.clients.link_refusal import (
 )
 
 SERIAL_MASK = 0xFFFFFFFF
+_STORED_SETTLED = "it is sent settled; send it unsettled"
+_STORED_OLD = "a router of an older release is in the network; replace it, or raise limits.window_bytes"
 MAX_REQUIRE = 0xFFFFFFFF
 """Of a uint."""
+
+
+LargeEvent = DeliveryBegun | DeliveryPart | DeliveryEnded | DeliveryAborted
 
 
 class PublisherLink:
     """The receiving end of one publisher's link."""
 
-    __slots__ = ("_initial_count", "_require", "connection", "link", "made", "number")
+    __slots__ = ("_initial_count", "_large_tag", "_require", "connection", "link", "made", "number")
 
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
@@ -56,6 +73,8 @@ class PublisherLink:
         remote = link.remote_attach
         assert remote is not None
         self._initial_count = remote.initial_delivery_count or 0
+        self._large_tag = b""
+        """Of the delivery that comes part by part."""
         self._require: int | None = None
         """As asked for (I-3c); the attach itself is not kept whole."""
         self.made: str | None = None
@@ -121,6 +140,28 @@ class PublisherLink:
             event.message_format,
             event.receiver_settles,
         )
+
+    def large_input(self, event: LargeEvent) -> LargeTransfer:
+        """A part of a large delivery, or its end (L-1)."""
+        number, delivery_id = self.number, event.delivery_id
+        if isinstance(event, DeliveryBegun):
+            self._large_tag = event.tag
+            self.connection.driver.watch_stream(number)
+            return LargeTransfer(
+                number, delivery_id, event.tag, event.payload, Part.FIRST, event.message_format,
+                event.receiver_settles, event.resume,
+            )  # fmt: skip
+        tag = self._large_tag
+        if isinstance(event, DeliveryPart):
+            return LargeTransfer(number, delivery_id, tag, event.payload, Part.MIDDLE)
+        if isinstance(event, DeliveryEnded):
+            return LargeTransfer(number, delivery_id, tag, event.payload, Part.LAST, settled=event.settled)
+        return LargeTransfer(number, delivery_id, tag, b"", Part.ABORT)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a delivery has come in part."""
+        return self.link.incoming is not None
 
     def disposition_input(self, event: DispositionReceived) -> Input | None:
         """The publisher settled deliveries (I-4); what it says without settling changes nothing here."""
@@ -218,7 +259,10 @@ class PublisherLink:
         properties: Fields = {vocabulary.RESUME: "resumed" if effect.resumed else "new"}
         if self._require is not None:  # I-3c: a router that does not know it leaves it out
             properties[vocabulary.REQUIRE] = UInt(self._require)
-        self.link.reply(
+        link, kept = self.link, self.connection.kept_message_size
+        link.stream_above, link.most_kept = effect.stream_above, kept
+        link.why_kept = _STORED_OLD if effect.stream_above is None else _STORED_SETTLED
+        link.reply(
             source=remote.source,
             target=Target(
                 address=self.made or asked.address,
@@ -231,7 +275,7 @@ class PublisherLink:
             ),
             unsettled={} if effect.presented_map else None,
             rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
-            max_message_size=self.connection.max_message_size,
+            max_message_size=kept if effect.stream_above is None else self.connection.max_message_size,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             properties=properties,
         )

@@ -27,6 +27,10 @@ SMALLEST_FRAME = 1024
 FIRST_WINDOW = 1
 """Frames a session begins with: what the router has room for is known at the end of the turn."""
 
+STREAM_BYTES = 8 << 20
+"""Of large messages, in a session that sends one: more waits with the publisher (L-4). It covers a round trip of 80 ms
+at 100 MB/s; `window_bytes` of each would be most of a router's memory, and serve nobody."""
+
 _NOBODY: Final[dict[SessionEndpoint, None]] = {}
 """What waits at first; never changed. Connections that are idle share what is empty."""
 
@@ -39,7 +43,8 @@ class WindowLimits:
 
     window_bytes: int
     max_frame_size: int
-    max_message_size: int
+    kept_message_size: int
+    """Of the largest message that is stored whole."""
 
     @property
     def frames(self) -> int:
@@ -53,25 +58,29 @@ class WindowLimits:
     @property
     def publisher_bytes(self) -> int:
         """What a publisher that is alone in its session may hold: the message that passes the limit is taken."""
-        return self.window_bytes + self.max_message_size
+        return self.window_bytes + self.kept_message_size
 
 
 class Stored:
     """What the publishers of one session hold (hot path: a plain class)."""
 
-    __slots__ = ("is_awaited", "publishers", "size")
+    __slots__ = ("is_awaited", "publishers", "size", "streams")
 
-    def __init__(self, size: int = 0, publishers: int = 0, is_awaited: bool = False) -> None:
+    def __init__(
+        self, size: int = 0, publishers: int = 0, is_awaited: bool = False, streams: int = 0
+    ) -> None:
         """Keep the fields.
 
         Args:
-            size: bytes of bodies that are complete.
+            size: bytes of bodies that are complete, and of large ones that wait.
             publishers: how many there are.
             is_awaited: one of them has deliveries of its map to send again, which no limit may withhold (F1).
+            streams: of `size`, bytes of large messages.
         """
         self.size = size
         self.publishers = publishers
         self.is_awaited = is_awaited
+        self.streams = streams
 
 
 class SessionWindows:
@@ -136,6 +145,9 @@ class SessionWindows:
             stored.publishers += 1
             if is_awaited:
                 stored.is_awaited = True
+            if session.streamed:
+                stored.streams += driver.stream_bytes(number)
+            if is_awaited or session.streamed:  # I-9, L-5: whether it can go on
                 awaited.append((number, session))
         wakes = self.update(found, driver.records.budget, driver.offers, now)
         self.is_calm = not publishers and not any(offer.is_narrow for offer in self._offers.values())
@@ -197,6 +209,8 @@ class SessionWindows:
         counted = limits.counted(session.recent_frame)
         frames = self._frames(session, stored, counted, budget, now)
         frames = self._frames_of_user(frames, stored, offer, counted)
+        if session.streamed:  # what its publishers send again waits, too, and T_resend does not run (I-9)
+            frames = min(frames, max(STREAM_BYTES - stored.streams, 0 if stored.streams else counted) // counted)
         spare = max(0, budget.body_room - offers.size + offer.size) // ROUTER_PART // counted
         idle = max(1, IDLE_BYTES // counted)
         offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)

@@ -12,6 +12,7 @@ from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import ClientFlow, Input, SubscriberAttach, SubscriberDisposition
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.topics import split_vhost
 from oncewire.wire import (
     CreditError,
@@ -35,6 +36,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from router.clients import delivery_states
+from router.clients.large_sending import Sending
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
@@ -62,6 +64,7 @@ class SubscriberLink:
         "_is_replied",
         "_may_get_again",
         "_needs_payload",
+        "_sending",
         "_sent",
         "_waiting",
         "connection",
@@ -77,7 +80,9 @@ class SubscriberLink:
         self._ids: dict[bytes, int] = {}
         """Delivery-ids of what the client has not settled, by network tag."""
         self._sent = 0
-        self._waiting: deque[effects.Deliver] = deque()
+        self._sending: Sending | None = None
+        """What is sent part by part; None: nothing was."""
+        self._waiting: deque[effects.Deliver | effects.DeliverPart] = deque()
         """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
         self._flow: ClientFlow | None = None
         """The client's last word on credit."""
@@ -241,7 +246,7 @@ class SubscriberLink:
         if effect.message_format:
             pass  # I-1b: opaque, so nothing is spliced in
         elif effect.redelivered or effect.attempt or effect.annotations:
-            message = edit_for_attempt(effect, counts_repeats=self._may_get_again)
+            message = edit_for_attempt(effect, message, counts_repeats=self._may_get_again)
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
         state = None if effect.outcome is None else delivery_states.state_of(effect.outcome)
@@ -258,7 +263,32 @@ class SubscriberLink:
             self._ids[effect.tag] = delivery_id
         self.connection.mark_dirty()
 
-    def _not_sent(self, effect: effects.Deliver, error: LocalProtocolError) -> None:
+    def deliver_part(self, effect: effects.DeliverPart) -> None:
+        """Send a part of a large delivery (L-3)."""
+        if self._waiting and effect.part is not Part.ABORT:
+            self._waiting.append(effect)
+            return
+        if self._waiting:  # it has not begun
+            tag = effect.tag
+            self._waiting = deque(each for each in self._waiting if type(each) is effects.Deliver or each.tag != tag)
+            return
+        if self._sending is None:
+            self._sending = Sending(self.number, self.link, may_know_no_aborts=self._needs_payload)
+        try:
+            begun = self._sending.send(effect, counts_repeats=self._may_get_again)
+        except LocalProtocolError as error:
+            self._not_sent(effect, error)
+            return
+        if begun is not None:
+            self._sent += 1
+            if not effect.settled:
+                self._ids[effect.tag] = begun
+        elif effect.part is Part.ABORT:
+            self._ids.pop(effect.tag, None)
+        self.connection.sendings.add(self._sending)
+        self.connection.mark_dirty()
+
+    def _not_sent(self, effect: effects.Deliver | effects.DeliverPart, error: LocalProtocolError) -> None:
         if isinstance(error, CreditError):
             self._waiting.append(effect)
         elif isinstance(error, LimitError):
@@ -269,7 +299,11 @@ class SubscriberLink:
         """New credit: what was decided before the client took credit back goes first."""
         waiting, self._waiting = self._waiting, deque()
         while waiting and not self._waiting:
-            self.deliver(waiting.popleft())
+            effect = waiting.popleft()
+            if isinstance(effect, effects.Deliver):
+                self.deliver(effect)
+            else:
+                self.deliver_part(effect)
         self._waiting += waiting
 
     def _settle(self, effect: effects.SettleAtSubscriber) -> None:
@@ -369,13 +403,16 @@ class SubscriberLink:
         if self._flow is not None and not self._is_held:
             self.connection.driver.submit([self._flow])
 
-    def _reject_unsendable(self, effect: effects.Deliver) -> None:
+    def _reject_unsendable(self, effect: effects.Deliver | effects.DeliverPart) -> None:
         """The client takes only smaller messages: nobody will ever process this one here, as if it said rejected."""
+        size = len(effect.message) if isinstance(effect, effects.Deliver) else self.link.begun_bytes + len(effect.data)
+        if self._sending is not None and self.link.has_begun:
+            self._sending.abort()
         self.connection.log.event(
             RouterEvent.DELIVERY_TOO_LARGE,
             link_name=self.link.name,
             container_id=self.connection.container_id,
-            bytes=len(effect.message),
+            bytes=size,
         )
         self.connection.driver.submit(
             [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True, error=_TOO_LARGE)]
@@ -383,6 +420,7 @@ class SubscriberLink:
 
 
 _HANDLERS: dict[type, Callable[[SubscriberLink, Any], None]] = {
+    effects.DeliverPart: SubscriberLink.deliver_part,
     effects.SettleAtSubscriber: SubscriberLink._settle,
     effects.SubscriberReply: SubscriberLink._reply,
     effects.AskEcho: SubscriberLink._ask_echo,

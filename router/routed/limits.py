@@ -12,7 +12,7 @@ class RoutedLimits:
     Attributes:
         prefixes: beginnings of addresses that are of services (R-1).
         held_bytes: bodies of one link that may wait at a router (R-8).
-        max_message_size: of the router.
+        max_message_size: of one that a router stores whole.
     """
 
     prefixes: tuple[str, ...]

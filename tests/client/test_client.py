@@ -20,7 +20,7 @@ from oncewire.client import (
     WindowFull,
     connect,
 )
-from oncewire.client.connection import MIN_FRAME_SIZE
+from oncewire.client.connector import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, error, until
 from tests.client.wire_server import RELEASED, Network, Rejected, WireServer
 

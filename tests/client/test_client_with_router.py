@@ -21,7 +21,7 @@ from oncewire.client import (
     Subscriptions,
     connect,
 )
-from oncewire.client.connection import MIN_FRAME_SIZE
+from oncewire.client.connector import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router, start_router
 from topology.etcd_server import EtcdServer

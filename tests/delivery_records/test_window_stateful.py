@@ -427,8 +427,9 @@ FAULTS = {
         "told",
         Edit(
             "in-order", "I-3", "publisher_outcomes",
-            "            if slot is not None and (slot.pending or slot.state is AWAITED):\n                return\n",
-            "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
+            "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
+            "                return\n",
+            "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
             "                window.next_accept += 1\n                continue\n",
             "an outcome told ahead of an older one",
         ),

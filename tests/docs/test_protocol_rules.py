@@ -26,9 +26,9 @@ NAMING = (*CARRYING_OUT, "chaos")
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
 # Families: K etcd, A attach, I ingress, E egress, T channels, C credit, P/S client, R routed, X addresses, SH shared,
-# D tags; N, P and S assumed.
+# L large messages, D tags; N, P and S assumed.
 # The look-arounds keep UTF-8, SHA-256, P-256, 1E-3 and A-10-B out.
-NAME = r"(?:(?:SH|[KAIETCDNPSRX])-\d{1,2}[a-z]?|[PS]-a)"
+NAME = r"(?:(?:SH|[KAIETCLDNPSRX])-\d{1,2}[a-z]?|[PS]-a)"
 RULE = re.compile(rf"(?<![\w-]){NAME}(?![\w-])")
 HEADING = re.compile(rf"^#{{2,5}} ({NAME})\s*$")
 ASSUMPTION_ROW = re.compile(rf"^\| \*\*({NAME})\*\* \|")
@@ -220,7 +220,7 @@ def test_no_rule_is_left_for_later(rules: dict[str, Rule]) -> None:
 
 def test_the_protocol_page_has_every_family_of_rules(rules: dict[str, Rule]) -> None:
     families = {name.split("-")[0] for name in rules}
-    assert families == {"K", "A", "I", "E", "T", "C", "P", "S", "R", "X", "N", "SH", "D"}
+    assert families == {"K", "A", "I", "E", "T", "C", "P", "S", "R", "X", "N", "SH", "L", "D"}
     assert {"I-3", "E-4a", "K-1a", "A-2b", "T-7", "T-8", "T-9", "P-a", "S-a"} <= set(rules)
 
 

@@ -16,7 +16,8 @@ def delivery(header: Header | None = None, *, redelivered: bool = True, attempt:
 
 @pytest.mark.parametrize(("attempt", "counted"), [(0, 1), (1, 1), (3, 3)])
 def test_a_repeat_to_a_subscriber_without_a_map_counts_as_an_attempt(attempt: int, counted: int) -> None:
-    edited = edit_for_attempt(delivery(Header(durable=True, priority=7), attempt=attempt), counts_repeats=True)
+    repeat = delivery(Header(durable=True, priority=7), attempt=attempt)
+    edited = edit_for_attempt(repeat, repeat.message, counts_repeats=True)
     message = decode_message(edited)
     assert message.header == Header(durable=True, priority=7, delivery_count=counted)
     assert message.body == b"body"
@@ -24,13 +25,15 @@ def test_a_repeat_to_a_subscriber_without_a_map_counts_as_an_attempt(attempt: in
 
 
 def test_a_repeat_to_a_subscriber_with_a_map_is_marked_and_not_counted() -> None:
-    edited = edit_for_attempt(delivery())
+    repeat = delivery()
+    edited = edit_for_attempt(repeat, repeat.message)
     assert decode_message(edited).header is None
     assert read_annotations(edited)["x-opt-topic-redelivered"] is True
 
 
 def test_another_attempt_that_is_no_repeat_keeps_its_number() -> None:
-    edited = edit_for_attempt(delivery(redelivered=False, attempt=2), counts_repeats=True)
+    again = delivery(redelivered=False, attempt=2)
+    edited = edit_for_attempt(again, again.message, counts_repeats=True)
     header = decode_message(edited).header
     assert header is not None
     assert header.delivery_count == 2

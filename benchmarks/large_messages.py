@@ -1,0 +1,100 @@
+"""One large message through two routers: how much memory each takes, and how fast it is.
+
+    python benchmarks/large_messages.py [--size 1073741824] [--subscribers 1] [--json]
+
+The publisher is at the first router, the subscribers at the second one. Neither they nor the routers hold the message.
+Exit code 1: a router's memory has passed limits.window_bytes and 32 MiB at any time, or the message did not arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from harness import BenchmarkError, machine
+from streaming_clients import StreamingPublisher, StreamingSubscriber
+
+from router.commands.local_network import LocalNetwork
+
+FAILED = 1
+MIB = 1 << 20
+WINDOW_BYTES = 64 * MIB
+"""The default of limits.window_bytes."""
+BESIDE = 32 * MIB
+"""For the program itself, and what is under way."""
+
+Row = dict[str, Any]
+
+
+def peak_bytes(pid: int) -> int:
+    """The most physical memory the process has held (VmHWM of proc(5)).
+
+    Raises:
+        BenchmarkError: it has ended.
+    """
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise BenchmarkError(f"the router with pid {pid} has ended")
+
+
+async def measure(size: int, subscribers: int) -> Row:
+    """Send one message of this size."""
+    settings = {"limits.max_message_size": str(2 * size)}
+    async with LocalNetwork(2, settings=settings) as network:
+        first, second = network.routers.values()
+        readers = [StreamingSubscriber(f"s{number}", "large") for number in range(subscribers)]
+        for reader in readers:
+            await reader.open(second.url)
+        publisher = StreamingPublisher("p", "large")
+        await publisher.open(first.url)
+        before = {router.id: peak_bytes(router.pid) for router in (first, second)}
+        began = time.monotonic()
+        await publisher.send(b"1", size)
+        seconds = time.monotonic() - began
+        for reader in readers:
+            if reader.whole != 1 or reader.size < size:
+                raise BenchmarkError(f"{reader.name} got {reader.whole} messages, the last of {reader.size} bytes")
+        peaks = {router.id: peak_bytes(router.pid) for router in (first, second)}
+        for client in (publisher, *readers):
+            client.close()
+    return {
+        "bytes": size, "subscribers": subscribers, "seconds": round(seconds, 2), "MB/s": round(size / seconds / 1e6, 1),
+        "first byte s": round(min(reader.first_at for reader in readers) - began, 3),
+        **{f"{name} before MiB": round(found / MIB, 1) for name, found in before.items()},
+        **{f"{name} peak MiB": round(found / MIB, 1) for name, found in peaks.items()},
+        "limit MiB": (WINDOW_BYTES + BESIDE) // MIB,
+        "within": max(peaks.values()) <= WINDOW_BYTES + BESIDE,
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Memory of routers that pass a large message on.")
+    parser.add_argument("--size", type=int, default=1 << 30, help="bytes of its body")
+    parser.add_argument("--subscribers", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.size < 1 or options.subscribers < 1:
+        parser.error("--size and --subscribers are at least 1")
+    try:
+        row = asyncio.run(measure(options.size, options.subscribers))
+    except BenchmarkError as error:
+        print(f"large_messages: {error}", file=sys.stderr)
+        return FAILED
+    if options.json:
+        print(json.dumps({"benchmark": "large_messages", "machine": machine(), "rows": [row]}))
+    else:
+        print(machine())
+        for name, value in row.items():
+            print(f"{name:>16}  {value}")
+    return 0 if row["within"] else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The judge of large messages: no router keeps one, and nobody stands in the middle of one for long (L-2 to L-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from chaos.simulator.routers import Router
+from chaos.simulator.state import FIRST_BYTES, WorldState
+from chaos.simulator.violation import Violation
+from delivery_records import inputs
+from delivery_records.egress import Egress
+from delivery_records.ingress import Ingress
+
+STALL_S = 25.0
+"""T_large and a quarter on a clock that is a third slow, and some seconds."""
+SILENCE_S = 60.0
+"""Likewise for three times T_large: an egress looks when twice T_large is over, and once more."""
+
+
+class StreamsJudge:
+    """Looks into routers after each of their turns; only in worlds with large messages."""
+
+    def __init__(self, world: WorldState) -> None:
+        """Nothing was sent."""
+        self._world = world
+        self._since: dict[Hashable, float] = {}
+        """Since when something does not go on, or when it went on last."""
+
+    def on_turn(self, batch: Sequence[inputs.Input]) -> None:
+        """A router reads this."""
+        for item in batch:
+            if isinstance(item, inputs.LargeTransfer):
+                self._since[item.link] = self._world.now
+
+    def look(self, router: Router) -> None:
+        """A turn of a router is over, or time has passed.
+
+        Raises:
+            Violation: it keeps what it must not keep, or lets somebody stand in the middle of a delivery.
+        """
+        if router.records is None:
+            return
+        is_stalled = router.is_stalled(self._world.now)
+        for ingress in router.records.ingresses.values():
+            self._check_memory(router, ingress)
+            self._check_arriving(ingress, is_stalled=is_stalled)
+            self._check_starving(ingress, is_stalled=is_stalled)
+        for egress in router.records.egresses.values():
+            self._check_sending(router, egress, is_stalled=is_stalled)
+
+    def _check_memory(self, router: Router, ingress: Ingress) -> None:
+        limits, streams = self._world.limits, ingress.fanout.streams
+        slots = list(ingress.window.slots())
+        if any(slot.is_large and len(slot.message) > limits.large_piece_bytes for slot in slots):
+            raise Violation(f"KEPT: router {router.index} keeps a large body of {ingress.name}")
+        held = streams.held_bytes
+        if ingress.window.body_bytes != sum(len(slot.message) for slot in slots) + held:
+            raise Violation(f"KEPT: router {router.index} counts {ingress.window.body_bytes} bytes of {ingress.name}")
+        if held > limits.window_bytes + FIRST_BYTES + limits.large_piece_bytes:
+            raise Violation(f"KEPT: router {router.index} holds {held} bytes of {ingress.name}")
+
+    def _has_room(self, ingress: Ingress) -> bool:
+        return ingress.window.body_bytes * 2 < self._world.limits.window_bytes
+
+    def _lasts(self, what: Hashable, is_so: bool, limit_s: float) -> bool:
+        """Whether something that must end has been so for too long."""
+        if not is_so:
+            self._since.pop(what, None)
+            return False
+        return self._world.now - self._since.setdefault(what, self._world.now) > limit_s
+
+    def _check_arriving(self, ingress: Ingress, *, is_stalled: bool) -> None:
+        """L-5: its publisher could go on, and does not."""
+        stands = ingress.large.is_arriving and self._has_room(ingress) and not is_stalled
+        if ingress.link is not None and not stands:
+            self._since[ingress.link] = self._world.now
+        elif ingress.link is not None and self._lasts(ingress.link, stands, STALL_S):
+            raise Violation(f"STALLED: {ingress.name} stands in the middle of a delivery")
+
+    def _check_starving(self, ingress: Ingress, *, is_stalled: bool) -> None:
+        """L-6: one that takes nothing keeps others in the middle of a delivery."""
+        streams = ingress.fanout.streams.all()
+        starves = ingress.large.is_arriving and not self._has_room(ingress) and not is_stalled
+        arriving = [stream for stream in streams if not stream.is_whole]
+        starves = starves and any(t.taken >= s.received for s in arriving for t in s.targets.values())
+        for stream in streams:
+            for target in stream.targets.values():
+                what = (ingress.epoch, stream.slot.number, target.key, target.since)
+                if self._lasts(what, starves and target.taken < stream.received, STALL_S):
+                    raise Violation(f"STARVED: others wait for {target.key[:6]}, which takes nothing of {ingress.name}")
+
+    def _check_sending(self, router: Router, egress: Egress, *, is_stalled: bool) -> None:
+        """L-4, L-5: what waits is little, and a subscriber that has read all there is does not wait for ever."""
+        limits, large = self._world.limits, egress.outgoing.large
+        for held in large.held_bytes():
+            if held > limits.large_ahead_bytes + 2 * limits.large_piece_bytes:
+                raise Violation(f"KEPT: router {router.index} holds {held} bytes of one delivery of {egress.name}")
+        body = None if large.current is None else large.current.large
+        if body is not None and large.current is not None:
+            what = (egress.link, large.current.tag, body.handed)
+            stands = not body.is_whole and body.taken >= body.handed and not is_stalled
+            if self._lasts(what, stands, SILENCE_S):
+                raise Violation(f"SILENT: {egress.name} stands in the middle of a delivery")

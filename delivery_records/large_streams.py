@@ -1,0 +1,325 @@
+"""Large deliveries of one publisher on their way to its subscriptions, in parts that nobody keeps (L-2, L-4, L-6).
+
+A *target* is a subscription or a member that is owed a delivery and gets its parts now. What all targets have taken is
+dropped; who comes later gets the delivery when the publisher has sent it again (L-7).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from delivery_records.attachments.view import Subscription
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import LargePart, Msg
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.endpoint import Endpoint
+from delivery_records.limits import LARGE_STALL_S
+from delivery_records.outcomes import Decision
+from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.turn import Turn
+from delivery_records.window import ARRIVING, Slot, Window
+
+Copy: TypeAlias = tuple[bool, int, bool]
+"""What differs between the copies of one delivery: redelivered, attempt, is_head, as in `Msg`."""
+FIRST_COPY: Final[Copy] = (False, 0, False)
+
+
+class Target:
+    """Who gets the parts of one delivery, and how far it is."""
+
+    __slots__ = ("copy", "epoch", "key", "next", "rid", "sent", "since", "taken")
+
+    def __init__(self, subscription: Subscription, copy: Copy, now: float) -> None:
+        """Nothing was sent."""
+        self.key = subscription.key
+        self.epoch = subscription.epoch
+        self.rid = subscription.record.rid
+        self.copy = copy
+        self.next = 0
+        """The piece that is sent next."""
+        self.sent = 0
+        self.taken = 0
+        """Bytes that have gone to the subscriber, as its egress says (L-4)."""
+        self.since = now
+        """When it took something last."""
+
+
+class Stream:
+    """One large delivery: the pieces that some target has not taken."""
+
+    __slots__ = ("first", "is_whole", "pieces", "received", "released", "slot", "targets")
+
+    def __init__(self, slot: Slot) -> None:
+        """Nothing has come."""
+        self.slot = slot
+        self.pieces: deque[bytes] = deque()
+        self.first = 0
+        """Number of the first piece that is here."""
+        self.released = 0
+        """Bytes before it."""
+        self.received = 0
+        self.is_whole = False
+        self.targets: dict[str, Target] = {}
+
+    @property
+    def end(self) -> int:
+        """Number of the piece that comes next."""
+        return self.first + len(self.pieces)
+
+    def add(self, data: bytes, size: int, *, is_last: bool) -> None:
+        """Cut what has come to pieces that let other frames pass between them."""
+        if len(data) <= size:
+            if data or is_last:
+                self.pieces.append(data)
+        else:
+            for at in range(0, len(data), size):
+                self.pieces.append(data[at : at + size])
+        self.received += len(data)
+        self.is_whole = is_last
+
+    def part(self, piece: int) -> Part:
+        """Which part of the delivery a piece is."""
+        if piece == 0:
+            return Part.FIRST
+        return Part.LAST if self.is_whole and piece == self.end - 1 else Part.MIDDLE
+
+
+class LargeStreams:
+    """The streams of one publisher, by the number of the delivery."""
+
+    __slots__ = (
+        "_blocked_since", "_channels", "_endpoint", "_on_old_router", "_streams", "_to_egresses", "_turn", "_window",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
+        on_old_router: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """No stream yet.
+
+        Args:
+            turn: of this router.
+            endpoint: the ingress.
+            window: of the publisher.
+            to_egresses: the egresses of this router.
+            channels: the way to those of other routers.
+            on_old_router: a large delivery is owed to a subscription whose router cannot read it (L-8).
+        """
+        self._turn = turn
+        self._endpoint = endpoint
+        self._window = window
+        self._to_egresses = to_egresses
+        self._channels = channels
+        self._on_old_router = on_old_router
+        self._streams: dict[int, Stream] = {}
+        self._blocked_since = turn.now
+
+    def __len__(self) -> int:
+        """Streams that are not through."""
+        return len(self._streams)
+
+    def all(self) -> list[Stream]:
+        """In the order of the window."""
+        return list(self._streams.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Of bodies: what some target has not taken."""
+        return sum(len(piece) for stream in self._streams.values() for piece in stream.pieces)
+
+    # ------------------------------------------------------------------ what the publisher sends
+
+    def begin(self, slot: Slot, first: bytes) -> None:
+        """L-1: a large delivery was entered; `first` is its first part, as it goes out."""
+        stream = self._streams[slot.number] = Stream(slot)
+        stream.add(first, self._turn.limits.large_piece_bytes, is_last=False)
+        head = stream.pieces[0] if stream.pieces else b""
+        self._window.begin_large(slot, head)
+        self._window.hold(stream.received)
+
+    def add(self, slot: Slot, data: bytes, *, is_last: bool) -> None:
+        """One more part; it goes out at the end of this turn."""
+        if is_last:
+            self._window.end_large(slot)
+        stream = self._streams.get(slot.number)
+        if stream is not None:
+            stream.add(data, self._turn.limits.large_piece_bytes, is_last=is_last)
+            self._window.hold(len(data))
+
+    def abort(self, slot: Slot) -> None:
+        """L-5: there will be no more of it; nobody has anything of it."""
+        stream = self._streams.get(slot.number)
+        if stream is not None:
+            begun = [target for target in stream.targets.values() if target.next]
+            self._drop(stream)
+            self._send(stream, begun, LargePart(self._endpoint.epoch, slot.number, _epochs(begun), Part.ABORT))
+
+    def drop(self, slot: Slot) -> None:
+        """It has left the window: its SETTLE ends it at the egresses (E-5)."""
+        stream = self._streams.get(slot.number)
+        if stream is not None:
+            self._drop(stream)
+
+    def clear(self) -> None:
+        """I-7: a newer epoch has the window."""
+        self._streams = {}
+
+    def _drop(self, stream: Stream) -> None:
+        del self._streams[stream.slot.number]
+        self._let_go(stream, len(stream.pieces))
+
+    # ------------------------------------------------------------------ who gets it
+
+    def offer(self, slot: Slot, subscriptions: Iterable[Subscription], copy: Copy = FIRST_COPY) -> None:
+        """L-2: they are owed it, or listen: as targets while all of it is here, else without its body (L-7)."""
+        stream = self._streams.get(slot.number)
+        late: list[Subscription] = []
+        for subscription in subscriptions:
+            if not self._turn.view.reads_large(subscription.record.rid):
+                self._on_old_router()
+            elif stream is None or stream.first:
+                late.append(subscription)
+            else:
+                stream.targets[subscription.key] = Target(subscription, copy, self._turn.now)
+        if stream is not None:
+            self._pump(stream)
+        redelivered, attempt, is_head = copy
+        for rid in {subscription.record.rid for subscription in late}:
+            epochs = tuple(subscription.epoch for subscription in late if subscription.record.rid == rid)
+            message = Msg(
+                self._endpoint.epoch, slot.number, slot.tag, slot.message, epochs, redelivered=redelivered,
+                attempt=attempt, message_format=slot.message_format, is_head=is_head, is_large=True,
+            )  # fmt: skip
+            if rid == self._turn.rid:
+                self._to_egresses.deliver(rid, message)
+            else:
+                self._channels.send_stream(rid, message)
+
+    def goes_on(self, slot: Slot) -> bool:
+        """L-7: some subscriber is in the middle of it, and takes it."""
+        stream = self._streams.get(slot.number)
+        late = self._turn.now - LARGE_STALL_S
+        return stream is not None and any(t.taken and t.since > late for t in stream.targets.values())
+
+    def leave(self, key: str) -> None:
+        """A subscription ended, moved, or is told all of it anew (I-5)."""
+        for stream in self._streams.values():
+            stream.targets.pop(key, None)
+
+    def on_router_gone(self, rid: int) -> None:
+        """What was on its way to that router is lost."""
+        for stream in self._streams.values():
+            for target in [target for target in stream.targets.values() if target.rid == rid]:
+                del stream.targets[target.key]
+
+    def on_taken(self, key: str, epoch: int, number: int, taken: int) -> None:
+        """L-4: so much has gone to the subscriber; L-2: or it is no target any more."""
+        stream = self._streams.get(number)
+        target = None if stream is None else stream.targets.get(key)
+        if stream is None or target is None or target.epoch != epoch:
+            return
+        if taken == NOT_WANTED:
+            del stream.targets[key]
+        elif taken > target.taken:
+            target.taken = min(taken, target.sent)
+            target.since = self._turn.now
+
+    # ------------------------------------------------------------------ sending
+
+    def flush(self) -> None:
+        """At the end of a turn: send what may go, and drop what all have taken."""
+        for stream in list(self._streams.values()):
+            self._pump(stream)
+            self._release(stream)
+
+    def _pump(self, stream: Stream) -> None:
+        ahead = self._turn.limits.large_ahead_bytes
+        while True:
+            groups: dict[tuple[int, Copy], list[Target]] = {}
+            for target in stream.targets.values():
+                if target.next < stream.end and target.sent - target.taken < ahead:  # L-4
+                    copy = FIRST_COPY if target.next else target.copy
+                    groups.setdefault((target.next, copy), []).append(target)
+            if not groups:
+                return
+            for (piece, copy), group in groups.items():
+                self._send_piece(stream, piece, copy, group)
+
+    def _send_piece(self, stream: Stream, piece: int, copy: Copy, group: list[Target]) -> None:
+        slot, data = stream.slot, stream.pieces[piece - stream.first]
+        part = stream.part(piece)
+        for target in group:
+            target.next += 1
+            target.sent += len(data)
+        message = LargePart(self._endpoint.epoch, slot.number, _epochs(group), part, data)
+        if part is Part.FIRST:
+            message.tag, message.message_format = slot.tag, slot.message_format
+            message.redelivered, message.attempt, message.is_head = copy
+        self._send(stream, group, message)
+
+    def _send(self, stream: Stream, group: Iterable[Target], message: LargePart) -> None:
+        """One frame for all routers that are equally far (T-2)."""
+        turn = self._turn
+        rids = {target.rid: None for target in group}
+        if turn.rid in rids:
+            self._to_egresses.deliver(turn.rid, message)
+        remote = [self._channels.channel(rid) for rid in rids if rid != turn.rid and rid in turn.view.routers]
+        if remote:
+            self._channels.broadcast(remote, message)
+
+    def _release(self, stream: Stream) -> None:
+        """L-2: what every target has taken goes; without any, all of it, unless somebody may still get it whole."""
+        targets = stream.targets
+        if stream.is_whole:
+            for target in [t for t in targets.values() if t.next == stream.end and t.taken >= stream.received]:
+                del targets[target.key]
+        if targets:
+            floor = min(target.taken for target in targets.values())
+            last = min(target.next for target in targets.values())
+            while stream.first < last and stream.released + len(stream.pieces[0]) <= floor:
+                self._let_go(stream, 1)
+            return
+        if stream.slot.pending and not stream.first:
+            return
+        self._let_go(stream, len(stream.pieces))
+        if stream.is_whole:
+            del self._streams[stream.slot.number]
+
+    def _let_go(self, stream: Stream, count: int) -> None:
+        """Drop the oldest pieces."""
+        dropped = sum(len(stream.pieces.popleft()) for _ in range(count))
+        stream.first += count
+        stream.released += dropped
+        self._window.hold(-dropped)
+
+    # ------------------------------------------------------------------ who holds up the others
+
+    def look(self, *, has_room: bool) -> None:
+        """L-6: whoever takes nothing while others have taken all there is, and the publisher has no room."""
+        turn = self._turn
+        if has_room or not any(self._starves(stream) for stream in self._streams.values()):
+            self._blocked_since = turn.now
+            return
+        for stream in self._streams.values():
+            for target in list(stream.targets.values()):
+                since = max(target.since, self._blocked_since)
+                if target.taken < stream.received and turn.now - since >= LARGE_STALL_S:
+                    self._leave_out(stream, target)
+
+    def _starves(self, stream: Stream) -> bool:
+        if stream.slot.state is not ARRIVING:
+            return False
+        return any(target.taken >= stream.received for target in stream.targets.values())
+
+    def _leave_out(self, stream: Stream, target: Target) -> None:
+        del stream.targets[target.key]
+        number = stream.slot.number
+        self._turn.note(Decision.LARGE_LEFT_OUT, publisher=self._endpoint.name, number=number, key=target.key)
+        out = LargePart(self._endpoint.epoch, number, (target.epoch,), Part.ABORT, is_owed=True)
+        self._send(stream, (target,), out)
+
+
+def _epochs(targets: Iterable[Target]) -> tuple[int, ...]:
+    return tuple(target.epoch for target in targets)

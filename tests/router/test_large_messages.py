@@ -1,0 +1,359 @@
+"""Large messages through a real router: what its clients see, part by part (L-1 to L-8)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oncewire.client import connect
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    DeliveryAborted,
+    DeliveryBegun,
+    DeliveryReceived,
+    LinkDetached,
+    Message,
+    Properties,
+    Rejected,
+    decode_message,
+    encode_message,
+    read_annotations,
+)
+from tests.client.shell_helpers import LONG
+from tests.router.large_clients import BODY, HALF, MESSAGE, MIB, PartPublisher, PartSubscriber
+from tests.router.processes import RouterProcess, running_router
+
+AGAIN = "a subscription needs a large message again: attach again, present the map, send again"
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as process:
+        yield process
+
+
+async def test_the_first_part_reaches_its_subscriber_before_the_last_is_sent(router: RouterProcess) -> None:
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    begun = await subscriber.begun()
+    publisher.finish()
+    data, is_aborted = await subscriber.rest(begun)
+    assert not is_aborted
+    assert decode_message(data).body == BODY
+    assert read_annotations(data)["x-opt-topic-publisher"] == "p/pub"
+    subscriber.accept(begun)
+    await publisher.accepted()
+    await subscriber.raw.settled(begun.tag)
+
+
+async def test_a_message_that_its_publisher_aborts_is_aborted_at_each_subscriber(router: RouterProcess) -> None:
+    subscribers = [await PartSubscriber.attach(router.port, name) for name in ("s1", "s2")]
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    begun = [await each.begun() for each in subscribers]
+    publisher.abort()
+    for each, first in zip(subscribers, begun, strict=True):
+        data, is_aborted = await each.rest(first)
+        assert is_aborted
+        assert len(data) < HALF + 1000
+    publisher.begin(b"2")
+    publisher.finish()
+    for each in subscribers:
+        found, data = await each.message()
+        assert decode_message(data).body == BODY
+        each.accept(found)
+    await publisher.accepted(b"2")
+
+
+async def test_a_publisher_that_is_lost_in_mid_message_resumes_and_the_message_comes_once(
+    router: RouterProcess,
+) -> None:
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    begun = await subscriber.begun()
+    publisher.client.cut()
+    _, is_aborted = await subscriber.rest(begun)
+    assert is_aborted
+    again = await PartPublisher.attach(router.port, unsettled={b"1": None})
+    again.begin()
+    again.finish()
+    second, data = await subscriber.message()
+    assert decode_message(data).body == BODY
+    assert second.tag == begun.tag  # the same delivery, which the subscriber has nothing of
+    subscriber.accept(second)
+    await again.accepted()
+    await subscriber.raw.settled(second.tag)
+    assert not [event for event in subscriber.client.heard if isinstance(event, DeliveryBegun | DeliveryReceived)]
+
+
+async def test_an_application_hears_nothing_of_a_message_that_is_aborted(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="c") as client:
+        subscriber = await client.subscriber("t", name="s")
+        publisher = await PartPublisher.attach(router.port)
+        publisher.begin()
+        publisher.abort()
+        publisher.begin(b"2")
+        publisher.finish()
+        delivery = await subscriber.receive(LONG)
+        assert delivery.body == BODY
+        assert read_annotations(delivery.payload)["x-opt-topic-tag"] == b"2"
+        await delivery.accept()
+        await publisher.accepted(b"2")
+        assert subscriber.statistics.messages == 1
+
+
+async def test_a_subscriber_that_attaches_again_in_mid_message_gets_all_of_it_when_it_is_sent_again(
+    router: RouterProcess,
+) -> None:
+    """L-7: whoever needs it again asks for it."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    await subscriber.begun()
+    subscriber.client.cut()
+    resumed = await PartSubscriber.attach(router.port)
+    publisher.finish()
+    detached = await publisher.client.detached(publisher.link)
+    assert not detached.closed
+    assert detached.error is not None
+    assert (detached.error.condition, detached.error.description) == ("amqp:link:detach-forced", AGAIN)
+    again = await publisher.client.publisher("t", unsettled={b"1": None})
+    repeat = PartPublisher(again)
+    repeat.begin()
+    repeat.finish()
+    begun, data = await resumed.message()
+    assert decode_message(data).body == BODY
+    resumed.accept(begun)
+    await repeat.accepted()
+
+
+async def test_our_publisher_sends_a_message_again_that_a_subscriber_lost(router: RouterProcess) -> None:
+    subscriber = await PartSubscriber.attach(router.port, credit=1)
+    async with connect(router.url, container_id="c") as client:
+        publisher = await client.publisher("t", name="p")
+        sending = await publisher.submit(BODY)
+        await subscriber.message()
+        subscriber.client.cut()
+        resumed = await PartSubscriber.attach(router.port)
+        begun, data = await resumed.message()
+        assert decode_message(data).body == BODY
+        resumed.accept(begun)
+        assert (await sending).is_accepted
+        assert publisher.statistics.resumed_entries == 1
+
+
+async def test_a_subscriber_that_does_not_read_closes_its_publishers_window(router: RouterProcess) -> None:
+    """L-4, C-6: what waits is bounded, others are served meanwhile, and it goes on when the subscriber reads again."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    bystander = await PartSubscriber.attach(router.port, "bystander", "elsewhere")
+    elsewhere = await PartPublisher.attach(router.port, "p2", "elsewhere")
+    subscriber.client.pause()
+    size = 60 * MIB
+    publisher.begin(b"1", MESSAGE[:100])
+    publisher.link.send_part(bytes(size))
+    publisher.client.flush()
+    before, exchanges = -1, 0
+    while (waiting := publisher.link.unsent_bytes) != before:
+        before, exchanges = waiting, exchanges + 1
+        tag = b"%d" % exchanges
+        elsewhere.begin(tag)
+        elsewhere.finish()
+        bystander.accept((await bystander.message())[0])
+        await elsewhere.accepted(tag)
+    assert waiting > 20 * MIB
+    subscriber.client.resume()
+    begun = await subscriber.begun()
+    publisher.finish(b"")
+    data, is_aborted = await subscriber.rest(begun)
+    assert not is_aborted
+    assert len(data) > size
+
+
+async def test_a_subscriber_may_answer_before_the_last_part(router: RouterProcess) -> None:
+    """L-3: the transfer is aborted, which settles it, and the publisher is told behind its last part."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    begun = await subscriber.begun()
+    subscriber.link.dispose([begun.delivery_id], Rejected(), False)
+    subscriber.client.flush()
+    _, is_aborted = await subscriber.rest(begun)
+    assert is_aborted
+    publisher.finish()
+    await publisher.accepted()  # on_reject is ignore
+
+
+async def test_a_subscriber_that_takes_only_smaller_messages_counts_as_one_that_rejects(router: RouterProcess) -> None:
+    small = await PartSubscriber.attach(router.port, "small", max_message_size=3 * MIB)
+    large = await PartSubscriber.attach(router.port, "large")
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    begun = await small.begun()
+    publisher.finish()
+    _, is_aborted = await small.rest(begun)
+    assert is_aborted
+    found, _ = await large.message()
+    large.accept(found)
+    await publisher.accepted()
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+async def test_again_asks_for_the_message_again(router: RouterProcess, exactly_once: bool) -> None:
+    """E-4a, L-7: no router has it any more."""
+    subscriber = await PartSubscriber.attach(router.port, exactly_once=exactly_once)
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    publisher.finish()
+    begun, _ = await subscriber.message()
+    subscriber.link.dispose([begun.delivery_id], RELEASED, True)
+    subscriber.client.flush()
+    detached = await publisher.client.detached(publisher.link)
+    assert detached.error is not None
+    assert detached.error.description == AGAIN
+    repeat = PartPublisher(await publisher.client.publisher("t", unsettled={b"1": None}))
+    repeat.begin()
+    repeat.finish()
+    second, data = await subscriber.message()
+    assert decode_message(data).body == BODY
+    subscriber.accept(second)
+    await repeat.accepted()
+
+
+async def test_a_stock_publisher_sends_a_new_message_when_it_is_asked_again(router: RouterProcess) -> None:
+    """c.5: at-least-once."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port, exactly_once=False)
+    publisher.begin()
+    first = await subscriber.begun()
+    subscriber.client.cut()
+    resumed = await PartSubscriber.attach(router.port)
+    publisher.finish()
+    await publisher.client.detached(publisher.link)
+    again = PartPublisher(await publisher.client.publisher("t", exactly_once=False))
+    again.begin(b"2")
+    again.finish()
+    begun, _ = await resumed.message()
+    assert begun.tag != first.tag
+    resumed.accept(begun)
+    await again.accepted(b"2")
+
+
+async def test_small_messages_of_other_publishers_wait_behind_a_large_one_and_come_in_order(
+    router: RouterProcess,
+) -> None:
+    """L-3, 2.6.14: transfers of two deliveries do not interleave on one link."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    other = await PartPublisher.attach(router.port, "other")
+    publisher.begin()
+    begun = await subscriber.begun()
+    for number in range(3):
+        other.raw.send(b"%d" % number, b"small")
+    bystander = await PartSubscriber.attach(router.port, "bystander", "elsewhere")
+    elsewhere = await PartPublisher.attach(router.port, "p2", "elsewhere")
+    elsewhere.raw.send(b"x", b"passes")
+    bystander.raw.accept(await bystander.raw.delivery())
+    await elsewhere.accepted(b"x")
+    assert not subscriber.raw.take_deliveries()
+    publisher.finish()
+    _, is_aborted = await subscriber.rest(begun)
+    assert not is_aborted
+    subscriber.accept(begun)
+    for number in range(3):
+        delivery = await subscriber.raw.delivery()
+        subscriber.raw.accept(delivery)
+        await other.accepted(b"%d" % number)
+    await publisher.accepted()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_in_front_of_the_bare_message_must_lie_in_the_first_part(router: RouterProcess) -> None:
+    """I-1b."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    annotations = b"\x00\x53\x72\xd1" + (5 * MIB).to_bytes(4, "big") + (2).to_bytes(4, "big")
+    publisher.begin(b"1", annotations + bytes(3 * MIB))
+    publisher.finish(bytes(3 * MIB))
+    event = await publisher.raw.outcome(b"1")
+    assert isinstance(event.state, Rejected)
+    assert event.state.error is not None
+    assert event.state.error.condition == "amqp:decode-error"
+    assert not [event for event in subscriber.client.heard if isinstance(event, DeliveryBegun)]
+
+
+async def test_a_message_over_the_limit_ends_its_link_and_is_aborted_at_its_subscriber() -> None:
+    async with running_router("--standalone", "--limits-max-message-size=6MiB") as router:
+        subscriber = await PartSubscriber.attach(router.port)
+        publisher = await PartPublisher.attach(router.port)
+        publisher.link.remote_attach.max_message_size = 0  # type: ignore[union-attr]  # it does not look
+        publisher.begin()
+        begun = await subscriber.begun()
+        publisher.finish()
+        detached = await publisher.client.detached(publisher.link)
+        assert detached.error is not None
+        assert detached.error.condition == "amqp:link:message-size-exceeded"
+        _, is_aborted = await subscriber.rest(begun)
+        assert is_aborted
+
+
+async def test_a_message_that_is_sent_settled_is_stored_and_has_a_limit_of_its_own() -> None:
+    flags = ("--limits-max-message-size=1GiB", "--limits-window-bytes=1MiB")
+    async with running_router("--standalone", *flags) as router:
+        subscriber = await PartSubscriber.attach(router.port)
+        publisher = await PartPublisher.attach(router.port, snd_settle_mode=2)
+        assert publisher.raw.reply.max_message_size == 1 << 30
+        publisher.link.send(b"", MESSAGE, settled=True)
+        publisher.client.flush()
+        begun = await subscriber.raw.delivery()
+        assert (begun.settled, decode_message(begun.payload).body) == (True, BODY)
+        publisher.link.send(b"", bytes(70 * MIB), settled=True)
+        publisher.client.flush()
+        detached = await publisher.client.detached(publisher.link)
+        assert detached.error is not None
+        assert detached.error.condition == "amqp:link:message-size-exceeded"
+        assert "it is sent settled; send it unsettled" in (detached.error.description or "")
+
+
+async def test_a_large_resume_is_ignored_as_any_other(router: RouterProcess) -> None:
+    """A-3a."""
+    subscriber = await PartSubscriber.attach(router.port)
+    publisher = await PartPublisher.attach(router.port)
+    for _ in range(3):
+        publisher.link.begin(b"1", MESSAGE[:HALF], resume=True)
+        publisher.finish()
+    detached = await publisher.client.wait_for(LinkDetached)
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:not-allowed"
+    assert not [event for event in subscriber.client.heard if isinstance(event, DeliveryBegun | DeliveryAborted)]
+
+
+async def test_a_filter_reads_what_lies_at_the_beginning(router: RouterProcess) -> None:
+    """E-9, L-1."""
+    message = encode_message(Message(BODY, properties=Properties(subject="this one")))
+    async with connect(router.url, container_id="c") as client:
+        chosen = await client.subscriber("t", name="chosen", selector="JMSType = 'this one'")
+        others = await client.subscriber("t", name="others", selector="JMSType = 'another'")
+        publisher = await PartPublisher.attach(router.port)
+        publisher.begin(b"1", message[:HALF])
+        publisher.finish(message[HALF:])
+        delivery = await chosen.receive(LONG)
+        assert delivery.body == BODY
+        await delivery.accept()
+        await publisher.accepted()
+        assert others.statistics.messages == 0
+
+
+async def test_an_outcome_of_accepted_is_what_it_says(router: RouterProcess) -> None:
+    """I-3: with nobody there, a large message is accepted as any other; all of it is taken."""
+    publisher = await PartPublisher.attach(router.port)
+    publisher.begin()
+    publisher.finish()
+    event = await publisher.raw.outcome(b"1")
+    assert event.state == ACCEPTED
