@@ -220,9 +220,10 @@ class Ingress(Endpoint):
                 return
         else:
             slot.message_format = transfer.message_format
-        window.fill(slot, message, transfer.delivery_id)
         if transfer.is_large:
-            self.fanout.streams.begin(slot, message)  # L-1
+            self.fanout.streams.begin(slot, message, transfer.delivery_id)  # L-1
+        else:
+            window.fill(slot, message, transfer.delivery_id)
         if slot.repeated:
             turn.counts[Decision.TRANSFER_REPEATED] += 1
         else:
@@ -295,9 +296,10 @@ class Ingress(Endpoint):
     def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
-        self.window.fill(slot, b"", transfer.delivery_id)
         if transfer.is_large:
-            self.fanout.streams.begin(slot, b"")  # L-1: told behind its last part
+            self.fanout.streams.begin(slot, b"", transfer.delivery_id)  # L-1: told behind its last part
+        else:
+            self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"

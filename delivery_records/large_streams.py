@@ -131,12 +131,12 @@ class LargeStreams:
 
     # ------------------------------------------------------------------ what the publisher sends
 
-    def begin(self, slot: Slot, first: bytes) -> None:
+    def begin(self, slot: Slot, first: bytes, delivery_id: int) -> None:
         """L-1: a large delivery was entered; `first` is its first part, as it goes out."""
         stream = self._streams[slot.number] = Stream(slot)
         stream.add(first, self._turn.limits.large_piece_bytes, is_last=False)
         head = stream.pieces[0] if stream.pieces else b""
-        self._window.begin_large(slot, head)
+        self._window.begin_large(slot, head, delivery_id)
         self._window.hold(stream.received)
 
     def add(self, slot: Slot, data: bytes, *, is_last: bool) -> None:
@@ -179,6 +179,8 @@ class LargeStreams:
         for subscription in subscriptions:
             if not self._turn.view.reads_large(subscription.record.rid):
                 self._on_old_router()
+            elif stream is not None and subscription.key in stream.targets:
+                continue  # it gets it
             elif stream is None or stream.first:
                 late.append(subscription)
             else:
