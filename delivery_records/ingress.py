@@ -476,6 +476,7 @@ class Ingress(Endpoint):
         if isinstance(message, Claim):
             share.on_claim(member.key, epoch, message.room, message.runs)
         elif isinstance(message, Return):
+            self.fanout.streams.leave_one(message.number, member.key)
             share.on_returned(member.key, epoch, message.number)
         else:
             share.on_room(member.key, epoch, message.room)

@@ -210,6 +210,12 @@ class LargeStreams:
         for stream in self._streams.values():
             stream.targets.pop(key, None)
 
+    def leave_one(self, number: int, key: str) -> None:
+        """SH-2: a member gave one back."""
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.targets.pop(key, None)
+
     def on_router_gone(self, rid: int) -> None:
         """What was on its way to that router is lost."""
         for stream in self._streams.values():
@@ -307,13 +313,17 @@ class LargeStreams:
         for stream in self._streams.values():
             for target in list(stream.targets.values()):
                 since = max(target.since, self._blocked_since)
-                if target.taken < stream.received and turn.now - since >= LARGE_STALL_S:
+                if self._lags(stream, target) and turn.now - since >= LARGE_STALL_S:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
         if stream.slot.state is not ARRIVING:
             return False
-        return any(target.taken >= stream.received for target in stream.targets.values())
+        return not all(self._lags(stream, target) for target in stream.targets.values())
+
+    def _lags(self, stream: Stream, target: Target) -> bool:
+        """What it has not taken is more than an egress may leave unsaid (L-4)."""
+        return stream.received - target.taken >= self._turn.limits.large_ahead_bytes // 2
 
     def _leave_out(self, stream: Stream, target: Target) -> None:
         del stream.targets[target.key]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects
+from delivery_records import effects, inputs
 from delivery_records.attachments.view import RETRIES, Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.channels.messages import LargePart, Msg, Need, Taken
 from delivery_records.inputs import LossCause
@@ -367,3 +367,66 @@ def test_an_older_router_is_sent_nothing_of_a_large_delivery() -> None:
     second = net.publisher(net.nodes[0], unsettled={b"1": None})
     second.send(b"1", FIRST + MORE)
     assert again.deliveries == [b"1"]
+
+
+def test_what_was_asked_for_may_come_whole() -> None:
+    net = Net(limits=LIMITS)
+    first, subscriber = net.publisher(net.nodes[0]), net.subscriber(net.nodes[0])
+    send_large(first, b"1")
+    take_all(subscriber)
+    name = subscriber.all(effects.DeliverPart)[0].tag
+    subscriber.drop()
+    again = net.subscriber(net.nodes[0], unsettled={name: None})
+    assert first.detached() is not None
+    second = net.publisher(net.nodes[0], unsettled={b"1": None})
+    second.send(b"1", FIRST + MORE)
+    assert again.deliveries == [b"1"]
+
+
+@pytest.mark.parametrize("ends", ["aborted", "answered"])
+def test_a_member_takes_others_when_its_large_delivery_ends_in_the_middle(ends: str) -> None:
+    net = Net(2, limits=LIMITS)
+    member = net.subscriber(net.nodes[0], share=inputs.Share("together"))
+    large, small = net.publisher(net.nodes[1]), net.publisher(net.nodes[1], "q")
+    part(large, b"1", FIRST, Part.FIRST)
+    take_all(member)
+    small.send(b"a")
+    assert member.deliveries == []
+    if ends == "aborted":
+        large.drop()
+    else:
+        answer(member, DeliveryOutcome.ACCEPTED, b"1")
+    assert member.deliveries == [b"a"]
+
+
+def test_one_that_has_taken_nearly_all_waits_for_one_that_takes_nothing() -> None:
+    net = Net(limits=LIMITS)
+    quick, slow = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    for _ in range(3):
+        part(publisher, b"1", b"x" * 1_500, Part.MIDDLE)
+        take_all(quick)
+    assert unread(quick) == 0
+    net.advance(1.5 * LARGE_STALL_S)
+    assert net.nodes[0].count(Decision.LARGE_LEFT_OUT) == 1
+    assert slow.all(effects.DeliverPart) == []
+
+
+def test_what_waits_and_is_released_comes_whole_in_its_next_attempt() -> None:
+    net = Net(2, limits=replace(LIMITS, window_bytes=50_000))
+    subscriber, first = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    send_large(first, b"1")
+    take_all(subscriber)
+    name = subscriber.all(effects.DeliverPart)[0].tag
+    first.drop()
+    subscriber.drop()
+    again = net.subscriber(net.nodes[0], unsettled={name: None}, limit=0)
+    second = net.publisher(net.nodes[1], unsettled={b"1": None})
+    part(second, b"1", FIRST, Part.FIRST)
+    again.feed(inputs.SubscriberDisposition(again.number, [name], DeliveryOutcome.RELEASED, False))
+    net.advance(1.0)
+    part(second, b"1", MORE, Part.LAST)
+    again.flow(10)
+    take_all(again)
+    assert b"".join(sent.data for sent in again.all(effects.DeliverPart)) == FIRST + MORE
