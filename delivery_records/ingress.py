@@ -98,7 +98,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels, parts.read_group, self._need_again
+        ways = parts.to_egresses, parts.channels, parts.read_group, lambda: self.large.need()
         self.fanout = (
             RequiringFanout(turn, self, self.window, *ways, request.require)
             if request.require
@@ -575,9 +575,6 @@ class Ingress(Endpoint):
         if self.link is not None:
             self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
-
-    def _need_again(self) -> None:
-        self.large.need()  # L-8
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)
