@@ -98,7 +98,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels, parts.read_group, lambda: self.large.need()
+        ways = parts.to_egresses, parts.channels, parts.read_group
         self.fanout = (
             RequiringFanout(turn, self, self.window, *ways, request.require)
             if request.require

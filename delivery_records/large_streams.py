@@ -90,12 +90,11 @@ class LargeStreams:
     """The streams of one publisher, by the number of the delivery."""
 
     __slots__ = (
-        "_blocked_since", "_channels", "_endpoint", "_on_old_router", "_streams", "_to_egresses", "_turn", "_window",
+        "_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window", "on_old_router",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        on_old_router: Callable[[], None],
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels
     ) -> None:  # fmt: skip
         """No stream yet.
 
@@ -105,14 +104,14 @@ class LargeStreams:
             window: of the publisher.
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
-            on_old_router: a large delivery is owed to a subscription whose router cannot read it (L-8).
         """
         self._turn = turn
         self._endpoint = endpoint
         self._window = window
         self._to_egresses = to_egresses
         self._channels = channels
-        self._on_old_router = on_old_router
+        self.on_old_router: Callable[[], None] | None = None
+        """A large delivery is owed to a subscription whose router cannot read it (L-8)."""
         self._streams: dict[int, Stream] = {}
         self._blocked_since = turn.now
 
@@ -178,7 +177,8 @@ class LargeStreams:
         late: list[Subscription] = []
         for subscription in subscriptions:
             if not self._turn.view.reads_large(subscription.record.rid):
-                self._on_old_router()
+                assert self.on_old_router is not None
+                self.on_old_router()
             elif stream is not None and subscription.key in stream.targets:
                 continue  # it gets it
             elif stream is None or stream.first:
