@@ -251,7 +251,7 @@ class Records:
         """T-4: what the old generation left parked is repeated."""
         self._routing.drop(rid)
         for egress in list(self.egresses.values()):
-            egress.outgoing.large.cut_off(rid)  # L-5
+            egress.cut_off(rid)  # L-5
 
     # ------------------------------------------------------------------ inputs of client links
 
@@ -372,7 +372,7 @@ class Records:
         elif timer is Timer.HELD_EXPIRY:
             egress.expiry.on_timer()
         elif timer is Timer.PARTS:
-            egress.outgoing.large.look()
+            egress.look_at_parts()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:
