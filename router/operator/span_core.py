@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from delivery_records import effects, inputs
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
+from delivery_records.parts import Part
 from delivery_records.tags import network_tag
 from router.operator.trace_context import TraceContext, read_context, with_context
 
@@ -28,6 +29,7 @@ OPEN_SPANS = 20_000
 _RATIO_RANGE = 1 << 64
 LINK_LOST = "the link was lost"
 GIVEN_UP = "settled by its publisher before it was told an outcome"
+ABORTED = "aborted before its last part"
 ROUTER_ENDED = "this life of the router ended"
 
 
@@ -101,6 +103,9 @@ class DeliverySpans:
             if kind is inputs.PublisherTransfer:
                 assert isinstance(item, inputs.PublisherTransfer)
                 self._on_transfer(item, now_ns)
+            elif kind is inputs.LargeTransfer:
+                assert isinstance(item, inputs.LargeTransfer)
+                self._on_part(item, now_ns)
             elif not self._links:
                 continue
             elif kind is inputs.SubscriberDisposition:
@@ -118,7 +123,10 @@ class DeliverySpans:
             kind = type(effect)
             if kind is effects.Deliver:
                 assert isinstance(effect, effects.Deliver)
-                self._on_deliver(effect, now_ns)
+                self._on_deliver(effect, effect.message, now_ns)
+            elif kind is effects.DeliverPart:
+                assert isinstance(effect, effects.DeliverPart)
+                self._on_deliver_part(effect, now_ns)
             elif not self._links:
                 continue
             elif kind is effects.Dispose:
@@ -137,7 +145,21 @@ class DeliverySpans:
 
     # ------------------------------------------------------------------ at the ingress
 
-    def _on_transfer(self, transfer: inputs.PublisherTransfer, now_ns: int) -> None:
+    def _on_part(self, part: inputs.LargeTransfer, now_ns: int) -> None:
+        """A large delivery: its context lies in the first part; `accept` lasts as for any other (L-1)."""
+        if part.part is Part.FIRST:
+            first = inputs.PublisherTransfer(
+                part.link, part.delivery_id, part.tag, part.data, resume=part.resume,
+                message_format=part.message_format,
+            )  # fmt: skip
+            self._on_transfer(first, now_ns, is_part=True)
+            part.data = first.message
+        elif part.part is Part.ABORT:
+            self._end_settled(part.link, [part.tag], now_ns, ABORTED)
+        elif part.part is Part.LAST and part.settled:
+            self._end_settled(part.link, [part.tag], now_ns)
+
+    def _on_transfer(self, transfer: inputs.PublisherTransfer, now_ns: int, *, is_part: bool = False) -> None:
         if transfer.aborted or transfer.resume or transfer.message_format:
             return
         ingress = self._records.links.get(transfer.link)
@@ -159,8 +181,9 @@ class DeliverySpans:
         span.attributes |= {
             "oncewire.publisher": ingress.name,
             "oncewire.tag": network_tag(self._records.nonce, ingress.session, transfer.tag).hex(),
-            "messaging.message.envelope.size": len(transfer.message),
         }
+        if not is_part:
+            span.attributes["messaging.message.envelope.size"] = len(transfer.message)
         transfer.message = with_context(transfer.message, span.context)
         if transfer.settled:
             self._end(span, now_ns)  # I-1c: nobody gets an outcome
@@ -187,10 +210,16 @@ class DeliverySpans:
 
     # ------------------------------------------------------------------ at the egress
 
-    def _on_deliver(self, sent: effects.Deliver, now_ns: int) -> None:
-        if sent.message_format or not sent.message:
+    def _on_deliver_part(self, sent: effects.DeliverPart, now_ns: int) -> None:
+        if sent.part is Part.FIRST:
+            self._on_deliver(sent, sent.data, now_ns)
+        elif sent.part is Part.ABORT:
+            self._end_settled(sent.link, [sent.tag], now_ns, ABORTED)
+
+    def _on_deliver(self, sent: effects.Deliver | effects.DeliverPart, message: bytes, now_ns: int) -> None:
+        if sent.message_format or not message:
             return
-        context = read_context(sent.message, also_properties=False)
+        context = read_context(message, also_properties=False)
         if context is None or not context.is_sampled:
             return
         egress = self._records.links.get(sent.link)
@@ -239,7 +268,7 @@ class DeliverySpans:
             span.attributes["oncewire.tag"] = after.attributes["oncewire.tag"]
             link.by_tag[tag] = span
 
-    def _end_settled(self, number: int, tags: Sequence[bytes], now_ns: int) -> None:
+    def _end_settled(self, number: int, tags: Sequence[bytes], now_ns: int, failure: str = "") -> None:
         link = self._links.get(number)
         if link is None or not link.by_tag:
             return
@@ -247,9 +276,10 @@ class DeliverySpans:
             span = link.by_tag.pop(tag, None)
             if span is None:
                 continue
+            span.failure = failure
             if span.kind is Kind.ACCEPT:
                 del link.by_id[span.delivery_id]
-                span.failure = GIVEN_UP
+                span.failure = failure or GIVEN_UP
             self._end(span, now_ns)
 
     def _end_link(self, number: int, now_ns: int, failure: str) -> None:

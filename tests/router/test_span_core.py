@@ -9,10 +9,11 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.records import Records
 from oncewire.wire import Message, encode_message
 from router.operator import span_core
-from router.operator.span_core import LINK_LOST, DeliverySpans, Kind, Span
+from router.operator.span_core import ABORTED, LINK_LOST, DeliverySpans, Kind, Span
 from router.operator.trace_context import TraceContext, read_context
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
@@ -197,3 +198,38 @@ def test_an_opaque_a_settled_or_a_malformed_message_is_no_harm() -> None:
     publisher.feed(inputs.PublisherTransfer(publisher.number, 4, b"4", body(), aborted=True))
     assert {span.failure for span in net.named(Kind.ACCEPT)} <= {""}
     assert len(subscriber.deliveries) == 3
+
+
+# --- large messages ---------------------------------------------------------------------------------------------------
+
+
+def send_part(publisher: PublisherLink, data: bytes, part: Part) -> None:
+    publisher.feed(inputs.LargeTransfer(publisher.number, 7, b"1", data, part))
+
+
+def test_a_large_message_has_the_spans_of_any_other() -> None:
+    net, publisher, subscriber = two_routers()
+    whole = body()
+    send_part(publisher, whole[:-1], Part.FIRST)
+    net.advance(1.0)
+    send_part(publisher, whole[-1:], Part.LAST)
+    parts = subscriber.all(effects.DeliverPart)
+    sent = b"".join(each.data for each in parts)
+    subscriber.feed(inputs.LargeTaken(subscriber.number, len(sent)))
+    outcome = inputs.SubscriberDisposition(subscriber.number, [parts[0].tag], DeliveryOutcome.ACCEPTED, False)
+    subscriber.feed(outcome)
+    publisher.settle(b"1")
+    (accept,), (forward,) = net.named(Kind.ACCEPT), net.named(Kind.FORWARD)
+    assert (accept.parent_id, forward.parent_id) == (PARENT.span_id, accept.context.span_id)
+    assert accept.end_ns - accept.start_ns == 10**9
+    assert accept.attributes["oncewire.outcome"] == "accepted"
+    assert read_context(sent, also_properties=False) == accept.context
+    assert sent.endswith(whole)
+    assert not any(span.failure for span in net.ended)
+
+
+def test_an_abort_ends_the_spans_of_a_large_message() -> None:
+    net, publisher, _ = two_routers()
+    send_part(publisher, body()[:-1], Part.FIRST)
+    send_part(publisher, b"", Part.ABORT)
+    assert [(span.kind, span.failure) for span in net.ended] == [(Kind.ACCEPT, ABORTED), (Kind.FORWARD, ABORTED)]
