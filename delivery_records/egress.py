@@ -35,6 +35,7 @@ from delivery_records.entries import (
     State,
     SyncState,
     presented_map,
+    was_sent,
 )  # fmt: skip
 from delivery_records.expiring import HeldExpiry
 from delivery_records.filters import MessageFilters
@@ -170,7 +171,7 @@ class Egress(Endpoint):
         is_part = self.reduction is not None or self.is_member or is_letters
         last = -1
         if not is_part:  # E-10: what expired did so behind others that were held, and not sent
-            last = max((at for at, tag in enumerate(tags) if _was_sent(entries.get(tag))), default=-1)
+            last = max((at for at, tag in enumerate(tags) if was_sent(entries.get(tag))), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
             if found is None:
@@ -444,10 +445,9 @@ class Egress(Endpoint):
     ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
-        # E-4a: settled without an outcome counts as released.
-        verdict = outcome if outcome is not None else (DeliveryOutcome.RELEASED if settled else None)
-        if verdict is None:
+        if outcome is None and not settled:
             return
+        verdict = outcome or DeliveryOutcome.RELEASED  # E-4a: settled without an outcome
         is_done = verdict.is_done
         was_large = False
         done = 0
@@ -470,15 +470,7 @@ class Egress(Endpoint):
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
-                if entry.state is SENT:
-                    entry.state = State.DONE_SETTLED if is_settled else DONE
-                else:
-                    entry.state = State.DONE_PRESENTED
-                entry.outcome = verdict
-                if entry.sync is not None:
-                    if error:
-                        tell_reason(self._turn, self._parts.answer, self.epoch, entry, error)
-                    entry.sync.acknowledge(entry.number, verdict)
+                self._on_done(entry, verdict, is_settled, error)
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict, is_settled, delay_ms)
@@ -489,6 +481,17 @@ class Egress(Endpoint):
             self.outgoing.pump()
         if was_large and self.is_member:
             self.after_settling()
+
+    def _on_done(self, entry: Entry, outcome: DeliveryOutcome, is_settled: bool, error: str) -> None:
+        if entry.state is SENT:
+            entry.state = State.DONE_SETTLED if is_settled else DONE
+        else:
+            entry.state = State.DONE_PRESENTED
+        entry.outcome = outcome
+        if entry.sync is not None:
+            if error:
+                tell_reason(self._turn, self._parts.answer, self.epoch, entry, error)
+            entry.sync.acknowledge(entry.number, outcome)
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
@@ -572,11 +575,6 @@ class Egress(Endpoint):
     def unsettled(self) -> int:
         """Deliveries that are not settled at the subscriber."""
         return sum(len(entries) for entries in self.sessions.values())
-
-
-def _was_sent(entry: Entry | None) -> bool:
-    """E-2, E-10: it tells that what precedes it needs not be sent."""
-    return entry is not None and entry.state is not State.EXPIRED
 
 
 @dataclass(slots=True)

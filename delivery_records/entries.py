@@ -161,6 +161,11 @@ class LargeBody:
         """When a part of it came last."""
 
 
+def was_sent(entry: Entry | None) -> bool:
+    """E-2, E-10: it tells that what precedes it needs not be sent."""
+    return entry is not None and entry.state is not State.EXPIRED
+
+
 class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 

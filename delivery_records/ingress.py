@@ -13,13 +13,13 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from delivery_records import credit, effects
+from delivery_records.answers import Answers
 from delivery_records.arrivals import Arrivals
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
 from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Claim, Nack, Return, Room
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters, MakeLetter
 from delivery_records.diagnostics.trace import Rule
@@ -32,6 +32,7 @@ from delivery_records.large_arrivals import LargeArrivals
 from delivery_records.lifetimes import Lifetimes
 from delivery_records.limits import (
     LARGE_BYTES,
+    LARGE_BYTES_WITHOUT_MAP,
     OWING_NAMES,
     RESEND_FAILURES,
     RESUME_FLAGS_IGNORED,
@@ -71,7 +72,7 @@ class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
+        "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
         "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes", "peer",
         "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user",
         "window",
@@ -120,6 +121,10 @@ class Ingress(Endpoint):
             if request.require is None
             else CountedOutcomes(turn, self, self.window, self.fanout, *modes)
         )
+        self.answers = Answers(
+            turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters
+        )  # fmt: skip
+        """What subscriptions say of its deliveries."""
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
         self.is_dirty = False
@@ -139,7 +144,7 @@ class Ingress(Endpoint):
         turn.out.append(
             effects.PublisherReply(
                 request.link, request.unsettled is not None, resumed, self.exactly_once, request.settles_first,
-                self.timeout_s, self.expiry_policy, LARGE_BYTES if turn.view.all_read_large else None,
+                self.timeout_s, self.expiry_policy, self._stream_above(request),
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:
@@ -150,6 +155,12 @@ class Ingress(Endpoint):
         else:
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
             turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
+
+    def _stream_above(self, request: PublisherAttach) -> int | None:
+        """L-1: how long a delivery is that no router keeps; L-8: None, all are stored whole."""
+        if not self._turn.view.all_read_large:
+            return None
+        return LARGE_BYTES_WITHOUT_MAP if request.unsettled is None else LARGE_BYTES
 
     def on_flow(self, flow: ClientFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
@@ -191,7 +202,7 @@ class Ingress(Endpoint):
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.policy.dead_letter:
-            self._make_letters().use(self.policy)
+            self.answers.letters().use(self.policy)
         self.resends.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
@@ -323,62 +334,10 @@ class Ingress(Endpoint):
 
     # ------------------------------------------------------------------ outcomes
 
-    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
-        """I-2: the subscription is done with these numbers; true whichever egress says so."""
-        if subscription.record.member_of:
-            self._on_member_done(subscription, first, count, outcome)
-            return
-        cursor = self.fanout.cursors.get(subscription.key)
-        if cursor is None:
-            if self.fanout.letters is not None:
-                self.fanout.letters.on_done(subscription.key, first, count)
-            return
-        window = self.window
-        done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
-        self._count_done(done, subscription, outcome)
-
-    def _count_done(self, done: list[Slot], subscription: Subscription, outcome: DeliveryOutcome) -> None:
-        is_accepted = outcome is DeliveryOutcome.ACCEPTED
-        tracing = self._turn.tracing
-        for slot in done:
-            if slot.verdict is None:
-                slot.pending -= 1
-                slot.processed = True
-                if outcome is DeliveryOutcome.EXPIRED:
-                    self.outcomes.on_expired(slot, subscription.name)
-                elif not is_accepted:
-                    slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
-                if not is_accepted and (self.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED):
-                    self._make_letters().on_failed(slot, subscription, outcome)  # I-3e
-                if tracing is not None:
-                    self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
-        self.mark_dirty()
-
-    def _make_letters(self) -> DeadLetters:
-        """I-3e: nearly no publisher needs them."""
+    def _new_letters(self) -> DeadLetters:
         fanout, parts = self.fanout, self._parts
-        if fanout.letters is None:
-            ways = parts.to_egresses, parts.channels, parts.make_letter
-            fanout.letters = DeadLetters(self._turn, self, self.window, *ways, fanout.failed, fanout.replace_attempts)
-        return fanout.letters
-
-    def on_again(self, subscription: Subscription, nack: Nack) -> None:
-        """E-4a: the subscription wants another attempt, until it has had too many."""
-        number = nack.number
-        if subscription.record.member_of:
-            share = self.fanout.shares.get(subscription.record.member_of)
-            owed = self._turn.view.subscriptions.get(subscription.record.member_of)
-            if share is None or owed is None or not share.on_refused(subscription.key, number):
-                return
-            subscription = owed  # SH-5: another member may do it
-        attempts = self.retries.on_again(subscription, nack)
-        if attempts:
-            self._make_letters().on_poisoned(subscription, number, attempts)
-            self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
-            poisoned = self.fanout.shares.get(subscription.key)
-            if poisoned is not None:
-                poisoned.forget(number)
-                poisoned.assign()
+        ways = parts.to_egresses, parts.channels, parts.make_letter
+        return DeadLetters(self._turn, self, self.window, *ways, fanout.failed, fanout.replace_attempts)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
@@ -488,7 +447,7 @@ class Ingress(Endpoint):
         """I-3d: the operator's rules have changed."""
         self.policy = self.retries.policy = self.outcomes.policy = self._turn.policy_of(self.topic)
         if self.fanout.is_active and (self.fanout.letters is not None or self.policy.dead_letter):
-            self._make_letters().use(self.policy)
+            self.answers.letters().use(self.policy)
 
     # ------------------------------------------------------------------ members of shared subscriptions
 
@@ -504,43 +463,9 @@ class Ingress(Endpoint):
         if share is not None:
             share.on_deleted(member.key)
 
-    def on_member_says(self, member: Subscription, message: Claim | Return | Room) -> None:
-        """SH-2, SH-4: an answer of its egress."""
-        share = self.fanout.shares.get(member.record.member_of)
-        if share is None or not self.fanout.is_active:
-            return
-        epoch = message.subscription_epoch
-        if isinstance(message, Claim):
-            share.on_claim(member.key, epoch, message.room, message.runs)
-        elif isinstance(message, Return):
-            self.fanout.streams.leave_one(message.number, member.key)
-            share.on_returned(member.key, epoch, message.number)
-        else:
-            share.on_room(member.key, epoch, message.room)
-
-    def _on_member_done(self, member: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
-        """SH-5: what a member is done with the shared subscription is done with."""
-        key = member.record.member_of
-        share, owed = self.fanout.shares.get(key), self._turn.view.subscriptions.get(key)
-        if share is None or owed is None:
-            return
-        window, cursor = self.window, self.fanout.cursors[key]
-        if outcome is DeliveryOutcome.UNDELIVERABLE:
-            for slot in window.within(first, count):
-                number = slot.number
-                if cursor.owes(number) and share.on_refused_for_good(member.key, number):
-                    self._count_done(window.found(cursor.acknowledge(number, number + 1, window.base)), owed, outcome)
-                    share.forget(number)
-        else:
-            done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
-            for slot in done:
-                share.forget(slot.number)
-            self._count_done(done, owed, outcome)
-        share.assign()
-
     def on_share_expiry(self) -> None:
         """E-10: what no member was given in time, the shared subscription is done with."""
-        self.lifetimes.on_timer(self.window, self._count_done)
+        self.lifetimes.on_timer(self.window, self.answers.count_done)
 
     # ------------------------------------------------------------------ subscriptions come, move and go
 

@@ -178,8 +178,9 @@ class PublisherTransfer:
 class LargeTransfer:
     """A part of a large delivery arrived on a publisher's link (L-1).
 
-    FIRST has all that has come so far, more than `LARGE_BYTES`. LAST and ABORT end it; ABORT has no data. One with
-    `resume` is ignored, from FIRST to its end (A-3a). `settled` counts with LAST: given up behind this one try (I-4a).
+    FIRST has all that has come so far, more than `PublisherReply.stream_above`. LAST and ABORT end it; ABORT has no
+    data. One with `resume` is ignored, from FIRST to its end (A-3a). `settled` counts with LAST: given up behind this
+    one try (I-4a).
     """
 
     link: int

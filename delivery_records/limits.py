@@ -89,6 +89,8 @@ MESSAGE_CHUNK_BYTES = 32 * KIB
 """Larger bodies travel in pieces, so that control frames pass between them (I-1a)."""
 LARGE_BYTES: Final = MIB
 """A delivery that is longer is large: it goes on before it is whole, and nobody keeps it (L-1)."""
+LARGE_BYTES_WITHOUT_MAP: Final = 16 * MIB
+"""The same for a publisher without a map, a quarter of its window: it sends as a new message what is needed again."""
 LARGE_AHEAD_BYTES: Final = MIB
 """What a subscription is sent of a large delivery beyond what it has taken: 10 ms at 100 MB/s, and four such fill the
 credit of a channel for as long as they are under way (L-4)."""

@@ -9,7 +9,7 @@ from struct import pack
 from chaos.fuzz.mutations import NUMBERS, mutate_octets
 from chaos.fuzz.target import InputTarget
 from delivery_records.channels import codec
-from delivery_records.channels.codec import ChannelCodecError
+from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import (
     Ack,
     Applied,

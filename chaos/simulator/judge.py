@@ -204,7 +204,8 @@ class Judge:
         traits = self._world.traits
         self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         has_expired = self.expiry.has_expired((publisher, number))
-        if outcome is DeliveryOutcome.REJECTED and traits.reports and (traits.refuses or has_expired):
+        is_reported = traits.reports or (traits.letters and self._world.is_large(number))  # I-3e
+        if outcome is DeliveryOutcome.REJECTED and is_reported and (traits.refuses or has_expired):
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
             return  # I-3c: judged when its application gets the outcome

@@ -135,7 +135,7 @@ class LettersJudge:
                 done.
         """
         world = self._world
-        if not world.traits.letters or self._new_again[message]:
+        if not world.traits.letters or self._new_again[message] or world.is_large(message[1]):
             return
         rejecting = self._rejected.get(message, {})
         if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()) and not is_poisoned:

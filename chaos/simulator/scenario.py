@@ -19,7 +19,7 @@ from chaos.simulator.traits import PLAIN, Traits
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
 from delivery_records import effects
-from delivery_records.limits import LARGE_BYTES
+from delivery_records.limits import LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP
 
 _STEP = "- "
 _ANSWER = "    "
@@ -166,5 +166,6 @@ def _told(router: Router, effect: effects.Effect) -> str:
         return f"r{router.index} reads {effect.key[:9]}"
     # Stories written before there were filters, groups in order, failures of a presented map, and large messages.
     told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")")
-    told = told.replace(", stream_above=None)", ")").replace(f", stream_above={LARGE_BYTES})", ")")
+    for above in (None, LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP):
+        told = told.replace(f", stream_above={above})", ")")
     return f"r{router.index}: {told}"

@@ -160,10 +160,14 @@ class WorldState:
         """True for a subscriber that remembers ids (D-3)."""
         return bool(self.traits.remembers) and self.traits.shipped and self.subscribers[index].keeps is Keeps.MAP
 
+    def is_large(self, number: int) -> bool:
+        """True for what comes in parts (L-1), where routers take it so."""
+        return bool(self.traits.streams) and number % self.traits.streams == 0
+
     def body(self, publisher: int, number: int) -> bytes:
         """A message that names its publisher and its number."""
         name = bytes([publisher]) + number.to_bytes(4, "big")
-        if self.traits.streams and number % self.traits.streams == 0:
+        if self.is_large(number):
             return name + LARGE_BODY
         return name + (PADDING if self.traits.large else b"")
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error, unpack_from
 from typing import Final, TypeAlias
 
+from delivery_records.channels.codec_error import ChannelCodecError
+from delivery_records.channels.large_codec import MAX_ATTEMPT, large_head, read_large
 from delivery_records.channels.messages import (
     Ack,
     Applied,
@@ -38,7 +40,6 @@ from delivery_records.channels.messages import (
     Taken,
 )
 from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
 from delivery_records.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION: Final = 1
@@ -54,8 +55,6 @@ MAX_DELAY_MS: Final = 0xFFFFFFFE
 _NO_DELAY: Final = 0xFFFFFFFF
 _FAILED_AS_PRESENTED: Final = 2
 """In the place of failed = 1; to routers of an older release each value but 0 is a failure."""
-MAX_ATTEMPT: Final = 0xFFFF
-"""Failed attempts one MSG or NACK can name; a policy may allow more: the subscriber reads 65535 from then on."""
 
 Target: TypeAlias = tuple[int, int, int]
 """(router incarnation, channel generation, sequence number)."""
@@ -107,8 +106,6 @@ _REASON: Final = Struct(">QQHH")  # publisher epoch, subscription epoch, size of
 _CLAIM: Final = Struct(">QQIH")
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
-_LARGE: Final = Struct(">QQBBH")  # publisher epoch, number, part, flags, named
-_LARGE_FIRST: Final = Struct(">IHB")  # format, attempt, tag length
 _TAKEN: Final = Struct(">QQQQ")
 _NEED: Final = Struct(">QQQ")
 _RUN: Final = Struct(">QI")
@@ -127,10 +124,7 @@ _FLAG_EXPIRES: Final = 16
 MAX_TTL_MS: Final = 0xFFFFFFFF
 """Longest life one MSG can name, 49 days: more than any topic's policy (E-10)."""
 _FLAG_LARGE: Final = 32
-_FLAG_OWED: Final = 64
 
-_PART_CODES: Final = {Part.FIRST: 1, Part.MIDDLE: 2, Part.LAST: 3, Part.ABORT: 4}
-_PARTS: Final = {code: part for part, code in _PART_CODES.items()}
 
 _OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
@@ -142,13 +136,6 @@ _OUTCOME_CODES: Final = {
     DeliveryOutcome.EXPIRED: 7,
 }
 _OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
-
-
-class ChannelCodecError(ValueError):
-    """Bytes that are not a frame of this protocol version; the message says what is wrong with them.
-
-    The sender is at fault: drop its connection, the channels over it start again (T-4).
-    """
 
 
 class Header:
@@ -248,27 +235,13 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
     if isinstance(message, Reason):
         return _KIND_REASON, _reason(message), b""
     if isinstance(message, LargePart):
-        return _KIND_LARGE, _large_head(message), message.data
+        return _KIND_LARGE, large_head(message), message.data
     if isinstance(message, Taken):
         named = message.publisher_epoch, message.subscription_epoch, message.number, message.taken
         return _KIND_TAKEN, _TAKEN.pack(*named), b""
     if isinstance(message, Need):
         return _KIND_NEED, _NEED.pack(message.publisher_epoch, message.subscription_epoch, message.number), b""
     return _sharing_payload(message)
-
-
-def _large_head(message: LargePart) -> bytes:
-    flags = _FLAG_REDELIVERED if message.redelivered else 0
-    if message.is_owed:
-        flags |= _FLAG_OWED
-    if message.is_head:
-        flags |= _FLAG_HEAD
-    code = _PART_CODES[message.part]
-    head = _LARGE.pack(message.publisher_epoch, message.number, code, flags, len(message.to))
-    if message.part is Part.FIRST:
-        tag = message.tag
-        head += _LARGE_FIRST.pack(message.message_format, min(message.attempt, MAX_ATTEMPT), len(tag)) + tag
-    return head + b"".join([_NUMBER.pack(epoch) for epoch in message.to])
 
 
 def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]:
@@ -473,7 +446,7 @@ def _decode_other(frame: bytes, kind: int, at: int) -> tuple[RouterMessage, int]
     if kind == _KIND_REASON:
         return _read_reason(frame, at)
     if kind == _KIND_LARGE:
-        return _read_large(frame, at), len(frame)
+        return read_large(frame, at), len(frame)
     if kind == _KIND_TAKEN:
         publisher, subscription, number, taken = _TAKEN.unpack_from(frame, at)
         return Taken(publisher, subscription, number, taken), at + _TAKEN.size
@@ -481,27 +454,6 @@ def _decode_other(frame: bytes, kind: int, at: int) -> tuple[RouterMessage, int]
         publisher, subscription, number = _NEED.unpack_from(frame, at)
         return Need(publisher, subscription, number), at + _NEED.size
     raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
-
-
-def _read_large(frame: bytes, at: int) -> LargePart:
-    publisher, number, code, flags, named = _LARGE.unpack_from(frame, at)
-    at += _LARGE.size
-    part = _PARTS[code]
-    message_format = attempt = 0
-    tag = b""
-    if part is Part.FIRST:
-        message_format, attempt, tag_length = _LARGE_FIRST.unpack_from(frame, at)
-        at += _LARGE_FIRST.size
-        if tag_length > MAX_TAG_BYTES or at + tag_length > len(frame):
-            raise ChannelCodecError(f"a tag of {tag_length} bytes")
-        tag = frame[at : at + tag_length]
-        at += tag_length
-    to: tuple[int, ...] = unpack_from(f">{named}Q", frame, at)
-    data = frame[at + named * _NUMBER.size :]
-    return LargePart(
-        publisher, number, to, part, data, bool(flags & _FLAG_OWED), tag, bool(flags & _FLAG_REDELIVERED), attempt,
-        message_format, bool(flags & _FLAG_HEAD),
-    )  # fmt: skip
 
 
 def _read_nack(frame: bytes, at: int) -> tuple[Nack, int]:

@@ -47,7 +47,7 @@ class ToIngresses:
             self._turn.counts[Decision.ACK_STALE] += 1
             return
         try:
-            ingress.on_member_says(member, message)
+            ingress.answers.on_member_says(member, message)
         except Exception as error:  # noqa: BLE001  (K-3b)
             self._on_fault(ingress, error)
 
@@ -87,7 +87,7 @@ class ToIngresses:
         """I-2, for one ingress here."""
         try:
             for first, count in runs:
-                ingress.on_acknowledged(subscription, first, count, outcome)
+                ingress.answers.on_acknowledged(subscription, first, count, outcome)
         except Exception as error:  # noqa: BLE001  (K-3b)
             self._on_fault(ingress, error)
 
@@ -97,7 +97,7 @@ class ToIngresses:
         ingress = self.by_epoch.get(nack.publisher_epoch)
         if subscription is not None and ingress is not None:
             try:
-                ingress.on_again(subscription, nack)
+                ingress.answers.on_again(subscription, nack)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._on_fault(ingress, error)
 

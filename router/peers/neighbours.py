@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from secrets import token_bytes
 
 from delivery_records.channels import codec as channel_codec
-from delivery_records.channels.codec import ChannelCodecError, Header, Target
+from delivery_records.channels.codec import Header, Target
+from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import Hello
 from delivery_records.effects import SendDatagram, SendToRouters
 from delivery_records.inputs import Input, PathsChanged, RouterDatagram, RouterFrame

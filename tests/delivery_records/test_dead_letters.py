@@ -17,6 +17,8 @@ from delivery_records.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Limits, T
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import is_letter_tag, network_tag
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
+from tests.delivery_records.large_parts import LIMITS as LARGE
+from tests.delivery_records.large_parts import answer, send_large, take_all
 from tests.delivery_records.test_outcomes import session_of
 
 DEAD = "dead"
@@ -55,6 +57,37 @@ def test_a_publisher_is_told_when_the_letter_of_its_message_is_done(routers: int
     publisher.settle(b"1")
     assert letters.settled == [b"1"]
     assert net.nodes[0].count(Decision.DEAD_LETTER_DONE) == 1
+
+
+def test_a_large_message_has_no_letter_and_its_publisher_is_told_that_it_was_rejected() -> None:
+    net = Net(2, limits=replace(LARGE, policy=POLICY), make_letter=described)
+    subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[1])
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    answer(subscriber, REJECTED, b"1")
+    assert publisher.outcomes == [(1, REJECTED)]
+    assert net.nodes[1].count(Decision.DELIVERY_FAILED) == 1
+    assert bodies(letters) == []
+    publisher.settle(b"1")
+    sent = publisher.send(b"2")
+    subscriber.answer(REJECTED, b"2")
+    letters.accept(b"2")
+    assert publisher.outcomes[1:] == [(sent, DeliveryOutcome.ACCEPTED)]
+
+
+def test_what_expired_becomes_a_letter_that_says_so_and_does_not_expire() -> None:
+    limits = replace(LIMITS, policy=replace(POLICY, ttl_s=5.0))
+    net = Net(2, limits=limits, make_letter=described)
+    net.subscriber(net.nodes[0], limit=0)
+    publisher = net.publisher(net.nodes[1])
+    sent = publisher.send(b"1")
+    net.advance(6.0)
+    assert publisher.outcomes == []
+    net.advance(20.0)
+    letters = dead_letters(net)
+    assert bodies(letters) == [b"1|orders|s/link|expired|0||1"]
+    letters.accept(b"1")
+    assert publisher.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
 
 
 def test_the_letter_has_the_tag_of_the_original_with_another_flag_whatever_its_length() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.channels import codec
+from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import NOT_WANTED, Part
@@ -306,5 +307,5 @@ def test_a_message_without_its_body_is_read_as_it_was_written() -> None:
 
 def test_a_part_with_a_tag_that_is_too_long_is_refused() -> None:
     frame = codec.encode_frame(1, [(2, 1, 1)], LargePart(7, 3, (9,), Part.FIRST, b"", False, bytes(33)))
-    with pytest.raises(codec.ChannelCodecError, match="a tag of 33 bytes"):
+    with pytest.raises(ChannelCodecError, match="a tag of 33 bytes"):
         codec.decode_message(frame, codec.read_header(frame))

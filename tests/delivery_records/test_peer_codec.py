@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery_records.channels import codec as channel_codec
-from delivery_records.channels.codec import ChannelCodecError, Target
+from delivery_records.channels.codec import Target
+from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import (
     Ack,
     Applied,

@@ -1,0 +1,136 @@
+"""What subscriptions say of one publisher's deliveries: done, again, and what members of shared ones answer.
+
+The rules are I-2, E-4a, SH-2, SH-4 and SH-5; what they fail becomes a dead letter (I-3e).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Claim, Nack, Return, Room
+from delivery_records.dead_letters import DeadLetters, Publisher
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.fanout import Fanout
+from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.publisher_outcomes import PublisherOutcomes
+from delivery_records.retries import Retries
+from delivery_records.turn import Turn
+from delivery_records.window import Slot, Window
+
+
+class Answers:
+    """Counts what the subscriptions of one publisher are done with, and lets the rest be sent again."""
+
+    __slots__ = ("_fanout", "_new_letters", "_outcomes", "_publisher", "_retries", "_turn", "_window")
+
+    def __init__(
+        self, turn: Turn, publisher: Publisher, window: Window, fanout: Fanout, outcomes: PublisherOutcomes,
+        retries: Retries, new_letters: Callable[[], DeadLetters],
+    ) -> None:  # fmt: skip
+        """Take the parts of the ingress `publisher`; `new_letters` makes its letters, when there are any."""
+        self._turn = turn
+        self._publisher = publisher
+        self._window = window
+        self._fanout = fanout
+        self._outcomes = outcomes
+        self._retries = retries
+        self._new_letters = new_letters
+
+    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
+        """I-2: the subscription is done with these numbers; true whichever egress says so."""
+        if subscription.record.member_of:
+            self._on_member_done(subscription, first, count, outcome)
+            return
+        cursor = self._fanout.cursors.get(subscription.key)
+        if cursor is None:
+            if self._fanout.letters is not None:
+                self._fanout.letters.on_done(subscription.key, first, count)
+            return
+        window = self._window
+        done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
+        self.count_done(done, subscription, outcome)
+
+    def count_done(self, done: list[Slot], subscription: Subscription, outcome: DeliveryOutcome) -> None:
+        """A subscription, which has no members or is the shared one itself, owes these no longer."""
+        is_accepted = outcome is DeliveryOutcome.ACCEPTED
+        tracing = self._turn.tracing
+        for slot in done:
+            if slot.verdict is None:
+                slot.pending -= 1
+                slot.processed = True
+                if outcome is DeliveryOutcome.EXPIRED:
+                    self._outcomes.on_expired(slot, subscription.name)
+                elif not is_accepted:
+                    slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+                if not is_accepted:
+                    self._on_failed(slot, subscription, outcome)
+                if tracing is not None:
+                    self._publisher.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
+        self._publisher.mark_dirty()
+
+    def _on_failed(self, slot: Slot, subscription: Subscription, outcome: DeliveryOutcome) -> None:
+        """I-3e: what a subscription failed becomes a letter; nobody has the body of a large one (L-2)."""
+        if slot.is_large:
+            self.letters().count_failed(slot, subscription)
+        elif self._outcomes.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED:
+            self.letters().on_failed(slot, subscription, outcome)
+
+    def letters(self) -> DeadLetters:
+        """I-3e: nearly no publisher needs them."""
+        letters = self._fanout.letters
+        if letters is None:
+            letters = self._fanout.letters = self._new_letters()
+        return letters
+
+    def on_again(self, subscription: Subscription, nack: Nack) -> None:
+        """E-4a: the subscription wants another attempt, until it has had too many."""
+        number = nack.number
+        if subscription.record.member_of:
+            share = self._fanout.shares.get(subscription.record.member_of)
+            owed = self._turn.view.subscriptions.get(subscription.record.member_of)
+            if share is None or owed is None or not share.on_refused(subscription.key, number):
+                return
+            subscription = owed  # SH-5: another member may do it
+        attempts = self._retries.on_again(subscription, nack)
+        if attempts:
+            self.letters().on_poisoned(subscription, number, attempts)
+            self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
+            poisoned = self._fanout.shares.get(subscription.key)
+            if poisoned is not None:
+                poisoned.forget(number)
+                poisoned.assign()
+
+    def on_member_says(self, member: Subscription, message: Claim | Return | Room) -> None:
+        """SH-2, SH-4: an answer of its egress."""
+        share = self._fanout.shares.get(member.record.member_of)
+        if share is None or not self._fanout.is_active:
+            return
+        epoch = message.subscription_epoch
+        if isinstance(message, Claim):
+            share.on_claim(member.key, epoch, message.room, message.runs)
+        elif isinstance(message, Return):
+            self._fanout.streams.leave_one(message.number, member.key)
+            share.on_returned(member.key, epoch, message.number)
+        else:
+            share.on_room(member.key, epoch, message.room)
+
+    def _on_member_done(self, member: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
+        """SH-5: what a member is done with the shared subscription is done with."""
+        key = member.record.member_of
+        share, owed = self._fanout.shares.get(key), self._turn.view.subscriptions.get(key)
+        if share is None or owed is None:
+            return
+        window, cursor = self._window, self._fanout.cursors[key]
+        if outcome is DeliveryOutcome.UNDELIVERABLE:
+            for slot in window.within(first, count):
+                number = slot.number
+                if cursor.owes(number) and share.on_refused_for_good(member.key, number):
+                    self.count_done(window.found(cursor.acknowledge(number, number + 1, window.base)), owed, outcome)
+                    share.forget(number)
+        else:
+            done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
+            for slot in done:
+                share.forget(slot.number)
+            self.count_done(done, owed, outcome)
+        share.assign()
