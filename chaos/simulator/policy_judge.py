@@ -9,6 +9,7 @@ from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind
+from delivery_records.limits import MAX_ATTEMPTS
 from delivery_records.outcomes import Decision, DeliveryOutcome
 
 CLOCKS = 0.7
@@ -110,11 +111,11 @@ class PolicyJudge:
 
     def has_failed(self, subscriber: int, message: _Message) -> bool:
         """Whether it may count as done there: it failed as often as the policy allows."""
-        attempts, world = self._world.traits.attempts, self._world
+        world = self._world
         who = [subscriber]
         if world.is_member(subscriber):  # SH-5: the ingress counts what all of them fail
             who = [each.index for each in world.subscribers if world.is_member(each.index)]
-        return bool(attempts) and sum(self._failures(index, message) for index in who) >= attempts
+        return sum(self._failures(index, message) for index in who) >= (world.traits.attempts or MAX_ATTEMPTS)
 
     def failed_at(self, message: _Message) -> set[int]:
         """The subscribers where that is so."""

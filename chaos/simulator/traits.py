@@ -83,7 +83,7 @@ class Traits:
     on_empty: int = 0
     """A policy accepts (1), releases (2) or rejects (3) what no subscription matches (I-3d); 0: there is none."""
     attempts: int = 0
-    """Failed attempts after which a policy counts a delivery as rejected (E-4a); 0: ten, more than there ever are."""
+    """Failed attempts after which a policy counts a delivery as rejected (E-4a); 0: ten, more than one makes."""
     delay_ms: int = 0
     """Subscribers that fail want the next attempt after so long (E-4a); 0: they do not say."""
     ttl_s: int = 0
