@@ -35,6 +35,7 @@ from delivery_records.endpoint import Endpoint
 from delivery_records.entries import SyncState
 from delivery_records.faults import Faults
 from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
+from delivery_records.former_letters import settle_former_letters
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
@@ -305,6 +306,16 @@ class Records:
         self.turn.policy_of = changed.policy_of
         for ingress in self.ingresses.values():
             ingress.use_policy()
+        for egress in self.egresses.values():
+            settle_former_letters(self.turn, egress)
+        refused = list(self._to_egresses.refused_letters)
+        self._to_egresses.refused_letters.clear()
+        for rid in refused:
+            channel = self.channels.find(rid)
+            if rid == self.rid:
+                self._sync_router(rid)
+            elif channel is not None:
+                channel.restart("the rules for dead letters have changed")
 
     # ------------------------------------------------------------------ timers
 

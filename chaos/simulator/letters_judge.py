@@ -130,7 +130,7 @@ class LettersJudge:
             Violation: a subscription that is there has rejected it, and its letter is not done.
         """
         world = self._world
-        if not world.traits.letters or self._new_again[message]:
+        if not world.traits.letters or world.is_without_letters or self._new_again[message]:
             return
         rejecting = self._rejected.get(message, {})
         if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()):
