@@ -131,7 +131,7 @@ class LettersJudge:
                 done.
         """
         world = self._world
-        if not world.traits.letters or self._new_again[message]:
+        if not world.traits.letters or world.is_without_letters or self._new_again[message]:
             return
         rejecting = self._rejected.get(message, {})
         if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()) and not is_poisoned:

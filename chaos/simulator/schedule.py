@@ -118,7 +118,9 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
-        setting = replace(setting, traits=draw_letters(random.Random(f"letters {seed}"), setting.traits))
+        traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
+        budget |= changes
+        setting = replace(setting, traits=traits)
     result.setting = setting
     world = setting.build(cores)
     try:
