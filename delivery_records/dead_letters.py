@@ -161,10 +161,6 @@ class DeadLetters:
             if letter.is_out and not letter.is_done:
                 letter.owed[key] = None
 
-    def is_member(self, key: str) -> bool:
-        """Whether it is a dead-letter subscription of this publisher."""
-        return key in self._members
-
     def on_deleted(self, key: str) -> None:
         """What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
         self._former.pop(key, None)

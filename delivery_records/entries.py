@@ -171,7 +171,7 @@ class SyncState:
 
     __slots__ = (
         "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid",
-        "is_ending", "is_letters", "numbers", "places", "prefix", "session",
+        "is_letters", "numbers", "places", "prefix", "session",
     )  # fmt: skip
 
     def __init__(
@@ -184,8 +184,6 @@ class SyncState:
         comes are letters (I-3e).
         """
         self.is_letters = is_letters
-        self.is_ending = False
-        """I-3e: the rules of this router name no dead-letter topic any more, and its ingress has not said so."""
         self.endpoint = endpoint
         self._dirty = dirty
         self.epoch = epoch

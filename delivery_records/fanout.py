@@ -125,10 +125,6 @@ class Fanout:
         begun = sorted(cursor.start for cursor in self.cursors.values())
         return ((slot, bisect_right(begun, slot.number)) for slot in slots)
 
-    def has_joined(self, key: str) -> bool:
-        """Whether a subscription may owe something: deliveries, or letters."""
-        return key in self.cursors or (self.letters is not None and self.letters.is_member(key))
-
     def discard_letter(self, slot: Slot) -> None:
         """I-3e: it was failed before it came again, and now there is no message."""
         if self.letters is not None:

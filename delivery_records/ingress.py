@@ -495,8 +495,8 @@ class Ingress(Endpoint):
 
     def on_subscription_deleted(self, key: str, name: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
-        if self.fanout.has_joined(key):
-            self.retries.forget_subscription(key)
+        self.retries.forget_subscription(key)
+        if key in self.fanout.cursors:
             self.outcomes.on_leaving(key, name)
             self.mark_dirty()
         oldest = self.fanout.leave(key)

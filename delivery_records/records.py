@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from delivery_records import effects, former_letters, inputs
+from delivery_records import effects, inputs
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import Closing
@@ -36,6 +36,7 @@ from delivery_records.entries import SyncState
 from delivery_records.expiry_times import ReadTtl, no_ttl
 from delivery_records.faults import Faults
 from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
+from delivery_records.former_letters import settle_former_letters
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
@@ -325,7 +326,16 @@ class Records:
         self.turn.policy_of = changed.policy_of
         for ingress in self.ingresses.values():
             ingress.use_policy()
-        former_letters.on_policies(self.turn, self.egresses.values())
+        for egress in self.egresses.values():
+            settle_former_letters(self.turn, egress)
+        refused = list(self._to_egresses.refused_letters)
+        self._to_egresses.refused_letters.clear()
+        for rid in refused:
+            channel = self.channels.find(rid)
+            if rid == self.rid:
+                self._sync_router(rid)
+            elif channel is not None:
+                channel.restart("the rules for dead letters have changed")
 
     # ------------------------------------------------------------------ timers
 

@@ -135,7 +135,9 @@ class LettersJudge:
                 done.
         """
         world = self._world
-        if not world.traits.letters or self._new_again[message] or world.is_large(message[1]):
+        if not world.traits.letters or world.is_without_letters or world.is_large(message[1]):
+            return
+        if self._new_again[message]:
             return
         rejecting = self._rejected.get(message, {})
         if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()) and not is_poisoned:

@@ -122,8 +122,9 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
         ttl_s = draw_expiry(random.Random(f"expiry {seed}"))
         setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
-        setting = replace(setting, traits=draw_letters(random.Random(f"letters {seed}"), setting.traits))
-        setting = draw_streams(random.Random(f"streams {seed}"), setting)
+        traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
+        budget |= changes
+        setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
     result.setting = setting
     world = setting.build(cores)
     try:

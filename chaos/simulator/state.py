@@ -113,6 +113,8 @@ class WorldState:
         self.coverage: Counter[str] = Counter()
         self.disturbances = 0
         """Faults, publishers that attach or repeat, SYNCs: after each a delivery may come again at once (I-1, I-5)."""
+        self.is_without_letters = False
+        """Operators have taken the dead-letter topic out of the rules of all routers (I-3e)."""
         self._links: dict[str, int] = {}
         self._live: dict[int, Router] = {}
         self._not_before: dict[ClientRole, float] = {}

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+from chaos.simulator import coverage
 from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.filters import FILTERS
@@ -37,7 +38,9 @@ NEW_FILTER = "refilter-s"
 """Drawn apart, too, together with the filters."""
 DETACHES = ("detach-p", "detach-s")
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, *DETACHES)
+RELOAD = "reload"
+"""Drawn apart, too, together with the dead letters: operators take their topic away."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +270,7 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
 
 
-def draw_letters(rng: random.Random, traits: Traits) -> Traits:
+def draw_letters(rng: random.Random, traits: Traits) -> tuple[Traits, dict[str, int]]:
     """In some worlds a policy names a dead-letter topic (I-3e); there subscribers must be able to refuse.
 
     Args:
@@ -275,8 +278,9 @@ def draw_letters(rng: random.Random, traits: Traits) -> Traits:
         traits: what was drawn before.
     """
     if rng.random() >= 0.2:
-        return traits
-    return replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
+        return traits, {}
+    traits = replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
+    return traits, {RELOAD: 1} if rng.random() < 0.2 else {}
 
 
 def draw_expiry(rng: random.Random) -> int:
@@ -376,6 +380,13 @@ def _everywhere(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, 0) if _live(world) and world.etcd.is_up else None
 
 
+def _reloaded(world: World, rng: random.Random, verb: str) -> Choice | None:
+    """Seldom before there are letters."""
+    if not world.traits.letters or world.is_without_letters:
+        return None
+    return (verb, 0) if world.coverage[coverage.LETTER] or rng.random() < 0.03 else None
+
+
 def _from_backup(world: World, rng: random.Random, verb: str) -> Choice | None:
     """Seldom: less is promised in such a world. What the maps hold of before stays there: it must not fill them.
 
@@ -457,6 +468,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
                   "torn-s", "early-p", "close-p", "close-s", RENEWAL)),
     (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
+    (_reloaded, (RELOAD,)),
     (_trimmed, ("trim-p", "trim-s")),
     (_narrowed, (NEW_TOPIC,)),
     (_refiltered, (NEW_FILTER,)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from chaos.simulator import coverage
@@ -563,6 +564,15 @@ class World(WorldState):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):
                     self.judge.sessions.on_key_deleted(publisher.index, is_stolen=record.peer == STRANGER)
+
+    def reload(self) -> None:
+        """Operators take the dead-letter topic out of all routers' rules (I-3d, I-3e)."""
+        self.is_without_letters = True
+        policy = replace(self.limits.policy, dead_letter="")
+        self.limits = replace(self.limits, policy=policy)
+        for router in self.routers:
+            if router.records is not None:
+                self.feed(router, [inputs.PoliciesChanged(lambda _topic: policy)])
 
     def reset_channel(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, former_letters
+from delivery_records import effects
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import STOLEN
@@ -23,6 +23,7 @@ from delivery_records.channels.routing import FrameRouting
 from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.filtered_egress import FilteredEgress
+from delivery_records.former_letters import settle_former_letters
 from delivery_records.ingress import Ingress, IngressParts, Phase
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.member import MemberEgress
@@ -309,9 +310,9 @@ class WatchHandlers:
         if old is not None and old.session and (publisher is None or publisher.session != old.session):
             for egress in list(self._endpoints.egresses.values()):
                 egress.on_session_gone(old.session)  # E-6
-        elif old is not None and old.epoch in self._egress_parts.synced_letters:
-            letters = list(self._egress_parts.synced_letters[old.epoch].values())
-            former_letters.on_publisher_moved(turn, letters, old.epoch)  # I-3e
+        elif old is not None:
+            for egress in list(self._egress_parts.synced_letters.get(old.epoch, {}).values()):
+                settle_former_letters(turn, egress)  # I-3e
         if publisher is None:
             self._publisher_deleted(change.key)
         else:

@@ -20,6 +20,7 @@ from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import LargeBody
+from delivery_records.letter_topics import gets_letters
 from delivery_records.outcomes import Decision
 from delivery_records.parts import NOT_WANTED, Part
 from delivery_records.turn import Turn
@@ -28,7 +29,10 @@ from delivery_records.turn import Turn
 class ToEgresses:
     """The egresses of this router, and which of them are synced to which publisher."""
 
-    __slots__ = ("_give_back", "_turn", "egresses", "on_fault", "synced", "synced_letters", "synced_members")
+    __slots__ = (
+        "_give_back", "_turn", "egresses", "on_fault", "refused_letters", "synced", "synced_letters",
+        "synced_members",
+    )  # fmt: skip
 
     def __init__(
         self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None],
@@ -51,6 +55,8 @@ class ToEgresses:
         """The same of members of shared subscriptions: only a MSG that names them is for them (SH-2)."""
         self.synced_letters: dict[int, dict[str, Egress]] = {}
         """The same of dead-letter subscriptions, to a letters stream: no MSG to all is for them (I-3e)."""
+        self.refused_letters: dict[int, None] = {}
+        """Routers whose letters streams the rules here do not know: they are asked again when the rules change."""
 
     def deliver(self, origin: int, message: ToEgress) -> None:
         """Hand a message of the ingress at `origin` over."""
@@ -100,11 +106,21 @@ class ToEgresses:
                 # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
                 assert egress.epoch == epoch
                 try:
-                    egress.on_sync(key, origin, session, sync)
+                    if sync.is_letters and sync.numbers and not self._takes_letters(egress, key):
+                        self.refused_letters[origin] = None
+                        egress.on_session_gone(session)
+                    else:
+                        egress.on_sync(key, origin, session, sync)
                 except Exception as error:  # noqa: BLE001  (K-3b)
                     self.on_fault(egress, error)
             else:
                 self._turn.counts[Decision.FRAME_STALE] += 1
+
+    def _takes_letters(self, egress: Egress, publisher_key: str) -> bool:
+        """I-3e: a stream from before a change of the rules would bring again what that change has settled."""
+        view = self._turn.view
+        topic = view.publishers[publisher_key].record.topic
+        return gets_letters(self._turn.policy_of(topic), topic, view.subscriptions[egress.key].record.topic)
 
     def _on_msg(self, message: Msg) -> None:
         turn = self._turn

@@ -371,6 +371,22 @@ def test_a_dead_letter_topic_that_is_named_later_holds_at_links_that_are_attache
     assert len(publisher.accepted) == 1
 
 
+def test_letters_that_the_rules_of_the_subscribers_router_do_not_know_yet_come_when_they_do() -> None:
+    net = Net(2, limits=Limits())
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    net.feed(net.nodes[0], PoliciesChanged(lambda _topic: POLICY))
+    publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    letters = dead_letters(net, 1)
+    assert letters.deliveries == []
+    assert publisher.outcomes == []
+    net.feed(net.nodes[1], PoliciesChanged(lambda _topic: POLICY))
+    net.advance(1.0)
+    assert letters.deliveries == [b"1"]
+    letters.accept(b"1")
+    assert len(publisher.accepted) == 1
+
+
 def test_another_dead_letter_topic_takes_over_what_nobody_is_done_with() -> None:
     net = Net(limits=LIMITS)
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
