@@ -232,6 +232,20 @@ class Egress(Endpoint):
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:
                 self.outgoing.large.on_part(entry, part)
+        if self.is_member:
+            self.after_settling()  # SH-2: the link may be free again
+
+    def cut_off(self, rid: int) -> None:
+        """L-5: what came from that router in parts does not go on."""
+        self.outgoing.large.cut_off(rid)
+        if self.is_member:
+            self.after_settling()
+
+    def look_at_parts(self) -> None:
+        """L-5: whether what is in the middle goes on."""
+        self.outgoing.large.look()
+        if self.is_member:
+            self.after_settling()
 
     def on_large_taken(self, size: int) -> None:
         """L-4: so much has left for the subscriber."""
@@ -372,6 +386,7 @@ class Egress(Endpoint):
         if verdict is None:
             return
         is_done = verdict.is_done
+        was_large = False
         done = 0
         tracing = self._turn.tracing
         entries: dict[bytes, Entry] = {}
@@ -385,8 +400,9 @@ class Egress(Endpoint):
             if self.progress is not None:
                 self.progress.on_done(entry)
             is_settled = settled
-            if entry.large is not None and self.outgoing.large.on_answered(entry, verdict):
-                is_settled = True
+            if entry.large is not None:
+                was_large = True
+                is_settled = self.outgoing.large.on_answered(entry, verdict) or settled
             if tracing is not None:
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
@@ -406,6 +422,8 @@ class Egress(Endpoint):
             self.reduction.on_answered()
         if self.outgoing.is_waiting:
             self.outgoing.pump()
+        if was_large and self.is_member:
+            self.after_settling()
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None

@@ -6,7 +6,7 @@ Obligations are owed to subscriptions, never to routers, so nothing is handed ov
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels
@@ -35,7 +35,7 @@ class Fanout:
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        read_group: ReadGroup, on_old_router: Callable[[], None],
+        read_group: ReadGroup,
     ) -> None:  # fmt: skip
         """No subscription has joined; nothing may be sent before activation.
 
@@ -46,9 +46,8 @@ class Fanout:
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
             read_group: of a message, for shared subscriptions that keep groups in order (SH-6).
-            on_old_router: a large delivery is owed to a subscription whose router cannot read it (L-8).
         """
-        self.streams = LargeStreams(turn, endpoint, window, to_egresses, channels, on_old_router)
+        self.streams = LargeStreams(turn, endpoint, window, to_egresses, channels)
         """Large deliveries, which go out in parts (L-2)."""
         self._turn = turn
         self._endpoint = endpoint

@@ -108,9 +108,10 @@ class HeldQueue:
             for entry in waiting:
                 self.append(entry, is_held_back=False)
 
-    def forget_aside(self, sync: SyncState) -> None:
-        """E-2: a SYNC says all anew; nothing of it waits here any more."""
-        self.aside.pop(sync, None)
+    def forget_aside(self, sync: SyncState) -> list[Entry]:
+        """E-2: a SYNC says all anew. Returns what was waited for."""
+        found = self.aside.pop(sync, None)
+        return [] if found is None else list(found[1])
 
     def put_first(self, entry: Entry) -> None:
         """L-6: it goes back to where it was, ahead of what follows it."""

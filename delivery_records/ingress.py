@@ -98,7 +98,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels, parts.read_group, self._need_again
+        ways = parts.to_egresses, parts.channels, parts.read_group
         self.fanout = (
             RequiringFanout(turn, self, self.window, *ways, request.require)
             if request.require
@@ -220,9 +220,10 @@ class Ingress(Endpoint):
                 return
         else:
             slot.message_format = transfer.message_format
-        window.fill(slot, message, transfer.delivery_id)
         if transfer.is_large:
-            self.fanout.streams.begin(slot, message)  # L-1
+            self.fanout.streams.begin(slot, message, transfer.delivery_id)  # L-1
+        else:
+            window.fill(slot, message, transfer.delivery_id)
         if slot.repeated:
             turn.counts[Decision.TRANSFER_REPEATED] += 1
         else:
@@ -295,9 +296,10 @@ class Ingress(Endpoint):
     def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
-        self.window.fill(slot, b"", transfer.delivery_id)
         if transfer.is_large:
-            self.fanout.streams.begin(slot, b"")  # L-1: told behind its last part
+            self.fanout.streams.begin(slot, b"", transfer.delivery_id)  # L-1: told behind its last part
+        else:
+            self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"
@@ -474,6 +476,7 @@ class Ingress(Endpoint):
         if isinstance(message, Claim):
             share.on_claim(member.key, epoch, message.room, message.runs)
         elif isinstance(message, Return):
+            self.fanout.streams.leave_one(message.number, member.key)
             share.on_returned(member.key, epoch, message.number)
         else:
             share.on_room(member.key, epoch, message.room)
@@ -572,9 +575,6 @@ class Ingress(Endpoint):
         if self.link is not None:
             self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
-
-    def _need_again(self) -> None:
-        self.large.need()  # L-8
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)

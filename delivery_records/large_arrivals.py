@@ -54,6 +54,7 @@ class LargeArrivals:
         self._owner = owner
         self._window = window
         self._fanout = fanout
+        fanout.streams.on_old_router = self.need
         self._resends = resends
         self._arriving: Slot | None = None
         self._last = 0.0

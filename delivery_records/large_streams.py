@@ -90,12 +90,11 @@ class LargeStreams:
     """The streams of one publisher, by the number of the delivery."""
 
     __slots__ = (
-        "_blocked_since", "_channels", "_endpoint", "_on_old_router", "_streams", "_to_egresses", "_turn", "_window",
+        "_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window", "on_old_router",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        on_old_router: Callable[[], None],
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels
     ) -> None:  # fmt: skip
         """No stream yet.
 
@@ -105,14 +104,14 @@ class LargeStreams:
             window: of the publisher.
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
-            on_old_router: a large delivery is owed to a subscription whose router cannot read it (L-8).
         """
         self._turn = turn
         self._endpoint = endpoint
         self._window = window
         self._to_egresses = to_egresses
         self._channels = channels
-        self._on_old_router = on_old_router
+        self.on_old_router: Callable[[], None] | None = None
+        """A large delivery is owed to a subscription whose router cannot read it (L-8)."""
         self._streams: dict[int, Stream] = {}
         self._blocked_since = turn.now
 
@@ -131,12 +130,12 @@ class LargeStreams:
 
     # ------------------------------------------------------------------ what the publisher sends
 
-    def begin(self, slot: Slot, first: bytes) -> None:
+    def begin(self, slot: Slot, first: bytes, delivery_id: int) -> None:
         """L-1: a large delivery was entered; `first` is its first part, as it goes out."""
         stream = self._streams[slot.number] = Stream(slot)
         stream.add(first, self._turn.limits.large_piece_bytes, is_last=False)
         head = stream.pieces[0] if stream.pieces else b""
-        self._window.begin_large(slot, head)
+        self._window.begin_large(slot, head, delivery_id)
         self._window.hold(stream.received)
 
     def add(self, slot: Slot, data: bytes, *, is_last: bool) -> None:
@@ -178,7 +177,10 @@ class LargeStreams:
         late: list[Subscription] = []
         for subscription in subscriptions:
             if not self._turn.view.reads_large(subscription.record.rid):
-                self._on_old_router()
+                assert self.on_old_router is not None
+                self.on_old_router()
+            elif stream is not None and subscription.key in stream.targets:
+                continue  # it gets it
             elif stream is None or stream.first:
                 late.append(subscription)
             else:
@@ -206,6 +208,12 @@ class LargeStreams:
     def leave(self, key: str) -> None:
         """A subscription ended, moved, or is told all of it anew (I-5)."""
         for stream in self._streams.values():
+            stream.targets.pop(key, None)
+
+    def leave_one(self, number: int, key: str) -> None:
+        """SH-2: a member gave one back."""
+        stream = self._streams.get(number)
+        if stream is not None:
             stream.targets.pop(key, None)
 
     def on_router_gone(self, rid: int) -> None:
@@ -305,13 +313,17 @@ class LargeStreams:
         for stream in self._streams.values():
             for target in list(stream.targets.values()):
                 since = max(target.since, self._blocked_since)
-                if target.taken < stream.received and turn.now - since >= LARGE_STALL_S:
+                if self._lags(stream, target) and turn.now - since >= LARGE_STALL_S:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
         if stream.slot.state is not ARRIVING:
             return False
-        return any(target.taken >= stream.received for target in stream.targets.values())
+        return not all(self._lags(stream, target) for target in stream.targets.values())
+
+    def _lags(self, stream: Stream, target: Target) -> bool:
+        """What it has not taken is more than an egress may leave unsaid (L-4)."""
+        return stream.received - target.taken >= self._turn.limits.large_ahead_bytes // 2
 
     def _leave_out(self, stream: Stream, target: Target) -> None:
         del stream.targets[target.key]

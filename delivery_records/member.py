@@ -114,6 +114,8 @@ class MemberEgress(FilteredEgress):
                 self._returned.add(publisher_epoch, number, message, message_format)
                 self._short[sync.epoch] = sync
                 self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
+                if large is not None:
+                    large.is_taken_up = True  # L-2: its RETURN says that it is not wanted
                 return
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
         if self._returned.remove(publisher_epoch, number):

@@ -185,7 +185,8 @@ class Outgoing:
             sync.entries.pop(entry.tag, None)
             if entry.large is not None:
                 self.large.drop_held(entry)
-        self._held.forget_aside(sync)
+        for entry in self._held.forget_aside(sync):
+            self.large.drop_held(entry)
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""

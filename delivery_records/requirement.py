@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from delivery_records import effects
 from delivery_records.channels.channel import Channels
@@ -26,10 +25,10 @@ class RequiringFanout(Fanout):
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        read_group: ReadGroup, on_old_router: Callable[[], None], required: int,
+        read_group: ReadGroup, required: int,
     ) -> None:  # fmt: skip
         """As `Fanout`. `required`: subscriptions that a new message must be owed to."""
-        super().__init__(turn, endpoint, window, to_egresses, channels, read_group, on_old_router)
+        super().__init__(turn, endpoint, window, to_egresses, channels, read_group)
         self._required = required
         self._released: deque[Slot] = deque()
         """Released here and perhaps not settled yet, in order; all of them are in the window, or were."""

@@ -221,13 +221,16 @@ class Window:
         self.body_bytes += len(message)
         self._budget.held += len(message)
 
-    def begin_large(self, slot: Slot, head: bytes) -> None:
-        """L-1: what `fill` stored is a large delivery's first part, of which the head stays."""
-        assert slot.state is RECEIVED
+    def begin_large(self, slot: Slot, head: bytes, delivery_id: int) -> None:
+        """L-1: a large delivery begins to come; its head stays."""
+        assert slot.state is AWAITED
+        if slot.repeated:
+            self.unreceived -= 1
         slot.state = ARRIVING
         slot.is_large = True
-        self.hold(len(head) - len(slot.message))
         slot.message = head
+        slot.delivery_id = delivery_id
+        self.hold(len(head))
 
     def end_large(self, slot: Slot) -> None:
         """L-1: the last part of a large delivery has come."""

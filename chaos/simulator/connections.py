@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from delivery_records import effects, inputs
 
-if TYPE_CHECKING:
-    from chaos.simulator.large_parts import PartlyReceived
+
+@dataclass(slots=True)
+class PartlyReceived:
+    """A delivery that a subscriber has begun to read."""
+
+    first: effects.DeliverPart
+    body: bytearray
+    is_answered: bool = False
+    """In the middle (L-3)."""
 
 
 @dataclass(slots=True)

@@ -7,10 +7,9 @@ is open (C-6); a router learns that a part has left for a subscriber when the su
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from itertools import pairwise
 
-from chaos.simulator.connections import SimulatedConnection
+from chaos.simulator.connections import PartlyReceived, SimulatedConnection
 from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
@@ -100,16 +99,6 @@ def _parts(transfer: inputs.PublisherTransfer) -> list[inputs.LargeTransfer]:
     ]
     parts[0].part, parts[-1].part = Part.FIRST, Part.LAST
     return parts
-
-
-@dataclass(slots=True)
-class PartlyReceived:
-    """A delivery that a subscriber has begun to read."""
-
-    first: effects.DeliverPart
-    body: bytearray
-    is_answered: bool = False
-    """In the middle (L-3)."""
 
 
 def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effects.Effect | None:

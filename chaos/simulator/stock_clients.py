@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from chaos.simulator.clients import OUTCOMES, Arrived, Mark, Publisher, Subscriber
-from chaos.simulator.connections import OpenLink
+from chaos.simulator.connections import OpenLink, PartlyReceived
 from chaos.simulator.judge import Judge
-from chaos.simulator.large_parts import PartlyReceived
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice

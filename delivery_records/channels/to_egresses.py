@@ -74,7 +74,9 @@ class ToEgresses:
             egress = synced.get(epoch, {}).get(subscription.key)
             if egress is None:  # E-1: without a link, or a SYNC of that epoch
                 if part.part is Part.FIRST:
-                    self._give_back(origin, Taken(epoch, named, part.number, NOT_WANTED))
+                    is_member = bool(subscription.record.member_of)
+                    back = Return(epoch, named, part.number)
+                    self._give_back(origin, back if is_member else Taken(epoch, named, part.number, NOT_WANTED))
                 continue
             try:
                 if part.is_head:
