@@ -80,8 +80,8 @@ class PatienceJudge:
 
     def _on_read(self, item: inputs.Input) -> None:
         if isinstance(item, inputs.LargeTaken) and item.link in self._links:
-            link = self._links[item.link]
-            link.oldest_since = link.dry_since = self._world.now  # L-3: it goes on
+            taking = self._links[item.link]
+            taking.oldest_since = taking.dry_since = self._world.now  # L-3: it goes on
             return
         if isinstance(item, inputs.SubscriberDisposition):
             if item.outcome is not None or item.settled:
