@@ -159,12 +159,12 @@ class LargeDeliveries:
     def on_taken(self, size: int) -> None:
         """L-4: so many bytes have left for the subscriber."""
         self._unsent = max(0, self._unsent - size)
+        if self._progress is not None:
+            self._progress.on_moved()
         entry = self.current
         body = None if entry is None else entry.large
         if entry is None or body is None:
             return
-        if self._progress is not None:
-            self._progress.on_moved()
         body.taken = max(0, body.handed - self._unsent)
         if body.taken - body.told >= self._turn.limits.large_ahead_bytes // 2:
             self._tell(entry, body)

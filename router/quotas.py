@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from oncewire.settings.parsers import GIB, KIB, MIB, TIB, NotAllowed, Parser, number, size, whole_number
+from oncewire.settings.parsers import KIB, MIB, TIB, NotAllowed, Parser, number, size, whole_number
 from router.access_rules import MAX_RULES, names, tables
 from router.groups import fits
 
@@ -64,7 +64,7 @@ _PARSERS: Mapping[str, Parser] = {
     "timeout_s": number(0, MAX_TIMEOUT_S),
     "min_frame_size": size(512, 16 * MIB),
     "min_map": whole_number(1, 65_536),
-    "message_size": size(KIB, GIB),
+    "message_size": size(KIB, TIB),
 }
 NAMES = tuple(_PARSERS)
 """Every quota there is."""

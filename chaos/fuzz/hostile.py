@@ -11,12 +11,14 @@ from typing import Any
 from chaos.fuzz.mutations import NUMBERS, STRANGE, TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
 from chaos.fuzz.wire_client import WireClient
+from delivery_records.limits import LARGE_BYTES
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
     AmqpError,
     ConnectionClosed,
     ConnectionLost,
+    DeliveryBegun,
     DeliveryReceived,
     DeliveryState,
     Described,
@@ -54,6 +56,8 @@ PATIENCE_S = 0.3
 """For an answer that may never come; nothing is judged by it."""
 TAME = 0.7
 """Share of clients whose attaches are legal, so that what they do on the link is reached; the others break those."""
+PARTS = 0.1
+"""Share of messages that are large. Each takes ten milliseconds, so few are."""
 STEPS = 12
 """Links of one connection, at most; whoever breaks AMQP itself ends it earlier."""
 _MODIFIED: Fields = {Symbol("x-opt-note"): "n" * 40, TAG: b"forged"}
@@ -154,6 +158,9 @@ class HostileClient:
                     frame.more = rng.random() < 0.5
                     client.write(encode_frame(0, encode_performative(frame) + self._message()))
                 continue
+            if rng.random() < PARTS:
+                await self._send_in_parts(link, tag)
+                continue
             link.send(
                 tag,
                 self._message(),
@@ -163,6 +170,25 @@ class HostileClient:
                 message_format=rng.choice((0, 0, 0, 7)),
             )
             client.flush()
+
+    async def _send_in_parts(self, link: SenderLink, tag: bytes) -> None:
+        """A large message (L-1), to its end, to an abort, or not."""
+        rng, client = self._rng, self._client
+        link.begin(tag, self._message() + bytes(LARGE_BYTES), settled=rng.random() < 0.1, resume=rng.random() < 0.1)
+        while link.has_begun:
+            client.flush()
+            choice = rng.random()
+            if choice < 0.3:
+                link.send_part(bytes(rng.choice((1, 40_000, 3 * LARGE_BYTES))))
+            elif choice < 0.6:
+                link.finish(rng.choice((b"", self._message())))
+            elif choice < 0.8:
+                link.abort(rng.choice((b"", b"spoilt")))
+            elif choice < 0.9:
+                return  # whatever is sent next is refused by our own engine
+            else:
+                await self._hear(LinkDetached, of=link)
+        client.flush()
 
     async def _subscribe(self) -> None:
         rng, client = self._rng, self._client
@@ -181,11 +207,12 @@ class HostileClient:
         client.flush()
         if not await self._hear(LinkAttached, of=link):
             return
+        link.stream_above = rng.choice((None, None, 100_000))
         link.grant(rng.choice((0, 1, 5, 100)), drain=rng.random() < 0.2, properties=self._properties())
         client.flush()
         for _ in range(rng.randrange(9)):
-            delivery = await self._hear(DeliveryReceived, of=link)
-            if not isinstance(delivery, DeliveryReceived):
+            delivery = await self._hear(DeliveryReceived, DeliveryBegun, of=link)
+            if not isinstance(delivery, DeliveryReceived | DeliveryBegun):
                 break
             self._seen.append(delivery.tag)
             state = rng.choice(STATES)

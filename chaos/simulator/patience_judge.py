@@ -8,6 +8,7 @@ from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.parts import Part
 
 
 class _Link:
@@ -50,7 +51,10 @@ class PatienceJudge:
             if effect.patience != self._world.patience:
                 raise Violation(f"UNSTATED: {effect.patience} is stated, {self._world.patience} was granted")
             self._links[effect.link] = _Link(now)
-        elif isinstance(effect, effects.Deliver):
+        elif isinstance(effect, effects.DeliverPart) and effect.part is not Part.FIRST:
+            if effect.part is Part.ABORT:
+                self._done(effect.link, [effect.tag])
+        elif isinstance(effect, (effects.Deliver, effects.DeliverPart)):
             link = self._links[effect.link]
             link.sent += 1
             if link.sent >= link.limit:
@@ -75,6 +79,10 @@ class PatienceJudge:
             self._on_read(item)
 
     def _on_read(self, item: inputs.Input) -> None:
+        if isinstance(item, inputs.LargeTaken) and item.link in self._links:
+            taking = self._links[item.link]
+            taking.oldest_since = taking.dry_since = self._world.now  # L-3: it goes on
+            return
         if isinstance(item, inputs.SubscriberDisposition):
             if item.outcome is not None or item.settled:
                 link = self._links.get(item.link)

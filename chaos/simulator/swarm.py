@@ -295,15 +295,14 @@ def draw_expiry(rng: random.Random) -> int:
 def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     """In some worlds some messages are large, and come in parts (L-1).
 
-    Not where frames become too small for maps (the protocol page, *What stays open*), and not with patience, which
-    the judge counts by whole deliveries.
+    Not where frames become too small for maps (the protocol page, *What stays open*).
 
     Args:
         rng: of its own.
         setting: what was drawn before.
     """
     traits = setting.traits
-    if traits.narrows or traits.large or traits.patience_s or rng.random() >= 0.2:
+    if traits.narrows or traits.large or rng.random() >= 0.2:
         return setting
     streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3, old_router=rng.random() < 0.1)
     return replace(setting, messages=min(setting.messages, 20), traits=streams)

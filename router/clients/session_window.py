@@ -209,8 +209,8 @@ class SessionWindows:
         counted = limits.counted(session.recent_frame)
         frames = self._frames(session, stored, counted, budget, now)
         frames = self._frames_of_user(frames, stored, offer, counted)
-        if session.streamed:  # what its publishers send again waits, too, and T_resend does not run (I-9)
-            frames = min(frames, max(STREAM_BYTES - stored.streams, 0 if stored.streams else counted) // counted)
+        if session.streamed:
+            frames = self._frames_of_stream(frames, stored, counted)
         spare = max(0, budget.body_room - offers.size + offer.size) // ROUTER_PART // counted
         idle = max(1, IDLE_BYTES // counted)
         offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)
@@ -246,6 +246,16 @@ class SessionWindows:
         user.wait(waiter)
         is_always_taken = not stored.size or stored.is_awaited
         return max(int(room // counted), int(is_always_taken and frames > 0))
+
+    def _frames_of_stream(self, frames: int, stored: Stored, counted: int) -> int:
+        """While a large message comes: no more of it than is soon taken; what is sent again waits, too (I-9).
+
+        While nothing of it waits, one frame is always offered. Its subscribers get nothing else before its end (L-3),
+        and what fills the router may be waiting for them.
+        """
+        if not stored.streams:
+            return max(1, min(frames, STREAM_BYTES // counted))
+        return min(frames, max(0, STREAM_BYTES - stored.streams) // counted)
 
     def _hold(self, partial: int, budget: Budget) -> bool:
         before, self._partial = self._partial, partial

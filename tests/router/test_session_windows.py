@@ -17,7 +17,14 @@ from oncewire.wire import (
     Target,
 )
 from router.clients.offers import IDLE_BYTES, QUICK_S, Offers
-from router.clients.session_window import FIRST_WINDOW, ROUTER_PART, SessionWindows, Stored, WindowLimits
+from router.clients.session_window import (
+    FIRST_WINDOW,
+    ROUTER_PART,
+    STREAM_BYTES,
+    SessionWindows,
+    Stored,
+    WindowLimits,
+)
 
 KIB = 1024
 FRAME = 4 * KIB
@@ -62,14 +69,16 @@ class Session:
             elif isinstance(event, DeliveryReceived):
                 self.sizes.append(len(event.payload))
                 event.link.dispose([event.delivery_id], ACCEPTED, True)
-        sessions: dict[SessionEndpoint, Stored] = {
-            session: Stored(publishers=1) for session in self.server.sessions
-        }
+        sessions: dict[SessionEndpoint, Stored] = {session: self.stored_now() for session in self.server.sessions}
         self.is_woken = self.windows.update(sessions, self.budget, self.offers, self.now)
         answer = self.server.data_to_send()
         self.client.receive_data(answer, 0.0)
         self.client.events()
         return bool(data or answer)
+
+    def stored_now(self) -> Stored:
+        """What its publishers hold."""
+        return Stored(publishers=1)
 
     @property
     def window(self) -> int:
@@ -211,3 +220,81 @@ def test_a_session_is_offered_more_while_it_sends_quickly_and_less_when_it_sends
         session.step()
         link.settle([number])
     assert session.window <= IDLE_BYTES // KIB
+
+
+# --- large messages ---------------------------------------------------------------------------------------------------
+
+
+class Streaming(Session):
+    """A session in which a large message comes, of which a test says what waits."""
+
+    def __init__(self, limits: WindowLimits, budget: Budget) -> None:
+        super().__init__(limits, budget)
+        self.waiting = self.stored = 0
+        self.is_awaited = False
+        self.come = 0
+
+    def stored_now(self) -> Stored:
+        return Stored(self.stored + self.waiting, 1, self.is_awaited, self.waiting)
+
+    def step(self) -> bool:
+        for session in self.server.sessions:
+            for link in session.links:
+                if isinstance(link, ReceiverLink):
+                    link.stream_above = FRAME
+                    self.come = max(self.come, 0 if link.incoming is None else link.incoming[1])
+        return super().step()
+
+
+LARGE = WindowLimits(64 * STREAM_BYTES, FRAME, MESSAGE)
+
+
+def begun(budget: Budget) -> Streaming:
+    """A session whose client has begun a large message, and has more to send than will be taken."""
+    session = Streaming(LARGE, budget)
+    link = session.sender()
+    link.begin(b"1", bytes(2 * FRAME))
+    while not any(each.streamed for each in session.server.sessions):
+        session.step()
+    link.send_part(bytes(4 * STREAM_BYTES))
+    return session
+
+
+def test_a_session_that_sends_a_large_message_is_offered_no_more_than_is_soon_taken() -> None:
+    session = begun(Budget(1 << 40))
+    session.waiting = STREAM_BYTES - 3 * FRAME
+    for _ in range(50):
+        session.step()
+    assert session.window <= 3
+    assert not session.windows.is_narrow(session.server.sessions[0])
+    session.waiting = STREAM_BYTES
+    run(session)
+    assert session.window == 0
+    assert session.windows.is_narrow(session.server.sessions[0])
+    come = session.come
+    session.waiting = 0
+    for _ in range(50):
+        session.step()
+    assert session.come > come
+
+
+def test_what_is_sent_again_waits_behind_a_large_message_that_is_not_taken() -> None:
+    """F1 offers a frame at a time to whoever has deliveries of its map to send again, but not beyond this."""
+    session = begun(Budget(1 << 40))
+    session.waiting, session.is_awaited = STREAM_BYTES, True
+    run(session)
+    assert session.window == 0
+
+
+def test_a_large_message_goes_on_where_others_fill_the_router() -> None:
+    """L-3: its subscribers get nothing else before its end, and what fills the router may wait for them."""
+    budget = Budget(64 * FRAME)
+    session = begun(budget)
+    budget.add(budget.body_limit)
+    come = session.come
+    for _ in range(200):
+        session.step()
+    assert session.come > come + 100 * FRAME
+    session.waiting = 1
+    run(session)
+    assert session.window == 0
