@@ -28,7 +28,7 @@ EXPIRY_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "reset", *_SLOW, *_WITH_MAPS),
     ),
     Edit(
-        "expired-counts-for-the-start", "E-10", "egress",
+        "expired-counts-for-the-start", "E-10", "entries",
         "    return entry is not None and entry.state is not State.EXPIRED\n",
         "    return entry is not None\n",
         "what expires behind held deliveries makes the next SYNC take those for skipped: they are lost",
