@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _Command = Callable[..., Any]
 MAX_REQUIRE = 0xFFFFFFFF
 """Of a uint (I-3c)."""
+MAX_TTL_S = 0xFFFFFFFF / 1000
+"""Of a uint, in milliseconds (AMQP 3.2.1)."""
 T = TypeVar("T")
 
 
@@ -137,6 +139,12 @@ def target_of(
     metavar="ID",
     help="Group-id of all messages: subscribers that share by group get them in order, one subscriber at a time.",
 )
+@click.option(
+    "--ttl",
+    type=click.FloatRange(min=0, max=MAX_TTL_S, min_open=True),
+    metavar="SECONDS",
+    help="How long each message is worth sending. It counts where the topic's policy has ttl_s, and is ignored elsewhere.",
+)
 @_common_options
 def pub(
     topic: str,
@@ -145,6 +153,7 @@ def pub(
     settled: bool,
     require: int | None,
     group: str | None,
+    ttl: float | None,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -166,7 +175,7 @@ def pub(
     given = tuple(map(os.fsencode, messages)) or source or "-"
     identity = _identity(name, container_id, journal)
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
-    make = cli_publish.in_group(group)
+    make = cli_publish.maker(group, ttl)
     if settled:
         _refuse_journal(journal, "sent")
         if require is not None:

@@ -30,6 +30,7 @@ from oncewire.client import (
     connect,
 )
 from oncewire.client.bodies import Body
+from oncewire.wire import Header
 
 BATCH = 256
 """Lines stored in one transaction of the journal."""
@@ -131,12 +132,13 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
             await closing
 
 
-def in_group(group: str | None) -> MakeBody:
-    """What makes messages of lines: each with this group-id, where there is one (SH-6)."""
-    if group is None:
+def maker(group: str | None, ttl_s: float | None) -> MakeBody:
+    """What makes messages of lines: with this group-id, where there is one (SH-6), and this ttl (E-10)."""
+    if group is None and ttl_s is None:
         return bytes
-    properties = Properties(group_id=group)
-    return lambda line: Message(line, properties=properties)
+    properties = None if group is None else Properties(group_id=group)
+    header = None if ttl_s is None else Header(ttl=max(1, round(1000 * ttl_s)))
+    return lambda line: Message(line, header=header, properties=properties)
 
 
 async def publish(

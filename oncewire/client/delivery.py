@@ -33,7 +33,7 @@ class DeadLetter:
     """Why a message came to a dead-letter topic, as its publisher's router states it.
 
     Attributes:
-        reason: of the first subscription that failed it: `rejected`, `undeliverable` or `max-attempts`.
+        reason: of the first subscription that failed it: `rejected`, `undeliverable`, `max-attempts` or `expired`.
         topic: it was published to.
         subscription: the first that failed it, container-id/link-name.
         attempts: that subscription made.

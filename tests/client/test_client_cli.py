@@ -81,7 +81,7 @@ async def test_sub_prints_json_lines(server: WireServer, network: Network) -> No
 
 
 @pytest.mark.parametrize("more", [(), ("--file", "lines.txt", "--name", "p", "--journal", "j.db")])
-async def test_pub_gives_each_message_the_group_that_is_asked_for(
+async def test_pub_gives_each_message_the_group_and_the_ttl_that_are_asked_for(
     server: WireServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,12 +89,14 @@ async def test_pub_gives_each_message_the_group_that_is_asked_for(
     typed = () if "--file" in more else ("a", "b")
     async with connect(server.url) as client:
         subscriber = await client.subscriber("news")
-        publisher = await start("pub", "news", *typed, "--group", "ann", "--url", server.url, *more)
+        publisher = await start("pub", "news", *typed, "--group", "ann", "--ttl", "2.5", "--url", server.url, *more)
         for _ in range(2):
             delivery = await subscriber.receive(LONG)
             properties = delivery.message.properties
             assert properties is not None
             assert properties.group_id == "ann"
+            assert delivery.message.header is not None
+            assert delivery.message.header.ttl == 2500
             await delivery.accept()
         assert (await finish(publisher))[0] == 0
 
