@@ -143,7 +143,7 @@ def target_of(
     "--ttl",
     type=click.FloatRange(min=0, max=MAX_TTL_S, min_open=True),
     metavar="SECONDS",
-    help="How long each message is worth sending. It counts where the topic's policy has ttl_s, and is ignored elsewhere.",
+    help="How long each message is worth sending; it counts where the policy of the topic has ttl_s.",
 )
 @_common_options
 def pub(
