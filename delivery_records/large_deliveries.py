@@ -13,7 +13,7 @@ from delivery_records.entries import HAS_BODY, HELD, NO_BODY, Entry, LargeBody, 
 from delivery_records.held import HeldQueue
 from delivery_records.limits import LARGE_STALL_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import NOT_WANTED, Part, taken_step
 from delivery_records.progress import Progress
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -166,7 +166,7 @@ class LargeDeliveries:
         if self._progress is not None:
             self._progress.on_moved()
         body.taken = max(0, body.handed - self._unsent)
-        if body.taken - body.told >= self._turn.limits.large_ahead_bytes // 2:
+        if body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes):
             self._tell(entry, body)
         self._look_at_end()
 

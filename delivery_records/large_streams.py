@@ -17,7 +17,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.endpoint import Endpoint
 from delivery_records.limits import LARGE_STALL_S
 from delivery_records.outcomes import Decision
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import NOT_WANTED, Part, taken_step
 from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, Slot, Window
 
@@ -305,13 +305,18 @@ class LargeStreams:
         for stream in self._streams.values():
             for target in list(stream.targets.values()):
                 since = max(target.since, self._blocked_since)
-                if target.taken < stream.received and turn.now - since >= LARGE_STALL_S:
+                if not self._has_all(stream, target) and turn.now - since >= LARGE_STALL_S:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
         if stream.slot.state is not ARRIVING:
             return False
-        return any(target.taken >= stream.received for target in stream.targets.values())
+        return any(self._has_all(stream, target) for target in stream.targets.values())
+
+    def _has_all(self, stream: Stream, target: Target) -> bool:
+        """L-4: egresses state what is taken in steps, so up to a step of it may not have been stated."""
+        step = taken_step(self._turn.limits.large_ahead_bytes)
+        return target.next == stream.end and stream.received - target.taken < step
 
     def _leave_out(self, stream: Stream, target: Target) -> None:
         del stream.targets[target.key]

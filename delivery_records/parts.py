@@ -17,3 +17,8 @@ class Part(Enum):
     LAST = "last"
     ABORT = "abort"
     """There will be no more of it: what came of it is void (AMQP 1.0 section 2.7.5)."""
+
+
+def taken_step(ahead: int) -> int:
+    """L-4: an egress states what has been taken when it is so many bytes further; half of what a target may be sent."""
+    return max(1, ahead // 2)

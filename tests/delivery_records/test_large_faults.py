@@ -1,0 +1,49 @@
+"""What large messages do to others, and what is left when they end before their end (rules L-1 to L-8)."""
+
+from __future__ import annotations
+
+from delivery_records import effects, inputs
+from delivery_records.limits import LARGE_STALL_S
+from delivery_records.outcomes import Decision
+from delivery_records.parts import Part
+from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.test_large_messages import (
+    FIRST,
+    LIMITS,
+    MORE,
+    part,
+    parts,
+    take_all,
+)
+
+SHARE = inputs.Share("g")
+
+
+def body(subscriber: SubscriberLink, tag: bytes) -> bytes:
+    """What it has of a delivery: of the last transfer that was not aborted."""
+    data = b""
+    for sent in subscriber.all(effects.DeliverPart):
+        if sent.tag[11:] == tag:
+            data = sent.data if sent.part in (Part.FIRST, Part.ABORT) else data + sent.data
+    return data
+
+
+# ---------------------------------------------------------------------- L-6
+
+
+def test_whoever_has_taken_all_is_told_from_who_takes_nothing_though_taken_is_stated_in_steps() -> None:
+    net = Net(limits=LIMITS)
+    quick, slow = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    for _ in range(3):
+        part(publisher, b"1", bytes(1_500), Part.MIDDLE)
+    take_all(quick)
+    net.advance(1.5 * LARGE_STALL_S)
+    assert net.nodes[0].count(Decision.LARGE_LEFT_OUT) == 1
+    part(publisher, b"1", MORE, Part.LAST)
+    take_all(quick)
+    assert parts(quick)[-1] == (b"1", Part.LAST)
+    assert (parts(slow), publisher.detached()) == ([], None)
+
+
