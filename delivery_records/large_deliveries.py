@@ -314,10 +314,14 @@ class LargeDeliveries:
             self._abort(entry)
             self._tell_not_wanted(entry)
             return True
-        if outcome.is_done:  # else what waits of it is the next attempt
-            if not body.is_place:
-                self._tell_not_wanted(entry)
-            elif entry.sync is not None:
+        if not body.is_place:
+            # Not kept as the next attempt: the ingress sends that from its first part, and this one would go on (L-2).
+            self._tell_not_wanted(entry)
+            self._forget(entry)
+            if not outcome.is_done:
+                self._leave(entry, is_begun=False)
+        elif outcome.is_done:
+            if entry.sync is not None:
                 self._queue.bring_back(entry.sync, entry)
             self._forget(entry)
         return False

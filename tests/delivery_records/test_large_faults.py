@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from delivery_records import effects, inputs
 from delivery_records.limits import LARGE_STALL_S
-from delivery_records.outcomes import Decision
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
 from tests.delivery_records.harness import Net, SubscriberLink
 from tests.delivery_records.test_large_messages import (
@@ -13,6 +17,7 @@ from tests.delivery_records.test_large_messages import (
     MORE,
     part,
     parts,
+    send_large,
     take_all,
 )
 
@@ -45,5 +50,29 @@ def test_whoever_has_taken_all_is_told_from_who_takes_nothing_though_taken_is_st
     take_all(quick)
     assert parts(quick)[-1] == (b"1", Part.LAST)
     assert (parts(slow), publisher.detached()) == ([], None)
+
+
+# ---------------------------------------------------------------------- L-2 and E-4a
+
+
+@pytest.mark.parametrize("routers", [1, 2])
+def test_what_is_refused_while_it_waits_comes_whole_in_its_next_attempt(routers: int) -> None:
+    net = Net(routers, limits=replace(LIMITS, window_bytes=50_000))
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[-1])
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    name = subscriber.all(effects.DeliverPart)[0].tag
+    subscriber.drop()
+    publisher.drop()
+    again = net.subscriber(net.nodes[0], unsettled={name: None}, limit=0)
+    publisher = net.publisher(net.nodes[-1], unsettled={b"1": None})
+    part(publisher, b"1", FIRST, Part.FIRST)
+    part(publisher, b"1", MORE, Part.MIDDLE)
+    again.feed(inputs.SubscriberDisposition(again.number, [name], DeliveryOutcome.RELEASED, False))
+    net.advance(1.0)
+    again.flow(10)
+    part(publisher, b"1", MORE, Part.LAST)
+    take_all(again)
+    assert body(again, b"1") == FIRST + MORE + MORE
 
 
