@@ -6,7 +6,7 @@ Each step costs the same however many wait: a client may send any number of flow
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from delivery_records.entries import Entry, SyncState
 
@@ -108,9 +108,10 @@ class HeldQueue:
             for entry in waiting:
                 self.append(entry, is_held_back=False)
 
-    def forget_aside(self, sync: SyncState) -> None:
-        """E-2: a SYNC says all anew; nothing of it waits here any more."""
-        self.aside.pop(sync, None)
+    def forget_aside(self, sync: SyncState) -> Iterable[Entry]:
+        """E-2: a SYNC says all anew; nothing of it waits here any more. Returns what the rest waited for."""
+        found = self.aside.pop(sync, None)
+        return () if found is None else found[1]
 
     def put_first(self, entry: Entry) -> None:
         """L-6: it goes back to where it was, ahead of what follows it."""

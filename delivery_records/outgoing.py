@@ -185,7 +185,8 @@ class Outgoing:
             sync.entries.pop(entry.tag, None)
             if entry.large is not None:
                 self.large.drop_held(entry)
-        self._held.forget_aside(sync)
+        for entry in self._held.forget_aside(sync):
+            self.large.drop_held(entry)  # L-8, L-1: it may come whole, if just so large or from an older router
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""

@@ -76,3 +76,20 @@ def test_what_is_refused_while_it_waits_comes_whole_in_its_next_attempt(routers:
     assert body(again, b"1") == FIRST + MORE + MORE
 
 
+# ---------------------------------------------------------------------- L-7
+
+
+def test_what_was_asked_for_may_come_whole() -> None:
+    net = Net(limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    name = subscriber.all(effects.DeliverPart)[0].tag
+    subscriber.drop()
+    again = net.subscriber(net.nodes[0], unsettled={name: None})
+    assert publisher.end().description.startswith("a subscription needs a large message again")
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
+    publisher.send(b"1", FIRST + MORE)
+    assert again.deliveries == [b"1"]
+
+
