@@ -232,12 +232,26 @@ class Egress(Endpoint):
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:
                 self.outgoing.large.on_part(entry, part)
+                if self.is_member:
+                    self.after_settling()  # SH-2: it may have ended the transfer
 
     def on_large_taken(self, size: int) -> None:
         """L-4: so much has left for the subscriber."""
         self.outgoing.large.on_taken(size)
         if self.is_member:
             self.after_settling()  # SH-2: the link may be free again
+
+    def cut_off(self, rid: int) -> None:
+        """L-5: what comes from that router does not go on."""
+        self.outgoing.large.cut_off(rid)
+        if self.is_member:
+            self.after_settling()
+
+    def on_parts_timer(self) -> None:
+        """L-5: does what is being sent go on?"""
+        self.outgoing.large.look()
+        if self.is_member:
+            self.after_settling()
 
     def expect_head(self, publisher_epoch: int, number: int) -> None:
         """For members; see there."""
@@ -325,6 +339,8 @@ class Egress(Endpoint):
         for key in [key for key, sync in self.sync_of_publisher.items() if sync.session == session]:
             del self.sync_of_publisher[key]
         self.outgoing.pump()
+        if self.is_member:
+            self.after_settling()
 
     def _forget_sync(self, epoch: int) -> None:
         self.syncs.pop(epoch, None)
@@ -373,6 +389,7 @@ class Egress(Endpoint):
             return
         is_done = verdict.is_done
         done = 0
+        is_cut_off = False
         tracing = self._turn.tracing
         entries: dict[bytes, Entry] = {}
         for tag in tags:
@@ -386,7 +403,7 @@ class Egress(Endpoint):
                 self.progress.on_done(entry)
             is_settled = settled
             if entry.large is not None and self.outgoing.large.on_answered(entry, verdict):
-                is_settled = True
+                is_settled = is_cut_off = True
             if tracing is not None:
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
@@ -406,6 +423,8 @@ class Egress(Endpoint):
             self.reduction.on_answered()
         if self.outgoing.is_waiting:
             self.outgoing.pump()
+        if is_cut_off and self.is_member:
+            self.after_settling()
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None

@@ -62,12 +62,15 @@ class MemberEgress(FilteredEgress):
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """SH-4: behind E-2, answer which of U the map of this member has, done with or not."""
         over = self._over.get(sync.publisher_epoch)
+        sending = self.outgoing.large.current
         super().on_sync(publisher_key, ingress_rid, session, sync)
         if over is not None:  # what a full map took beyond its bound is there still
             self._over[sync.publisher_epoch] = over
         self.outgoing.reserve = len(self.syncs)
         if self._lives:
             self._claim(self.syncs[sync.publisher_epoch])
+        if sending is not None and self.outgoing.large.current is None:
+            self._offer_room()  # L-5: others waited for the end of that transfer
 
     def ask_for_life(self) -> None:
         """SH-4: the map of a stale attach would give away what the member has."""

@@ -243,7 +243,7 @@ class Records:
         """T-4: what the old generation left parked is repeated."""
         self._routing.drop(rid)
         for egress in list(self.egresses.values()):
-            egress.outgoing.large.cut_off(rid)  # L-5
+            egress.cut_off(rid)
 
     # ------------------------------------------------------------------ inputs of client links
 
@@ -356,7 +356,7 @@ class Records:
         elif timer is Timer.PATIENCE:
             egress.on_patience_timer()
         elif timer is Timer.PARTS:
-            egress.outgoing.large.look()
+            egress.on_parts_timer()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:

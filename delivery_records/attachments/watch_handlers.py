@@ -108,7 +108,7 @@ class WatchHandlers:
         self._ingress_parts.channels.drop(rid)
         self._routing.drop(rid)
         for egress in list(self._endpoints.egresses.values()):
-            egress.outgoing.large.cut_off(rid)  # L-5
+            egress.cut_off(rid)
         for ingress in self._endpoints.ingresses.values():
             ingress.large.on_router_gone(rid)
         if gone is not None and rid != turn.rid:

@@ -15,10 +15,13 @@ from tests.delivery_records.test_large_messages import (
     FIRST,
     LIMITS,
     MORE,
+    answer,
     part,
     parts,
     send_large,
+    take,
     take_all,
+    unread,
 )
 
 SHARE = inputs.Share("g")
@@ -91,5 +94,41 @@ def test_what_was_asked_for_may_come_whole() -> None:
     publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
     publisher.send(b"1", FIRST + MORE)
     assert again.deliveries == [b"1"]
+
+
+# ---------------------------------------------------------------------- L-3 and SH-2
+
+
+@pytest.mark.parametrize("ends", ["abort", "answer", "sync", "session", "silence", "channel"])
+def test_a_member_takes_others_when_a_large_delivery_has_ended_before_its_end(ends: str) -> None:
+    net = Net(3, limits=LIMITS)
+    member = net.subscriber(net.nodes[0], share=SHARE)
+    first, second = net.publisher(net.nodes[1]), net.publisher(net.nodes[2], "q")
+    part(first, b"1", FIRST, Part.FIRST)
+    first.drop()
+    first = net.publisher(net.nodes[1], unsettled={b"1": None})
+    part(first, b"1", FIRST, Part.FIRST)
+    take(member, unread(member))
+    second.send(b"small")
+    assert member.deliveries == []
+    if ends == "abort":
+        first.drop()
+    elif ends == "answer":
+        answer(member, DeliveryOutcome.ACCEPTED, b"1")
+    elif ends == "sync":
+        net.held.add((1, 0))
+        first.drop()
+        first = net.publisher(net.nodes[1], unsettled={})
+        net.held.clear()
+        net.run()
+    elif ends == "session":
+        net.held.add((1, 0))
+        first.detach(closed=True)
+    elif ends == "silence":
+        net.held.add((1, 0))
+        net.advance(3 * LARGE_STALL_S)
+    else:
+        net.kill(net.nodes[1])
+    assert member.deliveries == [b"small"]
 
 
