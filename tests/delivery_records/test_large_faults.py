@@ -132,3 +132,22 @@ def test_a_member_takes_others_when_a_large_delivery_has_ended_before_its_end(en
     assert member.deliveries == [b"small"]
 
 
+# ---------------------------------------------------------------------- K-3b
+
+
+def test_a_fault_with_a_first_part_ends_its_link_alone() -> None:
+    def fails(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
+        if message == FIRST:
+            raise LookupError
+        return message
+
+    net = Net(limits=LIMITS, annotate=fails)
+    net.expects_faults = True
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    other = net.publisher(net.nodes[0], "q")
+    part(publisher, b"1", FIRST, Part.FIRST)
+    assert publisher.end().condition == "amqp:internal-error"
+    other.send(b"2")
+    assert (subscriber.deliveries, other.detached()) == ([b"2"], None)
+
+
