@@ -177,7 +177,10 @@ class LargeStreams:
         stream = self._streams.get(slot.number)
         late: list[Subscription] = []
         for subscription in subscriptions:
-            if not self._turn.view.reads_large(subscription.record.rid):
+            rid = subscription.record.rid
+            if rid != self._turn.rid and rid not in self._turn.view.routers:
+                continue  # it has no link; the SYNC to its next egress names the delivery
+            if not self._turn.view.reads_large(rid):
                 self._on_old_router()
             elif stream is None or stream.first:
                 late.append(subscription)

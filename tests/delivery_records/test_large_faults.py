@@ -151,3 +151,29 @@ def test_a_fault_with_a_first_part_ends_its_link_alone() -> None:
     assert (subscriber.deliveries, other.detached()) == ([b"2"], None)
 
 
+# ---------------------------------------------------------------------- L-2
+
+
+def test_a_subscription_whose_router_is_gone_holds_nobody_up() -> None:
+    net = Net(2, limits=LIMITS)
+    here, there = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[1], "t")
+    publisher = net.publisher(net.nodes[0])
+    net.kill(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    for _ in range(10):
+        part(publisher, b"1", MORE, Part.MIDDLE)
+        take_all(here)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    assert ingress.window.body_bytes < LIMITS.window_bytes // 2
+    part(publisher, b"1", MORE, Part.LAST)
+    take_all(here)
+    answer(here, DeliveryOutcome.ACCEPTED, b"1")
+    there = net.subscriber(net.nodes[0], "t")
+    assert publisher.end().description.startswith("a subscription needs a large message again")
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
+    number = send_large(publisher, b"1")
+    take_all(there)
+    answer(there, DeliveryOutcome.ACCEPTED, b"1")
+    assert publisher.accepted == [number]
+
+
