@@ -41,7 +41,7 @@ from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.large_deliveries import LargeDeliveries
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
@@ -227,7 +227,9 @@ class Egress(Endpoint):
                 part.message_format, body,
             )  # fmt: skip
             if sync is not None and not body.is_taken_up:
-                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, NOT_WANTED))
+                found = sync.numbers.get(part.number)
+                why = HAS_IT if found is not None and found.state is SENT else NOT_WANTED
+                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, why))
         elif sync is not None:
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:

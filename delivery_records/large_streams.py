@@ -17,7 +17,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.endpoint import Endpoint
 from delivery_records.limits import LARGE_STALL_S
 from delivery_records.outcomes import Decision
-from delivery_records.parts import NOT_WANTED, Part, taken_step
+from delivery_records.parts import HAS_IT, Part, taken_step
 from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, Slot, Window
 
@@ -49,7 +49,7 @@ class Target:
 class Stream:
     """One large delivery: the pieces that some target has not taken."""
 
-    __slots__ = ("first", "is_whole", "pieces", "received", "released", "slot", "targets")
+    __slots__ = ("first", "had", "is_whole", "pieces", "received", "released", "slot", "targets")
 
     def __init__(self, slot: Slot) -> None:
         """Nothing has come."""
@@ -61,6 +61,8 @@ class Stream:
         """Bytes before it."""
         self.received = 0
         self.is_whole = False
+        self.had = 0
+        """How many that owe it were sent it before, and so are no targets."""
         self.targets: dict[str, Target] = {}
 
     @property
@@ -223,8 +225,9 @@ class LargeStreams:
         target = None if stream is None else stream.targets.get(key)
         if stream is None or target is None or target.epoch != epoch:
             return
-        if taken == NOT_WANTED:
+        if taken >= HAS_IT:
             del stream.targets[key]
+            stream.had += taken == HAS_IT
         elif taken > target.taken:
             target.taken = min(taken, target.sent)
             target.since = self._turn.now
@@ -284,7 +287,7 @@ class LargeStreams:
             while stream.first < last and stream.released + len(stream.pieces[0]) <= floor:
                 self._let_go(stream, 1)
             return
-        if stream.slot.pending and not stream.first:
+        if stream.slot.pending > stream.had and not stream.first:
             return
         self._let_go(stream, len(stream.pieces))
         if stream.is_whole:

@@ -7,6 +7,8 @@ from typing import Final
 
 NOT_WANTED: Final = (1 << 64) - 1
 """What a TAKEN states of a delivery that its subscription is not to be sent in parts any more (L-2)."""
+HAS_IT: Final = NOT_WANTED - 1
+"""The same of one that its subscriber was sent, and has not answered."""
 
 
 class Part(Enum):

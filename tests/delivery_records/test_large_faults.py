@@ -177,3 +177,20 @@ def test_a_subscription_whose_router_is_gone_holds_nobody_up() -> None:
     assert publisher.accepted == [number]
 
 
+def test_what_a_subscriber_has_and_has_not_answered_is_not_kept_when_it_is_sent_again() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    publisher.drop()
+    publisher = net.publisher(net.nodes[1], unsettled={b"1": None})
+    part(publisher, b"1", FIRST, Part.FIRST)
+    for _ in range(10):
+        part(publisher, b"1", MORE, Part.MIDDLE)
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    assert ingress.window.body_bytes < LIMITS.window_bytes // 2
+    part(publisher, b"1", MORE, Part.LAST)
+    publisher.send(b"2")
+    assert subscriber.deliveries == [b"2"]
+
+
