@@ -11,7 +11,7 @@ from delivery_records.channels.messages import LargePart, Need, Taken, ToIngress
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import HAS_BODY, HELD, NO_BODY, Entry, LargeBody, State, SyncState
 from delivery_records.held import HeldQueue
-from delivery_records.limits import LARGE_STALL_S
+from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import NOT_WANTED, Part, taken_step
 from delivery_records.progress import Progress
@@ -166,7 +166,8 @@ class LargeDeliveries:
         if self._progress is not None:
             self._progress.on_moved()
         body.taken = max(0, body.handed - self._unsent)
-        if body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes):
+        is_due = self._turn.now - body.told_at >= LARGE_STALL_S / LARGE_LOOKS  # L-6: a slow one takes something, too
+        if is_due or body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes):
             self._tell(entry, body)
         self._look_at_end()
 
@@ -187,6 +188,7 @@ class LargeDeliveries:
 
     def _tell(self, entry: Entry, body: LargeBody) -> None:
         body.told = body.taken
+        body.told_at = self._turn.now
         if entry.sync is not None:
             taken = Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, body.taken)
             self._answer(entry.sync, taken)

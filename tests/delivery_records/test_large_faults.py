@@ -194,3 +194,17 @@ def test_what_a_subscriber_has_and_has_not_answered_is_not_kept_when_it_is_sent_
     assert subscriber.deliveries == [b"2"]
 
 
+def test_a_slow_subscriber_takes_something_and_is_not_left_out() -> None:
+    net = Net(2, limits=LIMITS)
+    quick, slow = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t")
+    publisher = net.publisher(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    for _ in range(4):
+        part(publisher, b"1", MORE, Part.MIDDLE)
+    take_all(quick)
+    for _ in range(16):
+        net.advance(LARGE_STALL_S / 8)
+        take(slow, 50)
+    assert net.nodes[1].count(Decision.LARGE_LEFT_OUT) == 0
+
+
