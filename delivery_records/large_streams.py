@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from delivery_records.attachments.view import Subscription
+from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import LargePart, Msg
 from delivery_records.channels.to_egresses import ToEgresses
@@ -29,13 +29,15 @@ FIRST_COPY: Final[Copy] = (False, 0, False)
 class Target:
     """Who gets the parts of one delivery, and how far it is."""
 
-    __slots__ = ("copy", "epoch", "key", "next", "rid", "sent", "since", "taken")
+    __slots__ = ("copy", "epoch", "is_listener", "key", "next", "rid", "sent", "since", "taken")
 
     def __init__(self, subscription: Subscription, copy: Copy, now: float) -> None:
         """Nothing was sent."""
         self.key = subscription.key
         self.epoch = subscription.epoch
         self.rid = subscription.record.rid
+        self.is_listener = subscription.record.mode is SubscriptionMode.AT_MOST_ONCE
+        """The publisher's settlement would end it (c.3)."""
         self.copy = copy
         self.next = 0
         """The piece that is sent next."""
@@ -69,6 +71,11 @@ class Stream:
     def end(self) -> int:
         """Number of the piece that comes next."""
         return self.first + len(self.pieces)
+
+    @property
+    def has_listener(self) -> bool:
+        """Somebody is in it who gets it at most once, and so till it is settled (c.3)."""
+        return any(target.is_listener for target in self.targets.values())
 
     def add(self, data: bytes, size: int, *, is_last: bool) -> None:
         """Cut what has come to pieces that let other frames pass between them."""
@@ -143,12 +150,12 @@ class LargeStreams:
 
     def add(self, slot: Slot, data: bytes, *, is_last: bool) -> None:
         """One more part; it goes out at the end of this turn."""
-        if is_last:
-            self._window.end_large(slot)
         stream = self._streams.get(slot.number)
         if stream is not None:
             stream.add(data, self._turn.limits.large_piece_bytes, is_last=is_last)
             self._window.hold(len(data))
+        if is_last and (stream is None or not stream.has_listener):
+            self._window.end_large(slot)
 
     def abort(self, slot: Slot) -> None:
         """L-5: there will be no more of it; nobody has anything of it."""
@@ -281,6 +288,8 @@ class LargeStreams:
         if stream.is_whole:
             for target in [t for t in targets.values() if t.next == stream.end and t.taken >= stream.received]:
                 del targets[target.key]
+            if stream.slot.state is ARRIVING and not stream.has_listener:
+                self._window.end_large(stream.slot)
         if targets:
             floor = min(target.taken for target in targets.values())
             last = min(target.next for target in targets.values())
@@ -307,15 +316,17 @@ class LargeStreams:
         turn = self._turn
         if has_room or not any(self._starves(stream) for stream in self._streams.values()):
             self._blocked_since = turn.now
-            return
         for stream in self._streams.values():
             for target in list(stream.targets.values()):
                 since = max(target.since, self._blocked_since)
-                if not self._has_all(stream, target) and turn.now - since >= LARGE_STALL_S:
+                if target.is_listener and (stream.is_whole or not has_room):
+                    since = target.since  # L-1: nobody waits for it without limit
+                waits = stream.is_whole or not self._has_all(stream, target)
+                if waits and turn.now - since >= LARGE_STALL_S:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
-        if stream.slot.state is not ARRIVING:
+        if stream.is_whole:
             return False
         return any(self._has_all(stream, target) for target in stream.targets.values())
 

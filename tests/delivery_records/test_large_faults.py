@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.limits import LARGE_STALL_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
@@ -206,5 +207,38 @@ def test_a_slow_subscriber_takes_something_and_is_not_left_out() -> None:
         net.advance(LARGE_STALL_S / 8)
         take(slow, 50)
     assert net.nodes[1].count(Decision.LARGE_LEFT_OUT) == 0
+
+
+# ---------------------------------------------------------------------- L-1 and c.3
+
+
+def test_an_at_most_once_subscriber_gets_all_of_it_before_the_settlement_would_end_it() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber = net.subscriber(net.nodes[0], mode=SubscriptionMode.AT_MOST_ONCE)
+    publisher = net.publisher(net.nodes[1])
+    number = send_large(publisher, b"1", more=4)
+    assert publisher.outcomes == []
+    take_all(subscriber)
+    assert publisher.accepted == [number]
+    publisher.settle(b"1")
+    assert parts(subscriber)[-1] == (b"1", Part.LAST)
+    assert net.nodes[1].core.budget.held == 0
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_an_at_most_once_subscriber_that_reads_nothing_holds_its_publisher_up_for_a_time_only(is_whole: bool) -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber = net.subscriber(net.nodes[0], mode=SubscriptionMode.AT_MOST_ONCE)
+    publisher = net.publisher(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    part(publisher, b"1", MORE, Part.MIDDLE)
+    part(publisher, b"1", MORE, Part.LAST if is_whole else Part.MIDDLE)
+    net.advance(1.5 * LARGE_STALL_S)
+    assert parts(subscriber)[-1] == (b"1", Part.ABORT)
+    if not is_whole:
+        part(publisher, b"1", MORE, Part.LAST)
+    assert publisher.accepted == [1]
+    publisher.settle(b"1")
+    assert net.nodes[1].core.budget.held == 0
 
 
