@@ -139,6 +139,8 @@ class Outgoing:
         """I-1c: at once, or behind all that is held."""
         if self._held or self._resumes or not self._may_send(entry):
             self._hold(entry, message)
+            if self._held.aside:
+                self.pump()  # L-7: what was asked for waits for its publisher, and other publishers' do not
         else:
             self._transfer(entry, message)
 

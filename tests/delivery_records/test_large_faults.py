@@ -242,3 +242,30 @@ def test_an_at_most_once_subscriber_that_reads_nothing_holds_its_publisher_up_fo
     assert net.nodes[1].core.budget.held == 0
 
 
+# ---------------------------------------------------------------------- I-4a and I-1c
+
+
+def test_what_is_settled_with_its_last_part_is_sent_to_its_end() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    take_all(subscriber)
+    part(publisher, b"1", MORE, Part.LAST, settled=True)
+    take_all(subscriber)
+    assert parts(subscriber)[-1] == (b"1", Part.LAST)
+    assert net.nodes[1].core.budget.held == 0
+
+
+def test_a_presettled_message_does_not_wait_for_what_another_publisher_is_asked_for() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    other = net.publisher(net.nodes[0], "q")
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    subscriber.drop()
+    net.held.add((0, 1))
+    again = net.subscriber(net.nodes[0])
+    other.send(b"2", settled=True)
+    assert again.deliveries == [b"2"]
+
+
