@@ -125,8 +125,8 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "parts-for-an-older-release", "L-8", "large_streams",
-        "            if not self._turn.view.reads_large(subscription.record.rid):\n",
-        "            if subscription.record.rid < 0:\n",
+        "            if not self._turn.view.reads_large(rid):\n",
+        "            if rid < 0:\n",
         "a router of an older release gets frames that it cannot read",
         aim=("streams=1", "old_router=1", "crash", "drop-s", "routers=2"),
     ),
