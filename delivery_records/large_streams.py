@@ -15,7 +15,7 @@ from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import LargePart, Msg
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.endpoint import Endpoint
-from delivery_records.limits import LARGE_STALL_S
+from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision
 from delivery_records.parts import HAS_IT, Part, taken_step
 from delivery_records.turn import Turn
@@ -46,6 +46,11 @@ class Target:
         """Bytes that have gone to the subscriber, as its egress says (L-4)."""
         self.since = now
         """When it took something last."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long it may take nothing: who has no credit and would owe nothing is soon passed over."""
+        return LARGE_STALL_S / LARGE_LOOKS if self.is_listener and not self.taken else LARGE_STALL_S
 
 
 class Stream:
@@ -322,7 +327,7 @@ class LargeStreams:
                 if target.is_listener and (stream.is_whole or not has_room):
                     since = target.since  # L-1: nobody waits for it without limit
                 waits = stream.is_whole or not self._has_all(stream, target)
-                if waits and turn.now - since >= LARGE_STALL_S:
+                if waits and turn.now - since >= target.patience_s:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:

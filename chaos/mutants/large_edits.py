@@ -97,7 +97,7 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "waits-for-the-slowest", "L-6", "large_streams",
-        "                if waits and turn.now - since >= LARGE_STALL_S:\n",
+        "                if waits and turn.now - since >= target.patience_s:\n",
         "                if waits and since < 0:\n",
         "a subscriber without credit keeps all others in the middle of a message",
         aim=("streams=1", "drop-s", "subscribers=3", "prefetch=1", "messages=8", "window=8", "lingers=1"),
