@@ -103,6 +103,13 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=("streams=1", "drop-s", "subscribers=3", "prefetch=1", "messages=8", "window=8", "lingers=1"),
     ),
     Edit(
+        "counts-what-is-stated", "L-6", "large_streams",
+        "        return target.next == stream.end and stream.received - target.taken < step\n",
+        "        return step > 0 and target.taken >= stream.received\n",
+        "nobody is found to wait for a subscriber that takes nothing, for TAKEN is stated in steps",
+        aim=("streams=1", "drop-s", "subscribers=3", "prefetch=1", "messages=8", "window=8", "lingers=1"),
+    ),
+    Edit(
         "overtakes-its-place", "L-7", "outgoing",
         "            waits = True  # L-7\n",
         "            pass\n",
