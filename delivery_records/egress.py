@@ -44,7 +44,7 @@ from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.large_deliveries import LargeDeliveries
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
 from delivery_records.reasons import tell_reason
@@ -240,31 +240,29 @@ class Egress(Endpoint):
                 part.message_format, body,
             )  # fmt: skip
             if sync is not None and not body.is_taken_up:
-                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, NOT_WANTED))
+                found = sync.numbers.get(part.number)
+                why = HAS_IT if found is not None and found.state is SENT else NOT_WANTED
+                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, why))
         elif sync is not None:
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:
                 self.outgoing.large.on_part(entry, part)
-        if self.is_member:
-            self.after_settling()  # SH-2: the link may be free again
+        self.after_settling()  # SH-2: the link may be free again
 
     def cut_off(self, rid: int) -> None:
         """L-5: what came from that router in parts does not go on."""
         self.outgoing.large.cut_off(rid)
-        if self.is_member:
-            self.after_settling()
+        self.after_settling()
 
     def look_at_parts(self) -> None:
         """L-5: whether what is in the middle goes on."""
         self.outgoing.large.look()
-        if self.is_member:
-            self.after_settling()
+        self.after_settling()
 
     def on_large_taken(self, size: int) -> None:
         """L-4: so much has left for the subscriber."""
         self.outgoing.large.on_taken(size)
-        if self.is_member:
-            self.after_settling()  # SH-2: the link may be free again
+        self.after_settling()  # SH-2: the link may be free again
 
     def expect_head(self, publisher_epoch: int, number: int) -> None:
         """For members; see there."""
@@ -402,6 +400,7 @@ class Egress(Endpoint):
         for key in [key for key, sync in self.sync_of_publisher.items() if sync.session == session]:
             del self.sync_of_publisher[key]
         self.outgoing.pump()
+        self.after_settling()
 
     def _forget_sync(self, epoch: int) -> None:
         state = self.syncs.pop(epoch, None)
@@ -479,7 +478,7 @@ class Egress(Endpoint):
             self.reduction.on_answered()
         if self.outgoing.is_waiting:
             self.outgoing.pump()
-        if was_large and self.is_member:
+        if was_large:
             self.after_settling()
 
     def _on_done(self, entry: Entry, outcome: DeliveryOutcome, is_settled: bool, error: str) -> None:

@@ -139,7 +139,9 @@ class Entry:
 class LargeBody:
     """The body of a large delivery at an egress: what has come and was not sent, or the place of one (L-2, L-7)."""
 
-    __slots__ = ("before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "taken", "told")
+    __slots__ = (
+        "before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "taken", "told", "told_at",
+    )  # fmt: skip
 
     def __init__(self, *, is_place: bool = False) -> None:
         """Nothing has come, and with `is_place` nothing will: the publisher must send it again (L-7)."""
@@ -155,6 +157,7 @@ class LargeBody:
         """Bytes that have left for the subscriber."""
         self.told = 0
         """The same, as the ingress knows it (L-4)."""
+        self.told_at = 0.0
         self.before = State.HELD
         """State of its entry before it began to be sent."""
         self.since = 0.0

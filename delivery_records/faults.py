@@ -22,7 +22,10 @@ from delivery_records.turn import Turn
 
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
-_OF_A_LINK = (inputs.PublisherTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.ClientFlow)
+_OF_A_LINK = (
+    inputs.PublisherTransfer, inputs.LargeTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition,
+    inputs.LargeTaken, inputs.ClientFlow,
+)  # fmt: skip
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
 
 

@@ -82,10 +82,11 @@ class LargeArrivals:
         if is_last:
             self._arriving = None
             if transfer.settled:
+                self._fanout.streams.flush()  # else nobody would get the rest of it
                 self._owner.on_settled([transfer.tag])  # given up behind this one try (I-4a)
 
     def _begin(self, transfer: LargeTransfer) -> None:
-        self._arriving = None
+        self.abort()  # transfers of one link do not interleave: what was not through does not go on
         if not self._turn.view.all_read_large:  # L-8: a router of an older release came behind the attach
             self.need()
             return

@@ -11,9 +11,9 @@ from delivery_records.channels.messages import LargePart, Need, Taken, ToIngress
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import HAS_BODY, HELD, NO_BODY, Entry, LargeBody, State, SyncState
 from delivery_records.held import HeldQueue
-from delivery_records.limits import LARGE_STALL_S
+from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import NOT_WANTED, Part, taken_step
 from delivery_records.progress import Progress
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -166,7 +166,8 @@ class LargeDeliveries:
         if entry is None or body is None:
             return
         body.taken = max(0, body.handed - self._unsent)
-        if body.taken - body.told >= self._turn.limits.large_ahead_bytes // 2:
+        is_due = self._turn.now - body.told_at >= LARGE_STALL_S / LARGE_LOOKS  # L-6: a slow one takes something, too
+        if is_due or body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes):
             self._tell(entry, body)
         self._look_at_end()
 
@@ -187,6 +188,7 @@ class LargeDeliveries:
 
     def _tell(self, entry: Entry, body: LargeBody) -> None:
         body.told = body.taken
+        body.told_at = self._turn.now
         if entry.sync is not None:
             taken = Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, body.taken)
             self._answer(entry.sync, taken)
@@ -314,10 +316,14 @@ class LargeDeliveries:
             self._abort(entry)
             self._tell_not_wanted(entry)
             return True
-        if outcome.is_done:  # else what waits of it is the next attempt
-            if not body.is_place:
-                self._tell_not_wanted(entry)
-            elif entry.sync is not None:
+        if not body.is_place:
+            # Not kept as the next attempt: the ingress sends that from its first part, and this one would go on (L-2).
+            self._tell_not_wanted(entry)
+            self._forget(entry)
+            if not outcome.is_done:
+                self._leave(entry, is_begun=False)
+        elif outcome.is_done:
+            if entry.sync is not None:
                 self._queue.bring_back(entry.sync, entry)
             self._forget(entry)
         return False

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from delivery_records.attachments.view import Subscription
+from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import LargePart, Msg
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.endpoint import Endpoint
-from delivery_records.limits import LARGE_STALL_S
+from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision
-from delivery_records.parts import NOT_WANTED, Part
+from delivery_records.parts import HAS_IT, Part, taken_step
 from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, Slot, Window
 
@@ -29,13 +29,15 @@ FIRST_COPY: Final[Copy] = (False, 0, False)
 class Target:
     """Who gets the parts of one delivery, and how far it is."""
 
-    __slots__ = ("copy", "epoch", "key", "next", "rid", "sent", "since", "taken")
+    __slots__ = ("copy", "epoch", "is_listener", "key", "next", "rid", "sent", "since", "taken")
 
     def __init__(self, subscription: Subscription, copy: Copy, now: float) -> None:
         """Nothing was sent."""
         self.key = subscription.key
         self.epoch = subscription.epoch
         self.rid = subscription.record.rid
+        self.is_listener = subscription.record.mode is SubscriptionMode.AT_MOST_ONCE
+        """The publisher's settlement would end it (c.3)."""
         self.copy = copy
         self.next = 0
         """The piece that is sent next."""
@@ -45,11 +47,16 @@ class Target:
         self.since = now
         """When it took something last."""
 
+    @property
+    def patience_s(self) -> float:
+        """How long it may take nothing: who has no credit and would owe nothing is soon passed over."""
+        return LARGE_STALL_S / LARGE_LOOKS if self.is_listener and not self.taken else LARGE_STALL_S
+
 
 class Stream:
     """One large delivery: the pieces that some target has not taken."""
 
-    __slots__ = ("first", "is_whole", "pieces", "received", "released", "slot", "targets")
+    __slots__ = ("first", "had", "is_whole", "pieces", "received", "released", "slot", "targets")
 
     def __init__(self, slot: Slot) -> None:
         """Nothing has come."""
@@ -61,12 +68,19 @@ class Stream:
         """Bytes before it."""
         self.received = 0
         self.is_whole = False
+        self.had = 0
+        """How many that owe it were sent it before, and so are no targets."""
         self.targets: dict[str, Target] = {}
 
     @property
     def end(self) -> int:
         """Number of the piece that comes next."""
         return self.first + len(self.pieces)
+
+    @property
+    def has_listener(self) -> bool:
+        """Somebody is in it who gets it at most once, and so till it is settled (c.3)."""
+        return any(target.is_listener for target in self.targets.values())
 
     def add(self, data: bytes, size: int, *, is_last: bool) -> None:
         """Cut what has come to pieces that let other frames pass between them."""
@@ -140,12 +154,12 @@ class LargeStreams:
 
     def add(self, slot: Slot, data: bytes, *, is_last: bool) -> None:
         """One more part; it goes out at the end of this turn."""
-        if is_last:
-            self._window.end_large(slot)
         stream = self._streams.get(slot.number)
         if stream is not None:
             stream.add(data, self._turn.limits.large_piece_bytes, is_last=is_last)
             self._window.hold(len(data))
+        if is_last and (stream is None or not stream.has_listener):
+            self._window.end_large(slot)
 
     def abort(self, slot: Slot) -> None:
         """L-5: there will be no more of it; nobody has anything of it."""
@@ -176,7 +190,10 @@ class LargeStreams:
         stream = self._streams.get(slot.number)
         late: list[Subscription] = []
         for subscription in subscriptions:
-            if not self._turn.view.reads_large(subscription.record.rid):
+            rid = subscription.record.rid
+            if rid != self._turn.rid and rid not in self._turn.view.routers:
+                continue  # it has no link; the SYNC to its next egress names the delivery
+            if not self._turn.view.reads_large(rid):
                 assert self.on_old_router is not None
                 self.on_old_router()
             elif stream is not None and subscription.key in stream.targets:
@@ -228,8 +245,9 @@ class LargeStreams:
         target = None if stream is None else stream.targets.get(key)
         if stream is None or target is None or target.epoch != epoch:
             return
-        if taken == NOT_WANTED:
+        if taken >= HAS_IT:
             del stream.targets[key]
+            stream.had += taken == HAS_IT
         elif taken > target.taken:
             target.taken = min(taken, target.sent)
             target.since = self._turn.now
@@ -283,13 +301,15 @@ class LargeStreams:
         if stream.is_whole:
             for target in [t for t in targets.values() if t.next == stream.end and t.taken >= stream.received]:
                 del targets[target.key]
+            if stream.slot.state is ARRIVING and not stream.has_listener:
+                self._window.end_large(stream.slot)
         if targets:
             floor = min(target.taken for target in targets.values())
             last = min(target.next for target in targets.values())
             while stream.first < last and stream.released + len(stream.pieces[0]) <= floor:
                 self._let_go(stream, 1)
             return
-        if stream.slot.pending and not stream.first:
+        if stream.slot.pending > stream.had and not stream.first:
             return
         self._let_go(stream, len(stream.pieces))
         if stream.is_whole:
@@ -309,21 +329,24 @@ class LargeStreams:
         turn = self._turn
         if has_room or not any(self._starves(stream) for stream in self._streams.values()):
             self._blocked_since = turn.now
-            return
         for stream in self._streams.values():
             for target in list(stream.targets.values()):
                 since = max(target.since, self._blocked_since)
-                if self._lags(stream, target) and turn.now - since >= LARGE_STALL_S:
+                if target.is_listener and (stream.is_whole or not has_room):
+                    since = target.since  # L-1: nobody waits for it without limit
+                waits = stream.is_whole or not self._has_all(stream, target)
+                if waits and turn.now - since >= target.patience_s:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
-        if stream.slot.state is not ARRIVING:
+        if stream.is_whole:
             return False
-        return not all(self._lags(stream, target) for target in stream.targets.values())
+        return any(self._has_all(stream, target) for target in stream.targets.values())
 
-    def _lags(self, stream: Stream, target: Target) -> bool:
-        """What it has not taken is more than an egress may leave unsaid (L-4)."""
-        return stream.received - target.taken >= self._turn.limits.large_ahead_bytes // 2
+    def _has_all(self, stream: Stream, target: Target) -> bool:
+        """L-4: egresses state what is taken in steps, so up to a step of it may not have been stated."""
+        step = taken_step(self._turn.limits.large_ahead_bytes)
+        return target.next == stream.end and stream.received - target.taken < step
 
     def _leave_out(self, stream: Stream, target: Target) -> None:
         del stream.targets[target.key]

@@ -68,6 +68,7 @@ class MemberEgress(FilteredEgress):
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """SH-4: behind E-2, answer which of U the map of this member has, done with or not."""
         over = self._over.get(sync.publisher_epoch)
+        sending = self.outgoing.large.current
         super().on_sync(publisher_key, ingress_rid, session, sync)
         if over is not None:  # what a full map took beyond its bound is there still
             self._over[sync.publisher_epoch] = over
@@ -79,6 +80,8 @@ class MemberEgress(FilteredEgress):
             self._failures[state.epoch] = [(number, tag) for number, tag in named if tag in self._failed]
         if self._lives:
             self._claim(state)
+        if sending is not None and self.outgoing.large.current is None:
+            self._offer_room()  # L-5: others waited for the end of that transfer
 
     def ask_for_life(self) -> None:
         """SH-4: the map of a stale attach would give away what the member has."""

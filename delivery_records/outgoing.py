@@ -139,6 +139,8 @@ class Outgoing:
         """I-1c: at once, or behind all that is held."""
         if self._held or self._resumes or not self._may_send(entry):
             self._hold(entry, message)
+            if self._held.aside:
+                self.pump()  # L-7: what was asked for waits for its publisher, and other publishers' do not
         else:
             self._transfer(entry, message)
 
@@ -186,7 +188,7 @@ class Outgoing:
             if entry.large is not None:
                 self.large.drop_held(entry)
         for entry in self._held.forget_aside(sync):
-            self.large.drop_held(entry)
+            self.large.drop_held(entry)  # L-8, L-1: it may come whole, if just so large or from an older router
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""

@@ -97,9 +97,16 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "waits-for-the-slowest", "L-6", "large_streams",
-        "                if self._lags(stream, target) and turn.now - since >= LARGE_STALL_S:\n",
-        "                if since < 0:\n",
+        "                if waits and turn.now - since >= target.patience_s:\n",
+        "                if waits and since < 0:\n",
         "a subscriber without credit keeps all others in the middle of a message",
+        aim=("streams=1", "drop-s", "subscribers=3", "prefetch=1", "messages=8", "window=8", "lingers=1"),
+    ),
+    Edit(
+        "counts-what-is-stated", "L-6", "large_streams",
+        "        return target.next == stream.end and stream.received - target.taken < step\n",
+        "        return step > 0 and target.taken >= stream.received\n",
+        "nobody is found to wait for a subscriber that takes nothing, for TAKEN is stated in steps",
         aim=("streams=1", "drop-s", "subscribers=3", "prefetch=1", "messages=8", "window=8", "lingers=1"),
     ),
     Edit(
@@ -125,8 +132,8 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "parts-for-an-older-release", "L-8", "large_streams",
-        "            if not self._turn.view.reads_large(subscription.record.rid):\n",
-        "            if subscription.record.rid < 0:\n",
+        "            if not self._turn.view.reads_large(rid):\n",
+        "            if rid < 0:\n",
         "a router of an older release gets frames that it cannot read",
         aim=("streams=1", "old_router=1", "crash", "drop-s", "routers=2"),
     ),

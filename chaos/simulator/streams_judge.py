@@ -10,6 +10,7 @@ from chaos.simulator.violation import Violation
 from delivery_records import inputs
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
+from delivery_records.parts import taken_step
 
 STALL_S = 25.0
 """T_large and a quarter on a clock that is a third slow, and some seconds."""
@@ -82,12 +83,12 @@ class StreamsJudge:
         streams = ingress.fanout.streams.all()
         starves = ingress.large.is_arriving and not self._has_room(ingress) and not is_stalled
         arriving = [stream for stream in streams if not stream.is_whole]
-        little = self._world.limits.large_ahead_bytes // 2  # an egress need not say that so much more was taken (L-4)
-        starves = starves and any(s.received - t.taken < little for s in arriving for t in s.targets.values())
+        step = taken_step(self._world.limits.large_ahead_bytes)
+        starves = starves and any(s.received - t.taken < step for s in arriving for t in s.targets.values())
         for stream in streams:
             for target in stream.targets.values():
                 what = (ingress.epoch, stream.slot.number, target.key, target.since)
-                if self._lasts(what, starves and stream.received - target.taken >= little, STALL_S):
+                if self._lasts(what, starves and stream.received - target.taken >= step, STALL_S):
                     raise Violation(f"STARVED: others wait for {target.key[:6]}, which takes nothing of {ingress.name}")
 
     def _check_sending(self, router: Router, egress: Egress, *, is_stalled: bool) -> None:
