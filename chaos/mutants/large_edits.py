@@ -128,14 +128,10 @@ LARGE_EDITS: tuple[Edit, ...] = (
         "        if entry.sync is not None and entry.sync is body.sync:\n",
         "        if entry.sync is not None:\n",
         "a router of an older release that the publisher has moved to gets a frame that it cannot read",
-        aim=("streams=1", "old_router=1", "crash", "drop-p", "routers=2"),
-    ),
-    Edit(
-        "synced-without-a-large-one", "L-8", "fanout",
-        "            if self.streams.is_beyond(rid, unsettled):\n                continue",
-        "            if self.streams.is_beyond(rid, unsettled):\n                pass",
-        "a subscription that moves to a router of an older release is sent what follows a large message, and skips it",
-        aim=("streams=2", "old_router=1", "crash", "drop-s", "routers=2", "messages=8", "window=30", "prefetch=50"),
+        aim=(
+            "streams=1", "old_router=1", "crash", "drop-p", "drop-s", "routers=2", "messages=4", "subscribers=1",
+            "prefetch=2",
+        ),
     ),
     Edit(
         "a-group-waits-for-the-map", "SH-6", "grouped_sharing",

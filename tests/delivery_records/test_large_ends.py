@@ -459,6 +459,7 @@ def test_the_next_ingress_hears_nothing_of_what_another_one_has_sent() -> None:
     net.publisher(net.nodes[2], unsettled={b"1": None})
     take_all(subscriber)
     assert parts(subscriber)[-1] == (b"1", Part.LAST)
+    answer(subscriber, DeliveryOutcome.ACCEPTED, b"1")
     to_next = [effect.message for effect in net.nodes[0].all(effects.SendToRouters) if effect.targets[0][0] == 7003]
-    assert to_next
+    assert to_next, "its outcome"
     assert not [message for message in to_next if isinstance(message, (Taken, Need))]
