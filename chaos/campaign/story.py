@@ -63,6 +63,7 @@ _PHRASES = {
     "!isolate": "FAULT: r{0} is cut off from etcd",
     "!outage": "FAULT: etcd is unreachable for all routers",
     "!restore": "FAULT: etcd is restored from a backup that lacks {0} revisions",
+    "!reload": "operators take the dead-letter topic out of the rules of all routers",
     "!compact": "FAULT: etcd forgets its past",
     "!relist": "FAULT: the watch of r{0} breaks",
     "!reset": "FAULT: frames between r{0} and r{1} are lost",
