@@ -15,6 +15,7 @@ from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, router_key
 from delivery_records.limits import DRAIN_CHECK_S
+from delivery_records.parts import Part
 
 REDIRECT = "amqp:connection:redirect"
 
@@ -99,11 +100,14 @@ class Drains:
 
     def _check_doubt(self, publisher: StockPublisher, connection: SimulatedConnection) -> None:
         """K-8a: what it will send again, for it keeps no map, is what the router has never read."""
-        unread = {
-            int.from_bytes(item.message[1:5], "big")
-            for item in connection.up
+        under_way = [*connection.up, *publisher.parts.waiting(connection)]
+        begun = [
+            item.message if isinstance(item, inputs.PublisherTransfer) else item.data
+            for item in under_way
             if isinstance(item, inputs.PublisherTransfer)
-        }
+            or (isinstance(item, inputs.LargeTransfer) and item.part is Part.FIRST)
+        ]
+        unread = {int.from_bytes(beginning[1:5], "big") for beginning in begun}
         again = set(publisher.resend) if publisher.is_replied else set(publisher.map)
         doubted = [
             number

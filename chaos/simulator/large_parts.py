@@ -48,6 +48,10 @@ class PartsToSend:
         """A transfer of that tag has not left completely."""
         return any(waiting.tag == tag for waiting in self._waiting)
 
+    def waiting(self, connection: SimulatedConnection) -> list[inputs.PublisherTransfer | inputs.LargeTransfer]:
+        """What has not left yet on that connection."""
+        return list(self._waiting) if connection is self._connection else []
+
     def is_sending(self, delivery_id: int) -> bool:
         """A delivery has not left completely."""
         return any(waiting.delivery_id == delivery_id for waiting in self._waiting)
