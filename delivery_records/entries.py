@@ -133,13 +133,15 @@ class Entry:
 class LargeBody:
     """The body of a large delivery at an egress: what has come and was not sent, or the place of one (L-2, L-7)."""
 
-    __slots__ = ("before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "taken", "told")
+    __slots__ = ("before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "sync", "taken", "told")
 
     def __init__(self, *, is_place: bool = False) -> None:
         """Nothing has come, and with `is_place` nothing will: the publisher must send it again (L-7)."""
         self.is_place = is_place
         self.is_taken_up = False
         """An entry has it; else its subscription does not want the delivery."""
+        self.sync: SyncState | None = None
+        """The stream that it comes from: behind another SYNC its ingress knows nothing of it (L-4)."""
         self.pieces: list[bytes] = []
         """What waits for the delivery's turn, behind its first piece, which the entry has."""
         self.is_whole = False

@@ -292,6 +292,8 @@ class Fanout:
         numbers = tuple(slot.number for slot in unsettled)
         tags = tuple(slot.tag for slot in unsettled)
         for rid, group in by_router.items():
+            if self.streams.is_beyond(rid, unsettled):
+                continue  # L-8: without a SYNC of this epoch it takes nothing of it, also not what follows
             epochs = tuple(subscription.epoch for subscription in group)
             for subscription in group:
                 self.streams.leave(subscription.key)

@@ -102,6 +102,7 @@ class LargeDeliveries:
         """L-2, L-7: an entry gets its body in parts, or none; `Outgoing.send` follows."""
         entry.large = body
         body.is_taken_up = True
+        body.sync = entry.sync
         body.since = self._turn.now
         if not body.is_place:
             self._entries[entry] = None
@@ -187,13 +188,15 @@ class LargeDeliveries:
 
     def _tell(self, entry: Entry, body: LargeBody) -> None:
         body.told = body.taken
-        if entry.sync is not None:
-            taken = Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, body.taken)
-            self._answer(entry.sync, taken)
+        self._say(entry, body, body.taken)
 
-    def _tell_not_wanted(self, entry: Entry) -> None:
-        if entry.sync is not None:
-            self._answer(entry.sync, Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, NOT_WANTED))
+    def _tell_not_wanted(self, entry: Entry, body: LargeBody) -> None:
+        self._say(entry, body, NOT_WANTED)
+
+    def _say(self, entry: Entry, body: LargeBody, taken: int) -> None:
+        """L-8: only to the ingress that has sent it, which reads that; the next one may be of an older release."""
+        if entry.sync is not None and entry.sync is body.sync:
+            self._answer(entry.sync, Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, taken))
 
     def _forget(self, entry: Entry) -> None:
         entry.large = None
@@ -312,11 +315,11 @@ class LargeDeliveries:
                 return False
             self._forget(entry)
             self._abort(entry)
-            self._tell_not_wanted(entry)
+            self._tell_not_wanted(entry, body)
             return True
         if outcome.is_done:  # else what waits of it is the next attempt
             if not body.is_place:
-                self._tell_not_wanted(entry)
+                self._tell_not_wanted(entry, body)
             elif entry.sync is not None:
                 self._queue.bring_back(entry.sync, entry)
             self._forget(entry)
@@ -330,7 +333,7 @@ class LargeDeliveries:
             return
         due = body.since + SILENCE_S
         if not body.is_whole and body.taken >= body.handed and due <= self._turn.now:
-            self._tell_not_wanted(entry)
+            self._tell_not_wanted(entry, body)
             self._revert(entry, body, is_owed=True)
             self.line.pump()
             return
@@ -340,14 +343,15 @@ class LargeDeliveries:
         """The link is gone: nothing more is wanted for it (L-2)."""
         for entry in list(self._entries):
             if entry.large is not None and not entry.large.is_place:
-                self._tell_not_wanted(entry)
+                self._tell_not_wanted(entry, entry.large)
             self._forget(entry)
 
     # ------------------------------------------------------------------ without a body
 
     def _do_without(self, entry: Entry) -> None:
         """L-7: it waits behind a place, so its own parts would wait here while the publisher cannot send again."""
-        self._tell_not_wanted(entry)
+        if entry.large is not None:
+            self._tell_not_wanted(entry, entry.large)
         self._forget(entry)
         entry.message = b""
         entry.large = LargeBody(is_place=True)

@@ -171,6 +171,14 @@ class LargeStreams:
 
     # ------------------------------------------------------------------ who gets it
 
+    def is_beyond(self, rid: int, unsettled: Iterable[Slot]) -> bool:
+        """L-8: some of it is large, and that router cannot read it: the publisher is to attach anew."""
+        if self._turn.view.reads_large(rid) or not any(slot.is_large for slot in unsettled):
+            return False
+        assert self.on_old_router is not None
+        self.on_old_router()
+        return True
+
     def offer(self, slot: Slot, subscriptions: Iterable[Subscription], copy: Copy = FIRST_COPY) -> None:
         """L-2: they are owed it, or listen: as targets while all of it is here, else without its body (L-7)."""
         stream = self._streams.get(slot.number)

@@ -124,11 +124,14 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=("streams=2", "crash", "reset", "routers=2", "map_bound=2", "messages=8", "window=8", "prefetch=50"),
     ),
     Edit(
-        "parts-for-an-older-release", "L-8", "large_streams",
-        "            if not self._turn.view.reads_large(subscription.record.rid):\n",
-        "            if subscription.record.rid < 0:\n",
-        "a router of an older release gets frames that it cannot read",
-        aim=("streams=1", "old_router=1", "crash", "drop-s", "routers=2"),
+        "parts-for-an-older-release", "L-8", "large_deliveries",
+        "        if entry.sync is not None and entry.sync is body.sync:\n",
+        "        if entry.sync is not None:\n",
+        "a router of an older release that the publisher has moved to gets a frame that it cannot read",
+        aim=(
+            "streams=1", "old_router=1", "crash", "drop-p", "drop-s", "routers=2", "messages=4", "subscribers=1",
+            "prefetch=2",
+        ),
     ),
     Edit(
         "a-group-waits-for-the-map", "SH-6", "grouped_sharing",

@@ -131,7 +131,7 @@ class World(WorldState):
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
-        router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 0
+        router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 1
         router.is_isolated = router.is_frozen = router.must_reload = False
         router.drains_until = None
         router.stalled_until = 0.0

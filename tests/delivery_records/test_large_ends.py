@@ -15,6 +15,7 @@ from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import (
+    AHEAD,
     FIRST,
     LIMITS,
     MORE,
@@ -430,3 +431,35 @@ def test_what_waits_and_is_released_comes_whole_in_its_next_attempt() -> None:
     again.flow(10)
     take_all(again)
     assert b"".join(sent.data for sent in again.all(effects.DeliverPart)) == FIRST + MORE
+
+
+def test_a_subscription_at_an_older_router_gets_nothing_that_follows_before_its_publisher_is_back() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    send_large(publisher, b"1")
+    publisher.send(b"2")
+    subscriber.drop()
+    publisher.drop()
+    set_version(net, 1, RETRIES)
+    again = net.subscriber(net.nodes[1])
+    assert again.deliveries == [], "2 alone would be taken for the first one that it is owed"
+    second = net.publisher(net.nodes[0], unsettled={b"1": None, b"2": None})
+    second.send(b"1", FIRST + MORE)
+    second.send(b"2")
+    assert again.deliveries == [b"1", b"2"]
+
+
+def test_the_next_ingress_hears_nothing_of_what_another_one_has_sent() -> None:
+    net = Net(3, limits=replace(LIMITS, window_bytes=50_000))
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    send_large(publisher, b"1")
+    take(subscriber, AHEAD)
+    publisher.drop()
+    set_version(net, 2, RETRIES)
+    net.publisher(net.nodes[2], unsettled={b"1": None})
+    take_all(subscriber)
+    assert parts(subscriber)[-1] == (b"1", Part.LAST)
+    answer(subscriber, DeliveryOutcome.ACCEPTED, b"1")
+    to_next = [effect.message for effect in net.nodes[0].all(effects.SendToRouters) if effect.targets[0][0] == 7003]
+    assert to_next, "its outcome"
+    assert not [message for message in to_next if isinstance(message, (Taken, Need))]
