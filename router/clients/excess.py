@@ -103,7 +103,7 @@ class ExcessWatch:
             return f"a connection may have {SESSIONS} sessions"
         if engine.link_count - near > most:
             return f"more than {most} links are attached, or wait for the client's detach"
-        sizes = _parts_of(holder)
+        sizes = parts_of(holder)
         if not sizes:
             return None
         parts = self._parts_of_round[holder] = self._parts.get(holder) or Parts()
@@ -122,7 +122,7 @@ class ExcessWatch:
                 holder.abort()
 
 
-def _parts_of(holder: Holder) -> dict[Hashable, int]:
+def parts_of(holder: Holder) -> dict[Hashable, int]:
     """Bytes of the frame and of the deliveries that have come in part."""
     engine = holder.engine
     found: dict[Hashable, int] = {}

@@ -32,6 +32,7 @@ from oncewire.wire import (
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
+    SenderSettleMode,
     StateError,
     Symbol,
     Target,
@@ -262,6 +263,7 @@ class PublisherLink:
         link, kept = self.link, self.connection.kept_message_size
         link.stream_above, link.most_kept = effect.stream_above, kept
         link.why_kept = _STORED_OLD if effect.stream_above is None else _STORED_SETTLED
+        is_stored = effect.stream_above is None or remote.snd_settle_mode == SenderSettleMode.SETTLED
         link.reply(
             source=remote.source,
             target=Target(
@@ -275,7 +277,7 @@ class PublisherLink:
             ),
             unsettled={} if effect.presented_map else None,
             rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
-            max_message_size=kept if effect.stream_above is None else self.connection.max_message_size,
+            max_message_size=kept if is_stored else self.connection.max_message_size,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             properties=properties,
         )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from oncewire.wire import Attach, Begin, Open, Performative, Source, Target
+from dataclasses import dataclass
+
+import pytest
+
+from oncewire.wire import Attach, Begin, Connection, Open, Performative, Source, Target, Transfer
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
+from router.clients.excess import parts_of
 from router.clients.excess_core import PART_GROWTH, PART_TIME_S, SESSIONS, SMALL_BYTES, Parts, too_much
 from tests.router.abusers import AMQP_HEADER, stranger
 from tests.router.honest_pair import others_lose_nothing
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient, until
+from tests.support.engines import RawPeer
 
 MIB = 1 << 20
 
@@ -81,3 +87,25 @@ async def test_sessions_of_a_connection_are_bounded() -> None:
         connection.transport.write(AMQP_HEADER + frame(Open("many")) + b"".join(begins))
         await connection.closed()
         assert b"a connection may have 256 sessions" in connection.heard
+
+
+@dataclass
+class Held:
+    """A connection, as the watch sees it."""
+
+    engine: Connection
+    bytes_in: int = 0
+
+
+@pytest.mark.parametrize("above", [None, 10])
+def test_a_message_that_is_passed_on_as_it_comes_must_grow_as_one_that_is_stored(above: int | None) -> None:
+    """L-3: its subscribers get nothing else before its end."""
+    peer = RawPeer()
+    peer.begin()
+    link = peer.attach_as_sender(1)
+    link.stream_above = above
+    peer.send(Transfer(0, 7, b"t", more=True), b"x" * 20)
+    peer.send(Transfer(0, more=True), b"x" * 5)
+    assert parts_of(Held(peer.engine)) == {(link.session.channel, link.handle, 7): 25}  # type: ignore[arg-type]
+    peer.send(Transfer(0), b"end")
+    assert parts_of(Held(peer.engine)) == {}  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.client import connect
+from oncewire.client import MessageTooLarge, connect
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
@@ -319,6 +319,14 @@ async def test_a_message_that_is_sent_settled_is_stored_and_has_a_limit_of_its_o
         assert detached.error is not None
         assert detached.error.condition == "amqp:link:message-size-exceeded"
         assert "it is sent settled; send it unsettled" in (detached.error.description or "")
+
+
+async def test_a_publisher_that_sends_all_settled_is_told_what_is_stored() -> None:
+    flags = ("--limits-max-message-size=1GiB", "--limits-window-bytes=80MiB")
+    async with running_router("--standalone", *flags) as router, connect(router.url, container_id="c") as client:
+        publisher = await client.settled_publisher("t")
+        with pytest.raises(MessageTooLarge, match=str(80 * MIB)):
+            await publisher.send(bytes(81 * MIB))
 
 
 async def test_a_large_resume_is_ignored_as_any_other(router: RouterProcess) -> None:
