@@ -72,7 +72,7 @@ class Answers:
     def _on_failed(self, slot: Slot, subscription: Subscription, outcome: DeliveryOutcome) -> None:
         """I-3e: what a subscription failed becomes a letter; nobody has the body of a large one (L-2)."""
         if slot.is_large:
-            self.letters().count_failed(slot, subscription)
+            self.letters().count_failed(slot, subscription.name)
         elif self._outcomes.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED:
             self.letters().on_failed(slot, subscription, outcome)
 

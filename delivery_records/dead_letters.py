@@ -224,7 +224,7 @@ class DeadLetters:
             letter.count += 1
             return
         if not self._policy.dead_letter:
-            self.count_failed(slot, subscription)
+            self.count_failed(slot, subscription.name)
             return
         key, error = self._errors.pop(slot.number, ("", ""))
         poisoned, number, attempts = self._poisoned
@@ -242,11 +242,9 @@ class DeadLetters:
         if self._turn.tracing is not None:
             self._publisher.trace(slot, Rule.LETTER, subscription.name)
 
-    def count_failed(self, slot: Slot, subscription: Subscription) -> None:
-        """There is no dead-letter topic."""
-        self._note(
-            Decision.DELIVERY_FAILED, topic=self._publisher.topic, subscription=subscription.name, tag=slot.tag.hex()
-        )
+    def count_failed(self, slot: Slot, subscription: str) -> None:
+        """There is no dead-letter topic, or nobody has its body."""
+        self._note(Decision.DELIVERY_FAILED, topic=self._publisher.topic, subscription=subscription, tag=slot.tag.hex())
 
     def _note(self, decision: Decision, **fields: object) -> None:
         """Count it; log the first in a while."""
@@ -282,6 +280,11 @@ class DeadLetters:
         return all(router.record.protocol_max >= LETTERS for router in self._turn.view.routers.values())
 
     def _send_out(self, slot: Slot, letter: Letter) -> None:
+        if slot.is_large:  # I-3e: failed in a presented map, before it came in parts: nobody has its body
+            self.discard(slot)
+            slot.pending -= 1
+            self.count_failed(slot, letter.subscription)
+            return
         letter.is_out = True
         self._unsent -= 1
         letter.owed.update(self._members)

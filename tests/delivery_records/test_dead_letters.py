@@ -75,6 +75,27 @@ def test_a_large_message_has_no_letter_and_its_publisher_is_told_that_it_was_rej
     assert publisher.outcomes[1:] == [(sent, DeliveryOutcome.ACCEPTED)]
 
 
+def test_a_large_message_that_was_rejected_before_it_came_again_has_no_letter_either() -> None:
+    net = Net(2, limits=replace(LARGE, policy=POLICY), make_letter=described)
+    subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[1])
+    send_large(publisher, b"1")
+    take_all(subscriber)
+    net.held.add((0, 1))
+    answer(subscriber, REJECTED, b"1")
+    publisher.drop()
+    net.held.clear()
+    net.run()
+    publisher = net.publisher(net.nodes[1], unsettled={b"1": None})
+    sent = send_large(publisher, b"1")
+    assert publisher.outcomes == [(sent, REJECTED)]
+    assert bodies(letters) == []
+    publisher.settle(b"1")
+    sent = publisher.send(b"2")
+    subscriber.answer(REJECTED, b"2")
+    letters.accept(b"2")
+    assert publisher.outcomes[1:] == [(sent, DeliveryOutcome.ACCEPTED)]
+
+
 def test_what_expired_becomes_a_letter_that_says_so_and_does_not_expire() -> None:
     limits = replace(LIMITS, policy=replace(POLICY, ttl_s=5.0))
     net = Net(2, limits=limits, make_letter=described)
