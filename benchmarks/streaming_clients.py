@@ -36,15 +36,13 @@ from oncewire.wire import (
     TerminusDurability,
     ULong,
 )
+from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE, SESSION
 
 CHUNK = bytes(range(256)) * 1024
 """256 KiB: what a program reads of a file at a time."""
 AHEAD = 1 << 20
 """Bytes that wait in the publisher for its session window: more would only be memory."""
 DEADLINE_S = 600.0
-EXACTLY_ONCE = Symbol("topic-exactly-once")
-ECHO = Symbol("x-opt-topic-echo")
-CONFIRMED = Symbol("x-opt-topic-confirmed")
 _HEAD = b"\x00\x53\x75\xb0"
 """Of a data section with a size of four bytes."""
 
@@ -158,7 +156,7 @@ class StreamingPublisher(StreamingClient):
             properties = event.properties or {}
             if ECHO in properties:
                 self.link.flow({ECHO: ULong(cast("int", properties[ECHO]))})
-            self.has_session |= Symbol("x-opt-topic-session") in properties
+            self.has_session |= SESSION in properties
         elif isinstance(event, DispositionReceived):
             self._outcomes.update((tag, event.state) for tag in event.tags)
             self.link.settle(event.ids)

@@ -1,4 +1,4 @@
-"""Parts of a large message on their way to a subscriber: what the engine is handed, and what is counted as taken."""
+"""Parts of a large message on their way to a subscriber, and what a publisher is told of their size."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delivery_records.effects import DeliverPart
+from delivery_records.effects import DeliverPart, PublisherReply
 from delivery_records.inputs import LargeTaken
 from delivery_records.parts import Part
 from oncewire.wire import (
+    Attach,
     Begin,
     CreditError,
     DecodeError,
+    DeliveryBegun,
+    DeliveryReceived,
+    Detach,
     Flow,
     Header,
     Message,
+    ReceiverLink,
     SenderLink,
+    Source,
     Symbol,
+    Target,
     Transfer,
     decode_message,
     encode_message,
     read_annotations,
 )
 from router.clients.large_sending import Sending, Sendings
+from router.clients.publisher_link import PublisherLink
 from tests.support.engines import RawPeer, frame, read_frames
 
 LINK = 7
@@ -213,3 +221,63 @@ def test_without_credit_nothing_begins() -> None:
     with pytest.raises(CreditError):
         to.send(first(b"c"))
     assert (to.transfers(), to.taken()) == ([], 0)
+
+
+# --- a publisher, while a router of an older release is in the network (L-8) ------------------------------------------
+
+
+@dataclass
+class Driver:
+    """Gives numbers to links."""
+
+    def add_link(self, shell: object) -> int:
+        return LINK
+
+
+@dataclass
+class Owner:
+    """The connection of a publisher."""
+
+    kept_message_size: int = 3_000_000
+    max_message_size: int = 1 << 40
+    is_dirty: bool = True
+    driver: Driver = field(default_factory=Driver)
+
+
+def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Attach]:
+    """A peer whose publisher was granted, its link, and the answer it got."""
+    peer = RawPeer()
+    peer.begin()
+    peer.send(Attach("pub", 0, False, 0, 1, Source(), Target("t"), {}, initial_delivery_count=0))
+    (link,) = peer.engine.sessions[0].links
+    assert isinstance(link, ReceiverLink)
+    shell = PublisherLink(Owner(), link)  # type: ignore[arg-type]
+    shell.carry_out(PublisherReply(LINK, True, False, True, False, 60.0, "never", stream_above))
+    (answer,) = [each for each in peer.read() if isinstance(each, Attach)]
+    link.grant(10)
+    peer.read()
+    return peer, link, answer
+
+
+def test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_how_large_they_may_be() -> None:
+    peer, _, answer = replied(None)
+    assert answer.max_message_size == 3_000_000
+    for _ in range(2):
+        peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
+    peer.send(Transfer(0), bytes(1_000_000))
+    assert [len(event.payload) for event in peer.heard if isinstance(event, DeliveryReceived)] == [3_000_000]
+    for _ in range(3):
+        peer.send(Transfer(0, 1, b"u", more=True), bytes(1_000_000))
+    (detach,) = peer.send(Transfer(0), b"x")
+    assert isinstance(detach, Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:link:message-size-exceeded"
+    assert "a router of an older release is in the network" in (detach.error.description or "")
+
+
+def test_among_routers_of_this_release_the_reply_states_the_largest_of_all() -> None:
+    peer, link, answer = replied(1_500_000)
+    assert (answer.max_message_size, link.stream_above) == (1 << 40, 1_500_000)
+    for _ in range(2):
+        peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
+    assert [type(event) for event in peer.heard if isinstance(event, DeliveryBegun)] == [DeliveryBegun]

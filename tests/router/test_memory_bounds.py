@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow, Source, Symbol, Target
+from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow, SenderSettleMode, Source, Symbol, Target
 from router.clients.offers import IDLE_FRAMES
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
@@ -144,14 +144,14 @@ async def test_room_that_incomplete_messages_of_a_lost_connection_leave_is_given
         target = Target(address="none", expiry_policy=Symbol("never"))
         sessions = [gone.session, *(gone.engine.begin() for _ in range(11))]
         links = [
-            session.attach_sender(f"{number}", source=Source(), target=target)
+            session.attach_sender(f"{number}", source=Source(), target=target, snd_settle_mode=SenderSettleMode.MIXED)
             for number, session in enumerate(sessions)
         ]
         gone.flush()
         for link in links:
             await gone.wait_for(LinkFlow, lambda flow, link=link: flow.link is link and bool(flow.credit_limit))  # type: ignore[misc]
         for link in links:
-            link.send(b"1", bytes(60 * WINDOW))
+            link.send(b"1", bytes(60 * WINDOW), settled=True)  # such messages are stored whole, others are not (L-1)
         gone.flush()
         late = await RawClient.connect(router.port, "late")
 
