@@ -171,7 +171,7 @@ class WorldState:
         name = bytes([publisher]) + number.to_bytes(4, "big")
         if self.is_large(number):
             return name + LARGE_BODY
-        return name + (PADDING if self.traits.large else b"")
+        return name + (PADDING if self.traits.large and not self.traits.streams else b"")  # else it came in parts, too
 
     def topic(self, publisher: int) -> str:
         """What a publisher sends to."""
