@@ -247,7 +247,7 @@ class Egress(Endpoint):
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:
                 self.outgoing.large.on_part(entry, part)
-        self.after_settling()  # SH-2: the link may be free again
+                self.after_settling()  # SH-2: the link may be free again; behind a RETURN of a first part it is not
 
     def cut_off(self, rid: int) -> None:
         """L-5: what came from that router in parts does not go on."""
