@@ -269,3 +269,17 @@ def test_a_presettled_message_does_not_wait_for_what_another_publisher_is_asked_
     assert again.deliveries == [b"2"]
 
 
+
+
+def test_a_member_whose_map_is_full_hands_a_large_message_back_once_and_gets_it_when_there_is_room() -> None:
+    net = Net(limits=LIMITS)
+    member, publisher = net.subscriber(net.nodes[0], share=SHARE, map_bound=1), net.publisher(net.nodes[0])
+    sent = publisher.send(b"1")
+    member.accept(b"1")
+    assert publisher.accepted == [sent]  # and is not settled: the place is taken
+    part(publisher, b"2", FIRST, Part.FIRST)  # handed out and back without end if a ROOM follows the RETURN
+    assert parts(member) == []
+    part(publisher, b"2", MORE, Part.LAST)
+    publisher.settle(b"1")
+    take_all(member)  # L-2: all of it waited at the ingress
+    assert [which for _, which in parts(member)][:: len(parts(member)) - 1] == [Part.FIRST, Part.LAST]
