@@ -59,10 +59,6 @@ class Answers:
             if slot.verdict is None:
                 slot.pending -= 1
                 slot.processed = True
-                if outcome is DeliveryOutcome.EXPIRED:
-                    self._outcomes.on_expired(slot, subscription.name)
-                elif not is_accepted:
-                    slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
                 if not is_accepted:
                     self._on_failed(slot, subscription, outcome)
                 if tracing is not None:
@@ -71,6 +67,10 @@ class Answers:
 
     def _on_failed(self, slot: Slot, subscription: Subscription, outcome: DeliveryOutcome) -> None:
         """I-3e: what a subscription failed becomes a letter; nobody has the body of a large one (L-2)."""
+        if outcome is DeliveryOutcome.EXPIRED:
+            self._outcomes.on_expired(slot, subscription.name)
+        else:
+            slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
         if slot.is_large:
             self.letters().count_failed(slot, subscription.name)
         elif self._outcomes.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED:

@@ -440,7 +440,7 @@ class Egress(Endpoint):
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
-        annotations: Mapping[object, object] | None, delay_ms: int | None = None, error: str = "",
+        annotations: Mapping[object, object] | None, delay_ms: int | None = None,
     ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
@@ -469,7 +469,13 @@ class Egress(Endpoint):
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
-                self._on_done(entry, verdict, is_settled, error)
+                if entry.state is SENT:
+                    entry.state = State.DONE_SETTLED if is_settled else DONE
+                else:
+                    entry.state = State.DONE_PRESENTED
+                entry.outcome = verdict
+                if entry.sync is not None:
+                    entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict, is_settled, delay_ms)
@@ -481,16 +487,12 @@ class Egress(Endpoint):
         if was_large:
             self.after_settling()
 
-    def _on_done(self, entry: Entry, outcome: DeliveryOutcome, is_settled: bool, error: str) -> None:
-        if entry.state is SENT:
-            entry.state = State.DONE_SETTLED if is_settled else DONE
-        else:
-            entry.state = State.DONE_PRESENTED
-        entry.outcome = outcome
-        if entry.sync is not None:
-            if error:
+    def tell_reasons(self, tags: Iterable[bytes], error: str) -> None:
+        """I-3e: why the subscriber rejects these; its disposition follows."""
+        for tag in tags:
+            entry = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT], _NO_ENTRIES).get(tag)
+            if entry is not None and entry.state in OPEN_AT_SUBSCRIBER and entry.sync is not None:
                 tell_reason(self._turn, self._parts.answer, self.epoch, entry, error)
-            entry.sync.acknowledge(entry.number, outcome)
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None

@@ -215,7 +215,8 @@ class Ingress(Endpoint):
         if self.phase is not _ACTIVE and not self._may_activate():
             return
         self.credit.received += 1
-        self.mark_dirty()
+        if not self.is_dirty:
+            self.mark_dirty()
         if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
         turn = self._turn
@@ -238,12 +239,10 @@ class Ingress(Endpoint):
                 return
         else:
             slot.message_format = transfer.message_format
-        if transfer.is_large:
-            self.fanout.streams.begin(slot, message, transfer.delivery_id)  # L-1
+        if transfer.is_large or self.policy.ttl_s:
+            self._store_other(slot, message, transfer)
         else:
             window.fill(slot, message, transfer.delivery_id)
-            if self.policy.ttl_s:
-                self.lifetimes.on_stored(slot, self.policy.ttl_s)
         if slot.repeated:
             turn.counts[Decision.TRANSFER_REPEATED] += 1
         else:
@@ -255,6 +254,14 @@ class Ingress(Endpoint):
         self.fanout.forward(slot)
         if slot.repeated:
             self._on_repeated(transfer)
+
+    def _store_other(self, slot: Slot, message: bytes, transfer: PublisherTransfer) -> None:
+        """A large message (L-1), or one that may expire (E-10)."""
+        if transfer.is_large:
+            self.fanout.streams.begin(slot, message, transfer.delivery_id)
+            return
+        self.window.fill(slot, message, transfer.delivery_id)
+        self.lifetimes.on_stored(slot, self.policy.ttl_s)
 
     def _on_repeated(self, transfer: PublisherTransfer) -> None:
         if transfer.settled:

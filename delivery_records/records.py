@@ -274,9 +274,11 @@ class Records:
     def _on_disposition(self, disposition: inputs.SubscriberDisposition) -> None:
         endpoint = self.links.get(disposition.link)
         if isinstance(endpoint, Egress):
+            if disposition.error:
+                endpoint.tell_reasons(disposition.tags, disposition.error)
             endpoint.on_disposition(
                 disposition.tags, disposition.outcome, disposition.settled, disposition.annotations,
-                disposition.delay_ms, disposition.error,
+                disposition.delay_ms,
             )  # fmt: skip
 
     def _on_flow(self, flow: inputs.ClientFlow) -> None:

@@ -79,8 +79,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "outcome-is-not-passed-on", "E-4", "egress",
-        "            entry.sync.acknowledge(entry.number, outcome)\n\n    def _want_again(",
-        "            pass\n\n    def _want_again(",
+        "                    entry.sync.acknowledge(entry.number, verdict)\n",
+        "                    pass\n",
         "an outcome is not acknowledged to the ingress",
         aim=("drop-p",),
     ),

@@ -494,6 +494,11 @@ class Delivery:
         return self.asynchronous.body
 
     @property
+    def dead_letter(self) -> asynchronous.DeadLetter | None:
+        """Why it came to a dead-letter topic; None: it is no dead letter."""
+        return self.asynchronous.dead_letter
+
+    @property
     def publisher(self) -> str:
         """Who sent it, container-id/link-name; empty if unknown."""
         return self.asynchronous.publisher
