@@ -404,7 +404,7 @@ class Channels:
 
     def broadcast(self, channels: Sequence[Channel], message: ToEgress) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
-        if isinstance(message, ExpiringMsg):
+        if type(message) is ExpiringMsg:
             older = [channel for channel in channels if not self.reads_expiry(channel.rid)]
             if older:
                 self.broadcast(older, _for_older(message))

@@ -283,7 +283,7 @@ def _msg_head(message: Msg) -> bytes:
     if message.is_large:
         flags |= _FLAG_LARGE
     ttl = b""
-    if isinstance(message, ExpiringMsg):
+    if type(message) is ExpiringMsg:
         flags |= _FLAG_EXPIRES
         ttl = _TTL.pack(min(message.ttl_ms, MAX_TTL_MS))
     named = len(to) if to is not None else 0
@@ -478,6 +478,8 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
     if flags & _FLAG_NAMED:
         to = unpack_from(f">{named}Q", frame, end)
         end += named * _NUMBER.size
+    if flags <= _FLAG_NAMED:  # nearly all
+        return Msg(publisher, number, tag, b"", to, False, False, attempt, after, message_format), end
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
     is_head, is_large = bool(flags & _FLAG_HEAD), bool(flags & _FLAG_LARGE)
     msg = Msg(

@@ -145,7 +145,7 @@ class ToEgresses:
         try:
             if message.is_head:
                 egress.expect_head(message.publisher_epoch, message.number)
-            if isinstance(message, ExpiringMsg):
+            if type(message) is ExpiringMsg:
                 egress.on_expiring(message)
             elif message.settled:
                 egress.on_presettled(message.publisher_epoch, message.tag, message.message, message.message_format)
