@@ -310,7 +310,7 @@ class Egress(Endpoint):
         elif sync is None or number in sync.numbers or self.reduction is not None:
             self.on_msg(epoch, number, message.tag, body, message.redelivered, message.attempt, message_format)
         elif is_over:
-            whole = network_tag(self._turn.nonce, sync.session, message.tag)
+            whole = network_tag(self._turn.nonce, sync.session, message.tag, sync.is_letters)
             if whole in sync.entries or whole in self.outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, State.EXPIRED)

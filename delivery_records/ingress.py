@@ -373,6 +373,7 @@ class Ingress(Endpoint):
             self.fanout.letters.forget(slot)
         if self.fanout.expiries:
             self.fanout.expiries.pop(slot.number, None)
+        if slot.rejected_by is not None:
             self.outcomes.expired_by.pop(slot.number, None)
         if slot.is_large:
             self.fanout.streams.drop(slot)

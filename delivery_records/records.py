@@ -222,10 +222,9 @@ class Records:
                 if ingress is not None and subscription is not None:
                     self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
-                told = outcome
                 if outcome is DeliveryOutcome.EXPIRED and not self.channels.reads_expiry(sync.ingress_rid):
-                    told = DeliveryOutcome.ACCEPTED  # E-10: done, as far as its ingress can know
-                ack = Ack(sync.epoch, endpoint.epoch, told, frozen_runs(runs))
+                    outcome = DeliveryOutcome.ACCEPTED  # noqa: PLW2901  (E-10: done, as far as its ingress can know)
+                ack = Ack(sync.epoch, endpoint.epoch, outcome, frozen_runs(runs))
                 self.channels.send_control(sync.ingress_rid, ack)
 
     # ------------------------------------------------------------------ what the parts ask for
@@ -367,8 +366,6 @@ class Records:
             self.expiry.on_timer(owner)
         elif timer is Timer.STREAM and ingress is not None:
             ingress.large.look()
-        elif egress is not None:
-            self._on_egress_timer(timer, egress)
 
     def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:
         if timer is Timer.STOCK_REPLY:

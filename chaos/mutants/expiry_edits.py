@@ -61,7 +61,7 @@ EXPIRY_EDITS: tuple[Edit, ...] = (
         "expired-counts-as-processed", "E-10", "requirement",
         "        if expired:  # E-10: it was never sent there\n",
         "        if False:\n",
-        "a publisher is told that a subscription processed a message that it was never sent",
+        "a publisher learns that a subscription processed a message that it was never sent",
         aim=("drop-s", "require=1", "shipped=1", *_SLOW, *_WITH_MAPS),
     ),
     Edit(

@@ -75,7 +75,7 @@ LARGE_EDITS: tuple[Edit, ...] = (
         "an-aborted-one-stays", "L-5", "large_arrivals",
         "            self._owner.drop(slot)\n",
         "            pass\n",
-        "what its publisher has given up in the middle stays in the window, and nothing behind it is told",
+        "what its publisher has given up in the middle stays in the window, and nothing behind it gets an outcome",
         aim=("streams=1", "aborts=1", "shipped=0", "drop-p"),
     ),
     Edit(

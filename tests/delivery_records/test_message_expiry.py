@@ -393,3 +393,21 @@ def test_deadlines_of_what_was_sent_in_time_do_not_pile_up() -> None:
     egress = next(iter(net.nodes[0].core.egresses.values()))
     assert len(egress.expiry._heap) < 200
     assert not next(iter(net.nodes[0].core.ingresses.values())).fanout.expiries
+
+
+def test_whom_it_expired_for_is_forgotten_with_the_delivery_also_where_the_policy_is_gone() -> None:
+    net = Net(2, limits=TEN)
+    net.subscriber(net.nodes[1], limit=0)
+    waiting, first = net.subscriber(net.nodes[1], "waits"), net.publisher(net.nodes[0])
+    first.send(b"1")
+    net.advance(10.1)
+    assert expired(net) == 1
+    first.drop()
+    net.feed(net.nodes[0], inputs.PoliciesChanged(lambda _topic: TopicPolicy()))
+    again = net.publisher(net.nodes[0], unsettled={b"1": None})
+    again.send(b"1")
+    waiting.accept(b"1")
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    assert ingress.outcomes.expired_by
+    again.settle(b"1")
+    assert not ingress.outcomes.expired_by
