@@ -50,6 +50,19 @@ def test_parts_leave_before_the_last_has_come_and_the_outcome_is_told_behind_it(
     assert subscriber.settled == [b"1"]
 
 
+def test_a_drain_is_answered_behind_the_last_part() -> None:
+    """C-5: the compiled core raised `TypeError` where a drain began a large delivery."""
+    net = Net(limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0], limit=0), net.publisher(net.nodes[0])
+    send_large(publisher, b"1", more=2)
+    subscriber.flow(2, drain=True)
+    assert parts(subscriber)[0] == (b"1", Part.FIRST)
+    assert subscriber.all(effects.CompleteDrain) == []
+    take_all(subscriber)
+    assert parts(subscriber)[-1] == (b"1", Part.LAST)
+    assert len(subscriber.all(effects.CompleteDrain)) == 1
+
+
 def test_what_nobody_subscribes_to_is_told_behind_its_last_part_too() -> None:
     net = Net(limits=LIMITS)
     publisher = net.stock_publisher(net.nodes[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from delivery_records import Records
 from delivery_records.effects import DeliverPart, PublisherReply
 from delivery_records.inputs import LargeTaken
 from delivery_records.parts import Part
@@ -32,6 +33,8 @@ from oncewire.wire import (
 )
 from router.clients.large_sending import Sending, Sendings
 from router.clients.publisher_link import PublisherLink
+from router.logs import EventLog
+from router.records_driver import RecordsDriver
 from tests.support.engines import RawPeer, frame, read_frames
 
 LINK = 7
@@ -227,40 +230,33 @@ def test_without_credit_nothing_begins() -> None:
 
 
 @dataclass
-class Driver:
-    """Gives numbers to links."""
-
-    def add_link(self, shell: object) -> int:
-        return LINK
-
-
-@dataclass
 class Owner:
     """The connection of a publisher."""
 
+    driver: RecordsDriver
     kept_message_size: int = 3_000_000
     max_message_size: int = 1 << 40
     is_dirty: bool = True
-    driver: Driver = field(default_factory=Driver)
 
 
-def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Attach]:
+async def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Attach]:
     """A peer whose publisher was granted, its link, and the answer it got."""
     peer = RawPeer()
     peer.begin()
     peer.send(Attach("pub", 0, False, 0, 1, Source(), Target("t"), {}, initial_delivery_count=0))
     (link,) = peer.engine.sessions[0].links
     assert isinstance(link, ReceiverLink)
-    shell = PublisherLink(Owner(), link)  # type: ignore[arg-type]
-    shell.carry_out(PublisherReply(LINK, True, False, True, False, 60.0, "never", stream_above))
+    driver = RecordsDriver(Records(rid=1, node_id="r1", nonce=b"abcd"), EventLog("r1"), lambda _: True, lambda: None)
+    shell = PublisherLink(Owner(driver), link)  # type: ignore[arg-type]
+    shell.carry_out(PublisherReply(shell.number, True, False, True, False, 60.0, "never", stream_above))
     (answer,) = [each for each in peer.read() if isinstance(each, Attach)]
     link.grant(10)
     peer.read()
     return peer, link, answer
 
 
-def test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_how_large_they_may_be() -> None:
-    peer, _, answer = replied(None)
+async def test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_how_large_they_may_be() -> None:
+    peer, _, answer = await replied(None)
     assert answer.max_message_size == 3_000_000
     for _ in range(2):
         peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
@@ -275,8 +271,8 @@ def test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_
     assert "a router of an older release is in the network" in (detach.error.description or "")
 
 
-def test_among_routers_of_this_release_the_reply_states_the_largest_of_all() -> None:
-    peer, link, answer = replied(1_500_000)
+async def test_among_routers_of_this_release_the_reply_states_the_largest_of_all() -> None:
+    peer, link, answer = await replied(1_500_000)
     assert (answer.max_message_size, link.stream_above) == (1 << 40, 1_500_000)
     for _ in range(2):
         peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
