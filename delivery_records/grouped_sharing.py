@@ -189,6 +189,10 @@ class GroupedShare(Share):
         if group is not None and (group.is_split or group.held_back):
             self._look_at_split(group)
 
+    def _pass_on(self, number: int) -> bool:
+        """A group's deliveries stay its member's (SH-6)."""
+        return number not in self._group_of and super()._pass_on(number)
+
     def _give(self, slot: Slot, member: Member, *, is_head: bool = False) -> None:
         super()._give(slot, member, is_head=is_head)
         group = self._group_of.get(slot.number)

@@ -66,8 +66,8 @@ class Share:
     """Members and assignments of one shared subscription, for one publisher."""
 
     __slots__ = (
-        "_again", "_assigned", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members", "_order",
-        "_refused", "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
+        "_again", "_also", "_assigned", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members",
+        "_order", "_refused", "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
@@ -103,6 +103,8 @@ class Share:
         """Members that were there at the activation and have neither answered nor ended (SH-4)."""
         self._again: set[int] = set()
         """What somebody may have processed: it is flagged (SH-5)."""
+        self._also: dict[int, dict[str, None]] = {}
+        """Members that claim what another one claimed before: one of the two refused it for good (SH-5)."""
         self._attempts: dict[int, int] = {}
         self._refused: dict[int, set[str]] = {}
         """Members that must not get it any more, or not at once (SH-5)."""
@@ -133,6 +135,8 @@ class Share:
         for number in [number for number in member.has if number not in claimed]:
             self._take_back(number)
         member.claimed.clear()
+        for others in self._also.values():
+            others.pop(key, None)
         for number in sorted(claimed):
             self._on_claimed(member, number)
         member.room, member.is_full = room + len(member.has), not room
@@ -143,8 +147,15 @@ class Share:
 
     def _on_claimed(self, member: Member, number: int) -> None:
         holder = self._at.get(number)
-        if not self._cursor.owes(number) or (holder is not None and holder is not member):
-            return  # done, or assigned anew since that member's key was deleted: it keeps its copy till P settles
+        if not self._cursor.owes(number):
+            return  # done: it keeps its copy till P settles
+        if holder is not None and holder is not member:  # or assigned anew since that member's key was deleted
+            if number in holder.claimed:
+                self._also.setdefault(number, {})[member.key] = None
+            return
+        self._hold(member, number)
+
+    def _hold(self, member: Member, number: int) -> None:
         self._unclaimed.pop(number, None)
         self._waiting.discard(number)
         self._at[number] = member
@@ -193,7 +204,19 @@ class Share:
         slot = self._window.at(number)
         if slot is not None and self._turn.tracing is not None:
             self._way.trace(slot, Rule.TAKEN_BACK, member.name)
-        self._let_wait(number)
+        if not self._pass_on(number):
+            self._let_wait(number)
+
+    def _pass_on(self, number: int) -> bool:
+        """SH-5: to the next that has it in its map, and may be done with it."""
+        others = self._also.pop(number, {})
+        keys = [key for key in others if key in self._members and key not in self._refused.get(number, ())]
+        if not keys:
+            return False
+        if len(keys) > 1:
+            self._also[number] = dict.fromkeys(keys[1:])
+        self._hold(self._members[keys[0]], number)
+        return True
 
     def _let_wait(self, number: int) -> None:
         slot = self._window.at(number)
@@ -325,6 +348,7 @@ class Share:
         self._waiting.discard(number)
         self._unclaimed.pop(number, None)
         self._again.discard(number)
+        self._also.pop(number, None)
         self._attempts.pop(number, None)
         self._refused.pop(number, None)
 
@@ -340,6 +364,7 @@ class Share:
         if member is None or self._at.get(number) is not member:
             return False
         self._give_up(member, number)
+        self._pass_on(number)
         return True
 
     def on_refused_for_good(self, key: str, number: int) -> bool:
@@ -354,7 +379,12 @@ class Share:
             self._give_up(member, number)
         if refused >= self._members.keys():
             return True
-        self._let_wait(number)
+        if self._pass_on(number):
+            return False
+        if self._blocking:
+            self._unclaimed[number] = None  # SH-4: a member that has not answered yet may have got it since then
+        else:
+            self._let_wait(number)
         return False
 
     def _give_up(self, member: Member, number: int) -> None:
@@ -367,6 +397,8 @@ class Share:
         """E-4a: the delay is over."""
         self._attempts[number] = attempt
         self._tried.clear()
+        if number in self._unclaimed:
+            return  # SH-4: it was sent again meanwhile, and waits for those that have not answered
         if number not in self._at and self._cursor.owes(number):
             self._let_wait(number)
             self.assign()

@@ -33,6 +33,7 @@ _PHRASES = {
     "s.reject": "s{0} rejects",
     "s.release": "s{0} releases",
     "s.fail": "s{0} answers modified, delivery-failed",
+    "s.decline": "s{0} answers modified, undeliverable-here",
     "s.store": "s{0} begins a transaction",
     "s.stored": "s{0}'s transaction is durable",
     "c.recv": "the client of link {0} reads a frame",

@@ -35,6 +35,40 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=("sharers=2", "subscribers=3", "routers=1", *_PLAIN),
     ),
     Edit(
+        "one-refuses-for-all", "SH-5", "sharing",
+        "        if refused >= self._members.keys():\n",
+        "        if refused:\n",
+        "one member says undeliverable-here, and no other is asked",
+        aim=("refuses=1", "routers=1", "prefetch=1", "window=8", "messages=20", *_TWO),
+    ),
+    Edit(
+        "a-refusal-before-all-have-answered", "SH-5", "sharing",
+        "        if self._blocking:\n            self._unclaimed[number]",
+        "        if False:\n            self._unclaimed[number]",
+        "a member refuses for good what another one has in its map, which has not answered: a third gets it",
+        aim=("crash", "drop-p", "drop-s", "refuses=1", "sharers=3", "subscribers=3", *_PLAIN),
+    ),
+    Edit(
+        "a-retry-before-all-have-answered", "SH-5", "sharing",
+        "        if number in self._unclaimed:\n            return  # SH-4: it was sent",
+        "        if False:\n            return  # SH-4: it was sent",
+        "what a member wanted again is assigned when its delay is over, and once more when all have answered",
+        aim=(
+            "drop-p", "drop-s", "refuses=1", "lingers=1", "sharers=3", "subscribers=3", "publishers=1", "routers=2",
+            "messages=8", *_PLAIN,
+        ),
+    ),
+    Edit(
+        "the-second-claim-is-forgotten", "SH-5", "sharing",
+        "                self._also.setdefault(number, {})[member.key] = None\n",
+        "                pass\n",
+        "two members claim a delivery, and the first refuses it: a third gets what the second has processed",
+        aim=(
+            "crash", "drop-p", "drop-s", "refuses=1", "sharers=3", "subscribers=4", "settled_subscriber=0",
+            "narrows=0", "never=0",
+        ),
+    ),
+    Edit(
         "told-of-no-room-for-ever", "SH-2", "member",
         "        if not (has_grown or (free and self._short)):\n",
         "        if not has_grown:\n",

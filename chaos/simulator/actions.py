@@ -61,6 +61,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "s.reject": lambda world, s: _process(world.subscribers[s], Mark.REJECTED),
     "s.release": lambda world, s: _release(world.subscribers[s]),
     "s.fail": lambda world, s: _process(world.subscribers[s], Mark.FAILED),
+    "s.decline": lambda world, s: _process(world.subscribers[s], Mark.UNDELIVERABLE),
     "s.store": lambda world, s: world.subscribers[s].store(),
     "s.stored": lambda world, s: world.subscribers[s].stored(),
     "c.recv": lambda world, link: world.client_receive(link),

@@ -25,6 +25,7 @@ class Mark(Enum):
     REJECTED = "rejected"
     RELEASED = "released"
     FAILED = "modified, delivery-failed"
+    UNDELIVERABLE = "modified, undeliverable-here"
     SETTLED = "settled by the sender before it was processed"
 
 
@@ -33,6 +34,7 @@ OUTCOMES = {
     Mark.REJECTED: DeliveryOutcome.REJECTED,
     Mark.RELEASED: DeliveryOutcome.RELEASED,
     Mark.FAILED: DeliveryOutcome.MODIFIED_FAILED,
+    Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE,
 }
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
@@ -481,6 +483,8 @@ class Subscriber:
             found.append(("s.process", self.index))
         if self.world.traits.refuses and self.can_refuse():
             found += [("s.reject", self.index), ("s.release", self.index), ("s.fail", self.index)]
+            if self.world.is_member(self.index):
+                found.append(("s.decline", self.index))
         return found
 
     def _oldest(self) -> tuple[bytes, Arrived] | None:
@@ -518,6 +522,9 @@ class Subscriber:
                 self.judge.policies.on_failed(self.index, message, link)
             self.judge.letters.on_failed(self.index, message)
             self.again.add(message)
+        elif mark is Mark.UNDELIVERABLE and entry.mark is mark:
+            self.judge.letters.on_failed(self.index, message)
+            self.judge.shared.on_declined(self.index, message)
         else:
             if entry.mark is Mark.REJECTED:
                 self.judge.letters.on_failed(self.index, message, entry.incarnation)

@@ -192,8 +192,8 @@ class Judge:
         if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber:
             return  # what goes out settled is answered by nobody
         message = (publisher, number)
-        if self.filters.excluded_somewhere(publisher, number):
-            return  # E-9: it counts as processed there
+        if self.filters.excluded_somewhere(publisher, number) or self.shared.is_declined(message):
+            return  # E-9, SH-5: it counts as processed there
         if world.traits.on_empty == 1 or self.policies.failed_at(message) or self.expiry.has_expired(message):
             return  # I-3d, E-10
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):

@@ -190,11 +190,11 @@ def heal(world: World, rng: random.Random) -> None:
 _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",
           "s.stored", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply", "r.restart", "r.fence", "k.lease", "k.apply",
           "c.lost")  # fmt: skip
-_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "p.abort": 0.05, "s.early": 0.1}
+_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1, "p.abort": 0.05, "s.early": 0.1}
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""
-_FINISHES = frozenset({"s.process", "s.later", "s.reject"})
+_FINISHES = frozenset({"s.process", "s.later", "s.reject", "s.decline"})
 _SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
            "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""

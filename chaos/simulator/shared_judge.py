@@ -36,6 +36,10 @@ class SharedJudge:
         self._receipts: dict[Message, list[tuple[int, int]]] = {}
         """(member, its life) of everybody that a message has arrived at."""
         self._done: dict[Message, int] = {}
+        self._declined: dict[Message, set[int]] = {}
+        """Members that never do it (*undeliverable-here*)."""
+        self._asked: dict[Message, list[tuple[int, int]]] = {}
+        """(member, its life) of those that were members when it was sent."""
         self._flagged: set[Message] = set()
         self._last: dict[tuple[int, int, int], int] = {}
         """(publisher, group, life) -> the last of its messages that was processed for the first time (SH-6)."""
@@ -64,10 +68,30 @@ class SharedJudge:
         """G1 is about what was confirmed before."""
         if self._confirmed and self._confirmed == self._life:  # members never change their topic
             self._owed[message] = self._confirmed
+        self._asked[message] = [
+            (member, life) for member, life in self._lives.items()
+            if life and self._created(self._world.subscription_key(member)) == life
+        ]  # fmt: skip
 
     def is_owed(self, message: Message) -> bool:
         """Nobody has processed it, and it was owed to the life that still is."""
-        return message in self._owed and message not in self._done and self._owed[message] == self._life
+        if message in self._done or self.is_declined(message):
+            return False
+        return message in self._owed and self._owed[message] == self._life
+
+    def on_declined(self, member: int, message: Message) -> None:
+        """SH-5: a member never does it."""
+        self._declined.setdefault(message, set()).add(member)
+
+    def is_declined(self, message: Message) -> bool:
+        """SH-5: all that were members when it was sent, and still are, have declined it; of a group one does (SH-6)."""
+        declined = self._declined.get(message, set())
+        if not declined or group_of(message[1], self._world.traits.groups) is not None:
+            return bool(declined)
+        return all(
+            member in declined or self._created(self._world.subscription_key(member)) != life
+            for member, life in self._asked.get(message, ())
+        )
 
     def check_accepted(self, message: Message) -> None:
         """G1.
