@@ -522,7 +522,7 @@ class Subscriber:
                 self.judge.policies.on_failed(self.index, message, link)
             self.judge.letters.on_failed(self.index, message)
             self.again.add(message)
-        elif mark is Mark.UNDELIVERABLE and entry.mark is mark:
+        elif mark is Mark.UNDELIVERABLE:
             self.judge.letters.on_failed(self.index, message)
             self.judge.shared.on_declined(self.index, message)
         else:

@@ -226,26 +226,6 @@ def test_undeliverable_here_is_never_that_member_again_and_rejected_when_all_hav
     assert first.deliveries == [b"1"]
 
 
-@pytest.mark.parametrize("names", [("m0", "m1"), ("m1", "m0")])
-def test_what_one_refused_for_good_and_another_has_goes_to_no_third_after_a_failover(
-    names: tuple[str, str],
-) -> None:  # SH-5: both claim it
-    net = Net(2)
-    publisher = net.publisher(net.nodes[0])
-    first = member(net, net.nodes[0], names[0])
-    publisher.send(b"1")
-    second = member(net, net.nodes[0], names[1])
-    first.answer(DeliveryOutcome.UNDELIVERABLE, b"1")
-    publisher.drop()
-    assert second.deliveries == [b"1"]
-    third = member(net, net.nodes[0], "m2")
-    again = net.publisher(net.nodes[1], unsettled={b"1": None})
-    again.send(b"1")
-    assert third.deliveries == []
-    second.accept(b"1")
-    assert len(again.accepted) == 1
-
-
 def test_the_shared_subscription_outlives_its_members_for_its_time_and_messages_wait_for_the_next_one() -> None:  # SH-1
     net = Net(2)
     one = member(net, net.nodes[0], "m0")
