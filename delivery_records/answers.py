@@ -89,8 +89,9 @@ class Answers:
         if subscription.record.member_of:
             share = self._fanout.shares.get(subscription.record.member_of)
             owed = self._turn.view.subscriptions.get(subscription.record.member_of)
-            if share is None or owed is None or not share.on_refused(subscription.key, number):
+            if share is None or owed is None or not share.on_refused(subscription.key, nack.subscription_epoch, number):
                 return
+            self._fanout.streams.leave_one(number, subscription.key)  # its egress drops what is on the way (SH-5)
             subscription = owed  # SH-5: another member may do it
         attempts = self._retries.on_again(subscription, nack)
         if attempts:
@@ -108,7 +109,7 @@ class Answers:
             return
         epoch = message.subscription_epoch
         if isinstance(message, Claim):
-            share.on_claim(member.key, epoch, message.room, message.runs)
+            share.on_claim(member.key, epoch, message.room, message.runs, message.serial)
         elif isinstance(message, Return):
             self._fanout.streams.leave_one(message.number, member.key)
             share.on_returned(member.key, epoch, message.number)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delivery_records import effects
+from delivery_records.assigned import Assigned
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
@@ -264,8 +265,9 @@ class Egress(Endpoint):
         self.outgoing.large.on_taken(size)
         self.after_settling()  # SH-2: the link may be free again
 
-    def expect_head(self, publisher_epoch: int, number: int) -> None:
+    def expects(self, publisher_epoch: int, number: int, assigned: Assigned) -> bool:
         """For members; see there."""
+        return True
 
     def _wants(self, entry: Entry, sync: SyncState, attempt: int) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -560,17 +562,8 @@ class Egress(Endpoint):
             self.is_expelled = True
             self._parts.proposals.delete(subscription_path(self.key), self.epoch)
         else:
-            turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", self.slow_reason))
+            turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", progress.reason))
             self._parts.suspend(self, LossCause.DETACH)
-
-    @property
-    def slow_reason(self) -> str:
-        """The description of the detach that ends its link for that (K-5b)."""
-        assert self.progress is not None
-        return (
-            f"no progress in {self.progress.patience.seconds:g} s: the oldest delivery was not answered, or there was"
-            " no credit for those that wait; the policy of this subscription allows no more"
-        )
 
     @property
     def unsettled(self) -> int:

@@ -177,7 +177,7 @@ class SyncState:
 
     __slots__ = (
         "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid",
-        "is_letters", "numbers", "places", "prefix", "session",
+        "is_letters", "numbers", "places", "prefix", "serial", "session",
     )  # fmt: skip
 
     def __init__(
@@ -190,6 +190,8 @@ class SyncState:
         comes are letters (I-3e).
         """
         self.is_letters = is_letters
+        self.serial = 0
+        """Of its SYNC, where it is a member's (SH-4)."""
         self.endpoint = endpoint
         self._dirty = dirty
         self.epoch = epoch

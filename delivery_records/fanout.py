@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
-from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.assigned import Assigned
+from delivery_records.attachments.view import LETTERS, Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels
 from delivery_records.channels.messages import ExpiringMsg, Msg, Run, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
@@ -325,10 +326,14 @@ class Fanout:
             share = self.shares.get(member.record.member_of)
             if share is None:
                 continue
-            share.on_synced(member)
+            serial = share.on_synced(member)
             self.streams.leave(member.key)
             numbers, tags = self._unsettled()
-            self._send(member.record.rid, Sync(self._endpoint.epoch, (member.epoch,), numbers, tags))
+            router = self._turn.view.routers.get(member.record.rid)
+            if router is not None and router.record.protocol_max < LETTERS:
+                serial = 0
+            sync = Sync(self._endpoint.epoch, (member.epoch,), numbers, tags, serial=serial)
+            self._send(member.record.rid, sync)
 
     def _unsettled(self) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
         """U, and the numbers of its tags."""
@@ -386,7 +391,7 @@ class Fanout:
             by_attempt.setdefault(failed, []).append(subscription)
         for attempt, again in by_attempt.items():
             if slot.is_large:
-                self.streams.offer(slot, again, (True, attempt, False))
+                self.streams.offer(slot, again, (True, attempt, Assigned.ANEW))
                 continue
             epochs = tuple(subscription.epoch for subscription in again)
             message = Msg(
@@ -404,7 +409,7 @@ class Fanout:
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
         if slot.is_large:
             found = [self._turn.view.subscriptions[key] for key in keys]
-            self.streams.offer(slot, found, (slot.repeated, attempt, False))
+            self.streams.offer(slot, found, (slot.repeated, attempt, Assigned.ANEW))
             return
         by_router: dict[int, list[int]] = {}
         for key in keys:
@@ -417,15 +422,15 @@ class Fanout:
             )  # fmt: skip
             self._send(rid, self._expiring(message) if self.expiries else message)
 
-    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, assigned: Assigned) -> None:
         """See Way."""
         found = self._turn.view.subscriptions[member]
         if slot.is_large:
-            self.streams.offer(slot, [found], (redelivered, attempt, is_head))
+            self.streams.offer(slot, [found], (redelivered, attempt, assigned))
             return
         message = Msg(
             self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
-            redelivered=redelivered, attempt=attempt, message_format=slot.message_format, is_head=is_head,
+            redelivered=redelivered, attempt=attempt, message_format=slot.message_format, assigned=assigned,
         )  # fmt: skip
         self._send(found.record.rid, message)  # E-10: it expires before it is assigned, or not at all
 

@@ -37,7 +37,7 @@ class _Group:
 class GroupedShare(Share):
     """As `Share`; what has no group goes by SH-2."""
 
-    __slots__ = ("_group_of", "_groups", "_queues", "_read_group", "_undecided")
+    __slots__ = ("_ahead", "_group_of", "_groups", "_queues", "_read_group", "_undecided")
 
     def __init__(
         self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way, read_group: ReadGroup
@@ -49,6 +49,8 @@ class GroupedShare(Share):
         self._group_of: dict[int, _Group] = {}
         self._queues: dict[str, list[int]] = {}
         """Member -> a heap of what waits for it, and of numbers that do not any more."""
+        self._ahead: set[int] = set()
+        """What members claim and the publisher has not repeated yet: of which group it is is not known."""
         self._undecided: dict[bytes, _Group] = {}
         """Whose member is chosen when it is known who has their deliveries, or when a member comes."""
 
@@ -67,10 +69,11 @@ class GroupedShare(Share):
     def _decide(self, group: _Group) -> None:
         """Who claims the last of its deliveries; else the highest in a hash that is the same at each ingress.
 
-        Not before the publisher has repeated all of its map: what is claimed has a group only then. With a large one it
-        may be unable to do that before (L-2): what precedes that one is known, and what follows it was not had before.
+        Not before the publisher has repeated what is claimed, which has a group only then; for the rest of its map
+        there may be no room before some of it is done (C-6). With a large one it may be unable to repeat even that
+        (L-2): what precedes that one is known, and what follows it was not had before.
         """
-        is_early = self._window.unreceived and not group.has_large
+        is_early = self._ahead and not group.has_large
         is_early = is_early or any(number in self._unclaimed for number in group.numbers)
         if not self._members or is_early:
             self._let_go(group)
@@ -121,6 +124,8 @@ class GroupedShare(Share):
         """I-1: received: to the member of its group."""
         digest = group_hash(self._read_group, slot.message, slot.message_format)
         number = slot.number
+        was_ahead = number in self._ahead
+        self._ahead.discard(number)
         if digest is not None:
             group = self._groups.get(digest)
             if group is None:
@@ -130,16 +135,30 @@ class GroupedShare(Share):
             if slot.is_large:
                 group.has_large = True
                 self._decide(group)
-            elif slot.repeated and (self._blocking or self._window.unreceived):
+            elif slot.repeated and (self._blocking or self._ahead):
                 self._let_go(group)
             elif digest not in self._undecided and (slot.repeated or group.member is None):
                 self._decide(group)
         super().offer(slot)
+        if was_ahead:
+            self._look_ahead()
 
-    def on_map_through(self) -> None:
-        """See Share."""
-        self._decide_all()
-        self.assign()
+    def _look_ahead(self) -> None:
+        """Something that is claimed has come, or is claimed no longer."""
+        if self._undecided and self._members and not (self._blocking or self._ahead):
+            self._decide_all()
+            self.assign()
+
+    def _hold(self, member: Member, number: int) -> None:
+        super()._hold(member, number)
+        slot = self._window.at(number)
+        if slot is not None and slot.state is AWAITED and number not in self._group_of:
+            self._ahead.add(number)
+
+    def _give_up(self, member: Member, number: int) -> None:
+        super()._give_up(member, number)
+        self._ahead.discard(number)
+        self._look_ahead()
 
     def _line_up(self, number: int) -> None:
         group = self._group_of.get(number)
@@ -184,6 +203,7 @@ class GroupedShare(Share):
             self._line_up_all(group)
 
     def _take_back(self, number: int, *, was_sent: bool = True) -> None:
+        self._ahead.discard(number)
         super()._take_back(number, was_sent=was_sent)
         group = self._group_of.get(number)
         if group is not None and (group.is_split or group.held_back):
@@ -227,8 +247,8 @@ class GroupedShare(Share):
             if not group.numbers:
                 del self._groups[group.digest]
                 self._undecided.pop(group.digest, None)
-        if self._undecided and self._members and not (self._blocking or self._window.unreceived):
-            self._decide_all()  # the rest of the map was given up
+        self._ahead.discard(number)
+        self._look_ahead()
 
     def next_member(self, message: bytes, message_format: int) -> str | None:
         """I-1c: the member of its group, unless others of the group wait for it."""

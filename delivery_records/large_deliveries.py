@@ -145,7 +145,7 @@ class LargeDeliveries:
         pieces, body.pieces = body.pieces, []
         for at, piece in enumerate(pieces):
             self._hand_over(entry, body, piece, is_last=body.is_whole and at == len(pieces) - 1)
-        self._turn.timers.set(Timer.PARTS, self._endpoint.key, self._turn.now + SILENCE_S)
+        self._look_again()
 
     def _hand_over(self, entry: Entry, body: LargeBody, data: bytes, *, is_last: bool | None = None) -> None:
         ends = body.is_whole if is_last is None else is_last
@@ -332,18 +332,22 @@ class LargeDeliveries:
         return False
 
     def look(self) -> None:
-        """L-5: nothing has come of the current one for long, and what had come has gone to the subscriber."""
+        """L-4: state what is not stated yet. L-5: all that came has gone, and nothing more has come for long."""
         entry = self.current
         body = None if entry is None else entry.large
         if entry is None or body is None:
             return
-        due = body.since + SILENCE_S
-        if not body.is_whole and body.taken >= body.handed and due <= self._turn.now:
+        if not body.is_whole and body.taken >= body.handed and body.since + SILENCE_S <= self._turn.now:
             self._tell_not_wanted(entry, body)
             self._revert(entry, body, is_owed=True)
             self.line.pump()
             return
-        self._turn.timers.set(Timer.PARTS, self._endpoint.key, max(due, self._turn.now + LARGE_STALL_S))
+        if body.taken > body.told:  # L-4: less than a step of it; what its publisher has no room for may wait for that
+            self._tell(entry, body)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._turn.timers.set(Timer.PARTS, self._endpoint.key, self._turn.now + LARGE_STALL_S / LARGE_LOOKS)
 
     def end(self) -> None:
         """The link is gone: nothing more is wanted for it (L-2)."""

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from delivery_records.assigned import Assigned
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import LargePart, Msg
@@ -21,9 +22,9 @@ from delivery_records.parts import HAS_IT, Part, taken_step
 from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, Slot, Window
 
-Copy: TypeAlias = tuple[bool, int, bool]
-"""What differs between the copies of one delivery: redelivered, attempt, is_head, as in `Msg`."""
-FIRST_COPY: Final[Copy] = (False, 0, False)
+Copy: TypeAlias = tuple[bool, int, Assigned]
+"""What differs between the copies of one delivery: redelivered, attempt, assigned, as in `Msg`."""
+FIRST_COPY: Final[Copy] = (False, 0, Assigned.ANEW)
 
 
 class Target:
@@ -212,12 +213,12 @@ class LargeStreams:
                 stream.targets[subscription.key] = Target(subscription, copy, self._turn.now)
         if stream is not None:
             self._pump(stream)
-        redelivered, attempt, is_head = copy
+        redelivered, attempt, assigned = copy
         for rid in {subscription.record.rid for subscription in late}:
             epochs = tuple(subscription.epoch for subscription in late if subscription.record.rid == rid)
             message = Msg(
                 self._endpoint.epoch, slot.number, slot.tag, slot.message, epochs, redelivered=redelivered,
-                attempt=attempt, message_format=slot.message_format, is_head=is_head, is_large=True,
+                attempt=attempt, message_format=slot.message_format, assigned=assigned, is_large=True,
             )  # fmt: skip
             if rid == self._turn.rid:
                 self._to_egresses.deliver(rid, message)
@@ -290,7 +291,7 @@ class LargeStreams:
         message = LargePart(self._endpoint.epoch, slot.number, _epochs(group), part, data)
         if part is Part.FIRST:
             message.tag, message.message_format = slot.tag, slot.message_format
-            message.redelivered, message.attempt, message.is_head = copy
+            message.redelivered, message.attempt, message.assigned = copy
         self._send(stream, group, message)
 
     def _send(self, stream: Stream, group: Iterable[Target], message: LargePart) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from delivery_records import effects
+from delivery_records.assigned import Assigned
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Nack, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
@@ -74,6 +75,7 @@ class MemberEgress(FilteredEgress):
             self._over[sync.publisher_epoch] = over
         self.outgoing.reserve = len(self.syncs)
         state = self.syncs[sync.publisher_epoch]
+        state.serial = sync.serial
         if self._failed:
             tags = (network_tag(self._turn.nonce, session, tag) for tag in sync.tags)
             named = zip(sync.numbers, tags, strict=True)
@@ -113,7 +115,7 @@ class MemberEgress(FilteredEgress):
         room = self._free()
         if not room:
             self._short[state.epoch] = state
-        self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs)))
+        self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs), state.serial))
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
@@ -159,9 +161,12 @@ class MemberEgress(FilteredEgress):
         self._over[sync.epoch] = number
         return True
 
-    def expect_head(self, publisher_epoch: int, number: int) -> None:
-        """SH-2: the publisher waits for this one; it comes next."""
-        self._heads[publisher_epoch] = number
+    def expects(self, publisher_epoch: int, number: int, assigned: Assigned) -> bool:
+        """How what comes next was assigned; False: by a CLAIM that named what was handed back since (SH-5)."""
+        if assigned is Assigned.AS_HEAD:
+            self._heads[publisher_epoch] = number
+        sync = self.syncs.get(publisher_epoch)
+        return assigned is not Assigned.BY_ITS_MAP or sync is None or number in sync.numbers
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None

@@ -72,6 +72,14 @@ class Progress:
         is_owing = self._oldest is not None or self._sent >= 0
         return is_owing and self._turn.now - self._since >= self.patience.seconds
 
+    @property
+    def reason(self) -> str:
+        """The description of the detach that ends its link for that."""
+        return (
+            f"no progress in {self.patience.seconds:g} s: the oldest delivery was not answered, or there was no credit"
+            " for those that wait; the policy of this subscription allows no more"
+        )
+
     def _see(self, sent_in_all: int) -> None:
         oldest = next(iter(self.unanswered), None)
         sent = -1 if oldest is not None else sent_in_all

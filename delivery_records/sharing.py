@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
+from delivery_records.assigned import Assigned
 from delivery_records.attachments.view import Subscription
 from delivery_records.channels.messages import Run
 from delivery_records.diagnostics.trace import Rule
@@ -17,6 +18,8 @@ from delivery_records.outcomes import Decision
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
 
+MAX_SERIAL: Final = 0xFFFFFFFF
+"""What a SYNC and a CLAIM can say."""
 SLACK: Final = 64
 """Numbers that do not wait any more are taken out of a heap when there are so many more than those that do."""
 
@@ -24,13 +27,15 @@ SLACK: Final = 64
 class Member:
     """One member, as this ingress knows it."""
 
-    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "last", "name", "rid", "room")
+    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "last", "name", "rid", "room", "serial")
 
     def __init__(self, member: Subscription) -> None:
         self.key = member.key
         self.name = member.name
         self.epoch = member.epoch
         self.rid = member.record.rid
+        self.serial = 0
+        """Of the last SYNC to its egress."""
         self.answered = False
         """Its CLAIM to the last SYNC has come: its map is known (SH-4)."""
         self.room = 0
@@ -55,8 +60,8 @@ class Member:
 class Way(Protocol):
     """How a share reaches a member."""
 
-    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, is_head: bool) -> None:
-        """Send a MSG to this member alone; `is_head`: it may have no room but for what its publisher waits for."""
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, assigned: Assigned) -> None:
+        """Send a MSG to this member alone."""
 
     def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         """A step of a delivery, while an operator wants to see them."""
@@ -117,19 +122,23 @@ class Share:
             self._members[member.key] = Member(member)
             self._blocking.add(member.key)
 
-    def on_synced(self, member: Subscription) -> None:
-        """A SYNC goes to its egress: nothing is known of its map before it answers."""
+    def on_synced(self, member: Subscription) -> int:
+        """A SYNC goes to its egress: nothing is known of its map before it answers. Returns the serial of that SYNC."""
         known = self._members.get(member.key)
         if known is None:
             known = self._members[member.key] = Member(member)
         known.epoch, known.rid = member.epoch, member.record.rid
         known.answered = False
+        known.serial = known.serial % MAX_SERIAL + 1
+        return known.serial
 
-    def on_claim(self, key: str, epoch: int, room: int, runs: Iterable[Run]) -> None:
+    def on_claim(self, key: str, epoch: int, room: int, runs: Iterable[Run], serial: int = 0) -> None:
         """SH-4: what the member has is assigned to it; what it was assigned and has not, is not."""
         member = self._members.get(key)
         if member is None or member.epoch != epoch:
             return
+        if serial and serial != member.serial:
+            return  # it answers a former SYNC, and the answer to the last one is to come
         member.answered = True
         claimed = {slot.number for first, count in runs for slot in self._window.within(first, count)}
         for number in [number for number in member.has if number not in claimed]:
@@ -332,7 +341,10 @@ class Share:
         number = slot.number
         if self._turn.tracing is not None:
             self._way.trace(slot, Rule.ASSIGNED, member.name)
-        self._way.to_member(slot, member.key, number in self._again, self._attempts.get(number, 0), is_head)
+        assigned = Assigned.AS_HEAD if is_head else Assigned.ANEW
+        if number in member.claimed:
+            assigned = Assigned.BY_ITS_MAP
+        self._way.to_member(slot, member.key, number in self._again, self._attempts.get(number, 0), assigned)
 
     def next_member(self, message: bytes, message_format: int) -> str | None:
         """I-1c: who gets what is sent once and kept by nobody; None: nobody takes more."""
@@ -358,10 +370,16 @@ class Share:
 
     # ------------------------------------------------------------------ wanted again
 
-    def on_refused(self, key: str, number: int) -> bool:
-        """E-4a: the member does not do it now; True: it had it, and `retry` follows."""
+    def on_refused(self, key: str, epoch: int, number: int) -> bool:
+        """E-4a: the member does not do it now; True: it had it, and `retry` follows.
+
+        Of a former epoch it counts for nothing: its CLAIM to the SYNC of this one does not name the delivery.
+        """
         member = self._members.get(key)
-        if member is None or self._at.get(number) is not member:
+        if member is None or member.epoch != epoch:
+            return False
+        self._also.get(number, {}).pop(key, None)
+        if self._at.get(number) is not member:
             return False
         self._give_up(member, number)
         self._pass_on(number)

@@ -8,6 +8,7 @@ from struct import pack
 
 from chaos.fuzz.mutations import NUMBERS, mutate_octets
 from chaos.fuzz.target import InputTarget
+from delivery_records.assigned import Assigned
 from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import (
@@ -72,7 +73,7 @@ def _msg(rng: random.Random) -> Msg:
     return Msg(
         number(rng), number(rng), _tag(rng), rng.choice((b"", b"body", b"b" * 500)), to, rng.random() < 0.2,
         rng.random() < 0.2, number(rng, 0xFFFF), rng.choice((0, 0, number(rng))), rng.choice((0, 0, 7)),
-        rng.random() < 0.2,
+        rng.choice((Assigned.ANEW, *Assigned)),
     )  # fmt: skip
 
 
@@ -89,7 +90,12 @@ def _sync(rng: random.Random) -> Sync:
     if rng.random() < 0.6:
         numbers.sort()
     tags = tuple(rng.choice((b"%d" % each, _tag(rng))) for each in range(count))
-    return Sync(number(rng), tuple(number(rng) for _ in range(rng.randrange(4))), tuple(numbers), tags)
+    epochs = tuple(number(rng) for _ in range(rng.randrange(4)))
+    return Sync(number(rng), epochs, tuple(numbers), tags, rng.random() < 0.2, _serial(rng))
+
+
+def _serial(rng: random.Random) -> int:
+    return rng.choice((0, 0, 1, 2, 0xFFFFFFFF))
 
 
 def message(rng: random.Random) -> RouterMessage:
@@ -109,7 +115,7 @@ def message(rng: random.Random) -> RouterMessage:
         delay_ms = number(rng, 0xFFFFFFFE) if rng.random() < 0.5 else None
         return Nack(number(rng), number(rng), number(rng), rng.random() < 0.5, number(rng, 0xFFFF), delay_ms)
     if kind == 6:
-        return Claim(number(rng), number(rng), number(rng, 0xFFFFFFFF), _runs(rng))
+        return Claim(number(rng), number(rng), number(rng, 0xFFFFFFFF), _runs(rng), _serial(rng))
     if kind == 7:
         return Return(number(rng), number(rng), number(rng))
     if kind == 8:

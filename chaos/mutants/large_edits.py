@@ -90,7 +90,7 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "sends-nothing-for-long", "L-5", "large_deliveries",
-        "        if not body.is_whole and body.taken >= body.handed and due <= self._turn.now:\n",
+        "        if not body.is_whole and body.taken >= body.handed and body.since + SILENCE_S <= self._turn.now:\n",
         "        if body.is_place:\n",
         "a subscriber stands in the middle of a message that its publisher has no room to go on with",
         aim=("streams=2", "away-s", "subscribers=2", "messages=20", "window=30", "prefetch=50"),
@@ -142,9 +142,12 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-group-waits-for-the-map", "SH-6", "grouped_sharing",
-        "        is_early = self._window.unreceived and not group.has_large\n",
-        "        is_early = self._window.unreceived > 0\n",
+        "        is_early = self._ahead and not group.has_large\n",
+        "        is_early = bool(self._ahead)\n",
         "a large message of a group is not assigned before the rest of the map, which does not come before it is",
-        aim=("streams=1", "sharers=2", "subscribers=2", "groups=1", "drop-p", "messages=6", "window=8", "never=0"),
+        aim=(
+            "streams=1", "sharers=2", "subscribers=2", "groups=1", "drop-p", "messages=6", "window=8", "never=0",
+            "settled_subscriber=0", "narrows=0",
+        ),
     ),
 )

@@ -181,6 +181,26 @@ SHARING_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
+        "takes-what-it-has-handed-back", "SH-5", "member",
+        "        return assigned is not Assigned.BY_ITS_MAP or sync is None or number in sync.numbers\n",
+        "        return True\n",
+        "the body that a member's claim brings comes when that member has handed the delivery back: two have it",
+        aim=(
+            "drop-p", "drop-s", "lingers=1", "sharers=3", "subscribers=3", "publishers=1", "routers=2", "messages=8",
+            "stock_publisher=0", "presettled_publisher=0", "stock_subscriber=0", "refuses=1", *_PLAIN,
+        ),
+    ),
+    Edit(
+        "a-claim-of-a-former-sync", "SH-4", "sharing",
+        "        if serial and serial != member.serial:\n            return",
+        "        if serial < 0:\n            return",
+        "a channel starts again, the answer to the former SYNC is assigned something, and that to the new one takes it",
+        aim=(
+            "cut", "drop-s", "sharers=2", "subscribers=2", "publishers=1", "routers=2", "messages=4", "refuses=1",
+            "prefetch=5", "shipped=0", *_PLAIN,
+        ),
+    ),
+    Edit(
         "groups-follow-credit", "SH-6", "fanout",
         "                grouped = subscription.record.grouped\n",
         "                grouped = False\n",

@@ -72,7 +72,11 @@ class PartsToSend:
         if ingress is None:
             return True
         under_way = sum(len(part.data) for part in connection.up if isinstance(part, inputs.LargeTransfer))
-        return ingress.window.body_bytes + under_way < self._world.limits.window_bytes
+        if ingress.window.body_bytes + under_way < self._world.limits.window_bytes:
+            return True
+        # C-6: one frame at a time, of a large message of which nothing waits, or of a map (F1)
+        is_due = ingress.large.is_arriving or ingress.window.unreceived > 0
+        return is_due and not under_way + ingress.fanout.streams.held_bytes
 
     def go_on(self) -> None:
         """The next part leaves, and what is no part behind it."""

@@ -154,8 +154,9 @@ def _told(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
     if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)
-        # Stories of before failures of a presented map and letters.
-        message = repr(effect.message).replace(", is_presented=False)", ")").replace(", is_letters=False)", ")")
+        # Stories of before failures of a presented map, letters, and serial numbers of SYNCs to members.
+        message = repr(effect.message).replace(", serial=0)", ")")
+        message = message.replace(", is_presented=False)", ")").replace(", is_letters=False)", ")")
         return f"r{router.index} to {targets}: {message}"
     if isinstance(effect, effects.SendDatagram):
         return f"r{router.index} to {effect.rid}: {effect.message!r}"

@@ -39,7 +39,7 @@ class SharedJudge:
         self._declined: dict[Message, set[int]] = {}
         """Members that never do it (*undeliverable-here*)."""
         self._asked: dict[Message, list[tuple[int, int]]] = {}
-        """(member, its life) of those that were members when it was sent."""
+        """(member, its life) of those that all routers knew as members when it was sent."""
         self._flagged: set[Message] = set()
         self._last: dict[tuple[int, int, int], int] = {}
         """(publisher, group, life) -> the last of its messages that was processed for the first time (SH-6)."""
@@ -68,10 +68,14 @@ class SharedJudge:
         """G1 is about what was confirmed before."""
         if self._confirmed and self._confirmed == self._life:  # members never change their topic
             self._owed[message] = self._confirmed
-        self._asked[message] = [
-            (member, life) for member, life in self._lives.items()
-            if life and self._created(self._world.subscription_key(member)) == life
-        ]  # fmt: skip
+        self._asked[message] = [(member, life) for member, life in self._lives.items() if self._is_known(member, life)]
+
+    def _is_known(self, member: int, life: int) -> bool:
+        """It is a member, and the view of every router says so."""
+        key = self._world.subscription_key(member)
+        views = [router.records.view.subscriptions for router in self._world.routers if router.records is not None]
+        is_in_views = all(key in view and view[key].created == life for view in views)
+        return bool(life) and self._created(key) == life and is_in_views
 
     def is_owed(self, message: Message) -> bool:
         """Nobody has processed it, and it was owed to the life that still is."""
@@ -84,7 +88,7 @@ class SharedJudge:
         self._declined.setdefault(message, set()).add(member)
 
     def is_declined(self, message: Message) -> bool:
-        """SH-5: all that were members when it was sent, and still are, have declined it; of a group one does (SH-6)."""
+        """SH-5: all that were known as members when it was sent, and still are, have declined it; or one of a group."""
         declined = self._declined.get(message, set())
         if not declined or group_of(message[1], self._world.traits.groups) is not None:
             return bool(declined)

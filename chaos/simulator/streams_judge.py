@@ -26,6 +26,8 @@ class StreamsJudge:
         self._world = world
         self._since: dict[Hashable, float] = {}
         """Since when something does not go on, or when it went on last."""
+        self._awake_since = 0.0
+        """When the last stall of the router that is looked at was over: nothing goes on in one."""
 
     def on_turn(self, batch: Sequence[inputs.Input]) -> None:
         """A router reads this."""
@@ -41,13 +43,13 @@ class StreamsJudge:
         """
         if router.records is None:
             return
-        is_stalled = router.is_stalled(self._world.now)
+        self._awake_since = router.stalled_until
         for ingress in router.records.ingresses.values():
             self._check_memory(router, ingress)
-            self._check_arriving(ingress, is_stalled=is_stalled)
-            self._check_starving(ingress, is_stalled=is_stalled)
+            self._check_arriving(ingress)
+            self._check_starving(ingress)
         for egress in router.records.egresses.values():
-            self._check_sending(router, egress, is_stalled=is_stalled)
+            self._check_sending(router, egress)
 
     def _check_memory(self, router: Router, ingress: Ingress) -> None:
         limits, streams = self._world.limits, ingress.fanout.streams
@@ -68,20 +70,21 @@ class StreamsJudge:
         if not is_so:
             self._since.pop(what, None)
             return False
-        return self._world.now - self._since.setdefault(what, self._world.now) > limit_s
+        since = self._since.setdefault(what, self._world.now)
+        return self._world.now - max(since, self._awake_since) > limit_s
 
-    def _check_arriving(self, ingress: Ingress, *, is_stalled: bool) -> None:
+    def _check_arriving(self, ingress: Ingress) -> None:
         """L-5: its publisher could go on, and does not."""
-        stands = ingress.large.is_arriving and self._has_room(ingress) and not is_stalled
+        stands = ingress.large.is_arriving and self._has_room(ingress)
         if ingress.link is not None and not stands:
             self._since[ingress.link] = self._world.now
         elif ingress.link is not None and self._lasts(ingress.link, stands, STALL_S):
             raise Violation(f"STALLED: {ingress.name} stands in the middle of a delivery")
 
-    def _check_starving(self, ingress: Ingress, *, is_stalled: bool) -> None:
+    def _check_starving(self, ingress: Ingress) -> None:
         """L-6: one that takes nothing keeps others in the middle of a delivery."""
         streams = ingress.fanout.streams.all()
-        starves = ingress.large.is_arriving and not self._has_room(ingress) and not is_stalled
+        starves = ingress.large.is_arriving and not self._has_room(ingress)
         arriving = [stream for stream in streams if not stream.is_whole]
         step = taken_step(self._world.limits.large_ahead_bytes)
         starves = starves and any(s.received - t.taken < step for s in arriving for t in s.targets.values())
@@ -91,7 +94,7 @@ class StreamsJudge:
                 if self._lasts(what, starves and stream.received - target.taken >= step, STALL_S):
                     raise Violation(f"STARVED: others wait for {target.key[:6]}, which takes nothing of {ingress.name}")
 
-    def _check_sending(self, router: Router, egress: Egress, *, is_stalled: bool) -> None:
+    def _check_sending(self, router: Router, egress: Egress) -> None:
         """L-4, L-5: what waits is little, and a subscriber that has read all there is does not wait for ever."""
         limits, large = self._world.limits, egress.outgoing.large
         for held in large.held_bytes():
@@ -100,6 +103,6 @@ class StreamsJudge:
         body = None if large.current is None else large.current.large
         if body is not None and large.current is not None:
             what = (egress.link, large.current.tag, body.handed)
-            stands = not body.is_whole and body.taken >= body.handed and not is_stalled
+            stands = not body.is_whole and body.taken >= body.handed
             if self._lasts(what, stands, SILENCE_S):
                 raise Violation(f"SILENT: {egress.name} stands in the middle of a delivery")

@@ -293,7 +293,9 @@ class WatchHandlers:
             else:
                 turn.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
                 info = {"x-opt-topic-resume": "expired"}
-                text = egress.slow_reason if egress.is_expelled else "the subscription has expired or was deleted"
+                text = "the subscription has expired or was deleted"
+                if egress.is_expelled and egress.progress is not None:
+                    text = egress.progress.reason
                 turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
             ingress.on_subscription_deleted(key, name)  # I-3

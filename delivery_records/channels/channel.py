@@ -346,7 +346,7 @@ class Channel:
 def _without_body(message: Msg) -> Msg:
     bare = Msg(
         message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
-        message.attempt, message.after, message.message_format, message.is_head, message.is_large,
+        message.attempt, message.after, message.message_format, message.assigned, message.is_large,
     )  # fmt: skip
     return ExpiringMsg(bare, message.ttl_ms, message.expires_at) if isinstance(message, ExpiringMsg) else bare
 
@@ -360,7 +360,7 @@ def _for_older(message: Msg) -> Msg:
     """E-10: routers below `EXPIRY` read no time, and nothing expires there."""
     return Msg(
         message.publisher_epoch, message.number, message.tag, message.message, message.to, message.redelivered,
-        message.settled, message.attempt, message.after, message.message_format, message.is_head,
+        message.settled, message.attempt, message.after, message.message_format, message.assigned,
     )  # fmt: skip
 
 

@@ -15,7 +15,13 @@ from struct import Struct, error, unpack_from
 from typing import Final, TypeAlias
 
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.large_codec import MAX_ATTEMPT, large_head, read_large
+from delivery_records.channels.large_codec import (
+    ASSIGNED_FLAGS,
+    MAX_ATTEMPT,
+    large_head,
+    read_assigned,
+    read_large,
+)
 from delivery_records.channels.messages import (
     Ack,
     Applied,
@@ -104,6 +110,8 @@ _NACK: Final = Struct(">QQQB")
 _NACK_MORE: Final = Struct(">HI")  # attempts, delay; left out where there is neither
 _REASON: Final = Struct(">QQHH")  # publisher epoch, subscription epoch, size of the error, runs
 _CLAIM: Final = Struct(">QQIH")
+_SERIAL: Final = Struct(">I")
+"""At the end of a SYNC to a member and of its CLAIM (SH-4); left out toward routers below `LETTERS`."""
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
 _TAKEN: Final = Struct(">QQQQ")
@@ -118,7 +126,6 @@ _MSG_SIZE: Final = _MSG.size
 _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
 _FLAG_SETTLED: Final = 4
-_FLAG_HEAD: Final = 8
 _FLAG_EXPIRES: Final = 16
 """What is left follows the epochs; only routers that know `EXPIRY` are sent it."""
 MAX_TTL_MS: Final = 0xFFFFFFFF
@@ -248,7 +255,8 @@ def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]
     epochs = (message.publisher_epoch, message.subscription_epoch)
     if isinstance(message, Claim):
         head = _CLAIM.pack(*epochs, message.room, len(message.runs))
-        return _KIND_CLAIM, head + _runs(message.runs), b""
+        serial = _SERIAL.pack(message.serial) if message.serial else b""
+        return _KIND_CLAIM, head + _runs(message.runs) + serial, b""
     if isinstance(message, Return):
         return _KIND_RETURN, _RETURN.pack(*epochs, message.number), b""
     return _KIND_ROOM, _ROOM.pack(*epochs, message.room), b""
@@ -278,8 +286,8 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_REDELIVERED
     if message.settled:
         flags |= _FLAG_SETTLED
-    if message.is_head:
-        flags |= _FLAG_HEAD
+    if message.assigned:
+        flags |= ASSIGNED_FLAGS[message.assigned]
     if message.is_large:
         flags |= _FLAG_LARGE
     ttl = b""
@@ -309,6 +317,8 @@ def _sync(message: Sync) -> bytes:
         parts.append(tag)
     if message.is_letters:
         parts.append(_SYNC_LETTERS)
+    if message.serial:
+        parts.append(_SERIAL.pack(message.serial))
     return b"".join(parts)
 
 
@@ -421,7 +431,8 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     if kind == _KIND_CLAIM:
         publisher, subscription, room, count = _CLAIM.unpack_from(frame, at)
         runs, at = _read_runs(frame, at + _CLAIM.size, count)
-        return Claim(publisher, subscription, room, runs), at
+        serial, at = _read_serial(frame, at)
+        return Claim(publisher, subscription, room, runs, serial), at
     if kind == _KIND_RETURN:
         publisher, subscription, number = _RETURN.unpack_from(frame, at)
         return Return(publisher, subscription, number), at + _RETURN.size
@@ -481,10 +492,11 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
     if flags <= _FLAG_NAMED:  # nearly all
         return Msg(publisher, number, tag, b"", to, False, False, attempt, after, message_format), end
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
-    is_head, is_large = bool(flags & _FLAG_HEAD), bool(flags & _FLAG_LARGE)
+    is_large = bool(flags & _FLAG_LARGE)
     msg = Msg(
-        publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, is_head, is_large
-    )
+        publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, read_assigned(flags),
+        is_large,
+    )  # fmt: skip
     if flags & _FLAG_EXPIRES:
         msg = ExpiringMsg(msg, _TTL.unpack_from(frame, end)[0])
         end += _TTL.size
@@ -511,8 +523,15 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
         numbers.append(number)
         tags.append(frame[at:end])
         at = end
-    is_letters = frame[at : at + 1] == _SYNC_LETTERS
-    return Sync(publisher, epochs, tuple(numbers), tuple(tags), is_letters), at + is_letters
+    is_letters = len(frame) - at != _SERIAL.size and frame[at : at + 1] == _SYNC_LETTERS
+    serial, at = _read_serial(frame, at + is_letters)
+    return Sync(publisher, epochs, tuple(numbers), tuple(tags), is_letters, serial), at
+
+
+def _read_serial(frame: bytes, at: int) -> tuple[int, int]:
+    if at == len(frame):
+        return 0, at
+    return _SERIAL.unpack_from(frame, at)[0], at + _SERIAL.size
 
 
 def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct, unpack_from
 from typing import Final
 
+from delivery_records.assigned import Assigned
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import LargePart
 from delivery_records.parts import Part
@@ -16,7 +17,8 @@ _LARGE: Final = Struct(">QQBBH")  # publisher epoch, number, part, flags, named
 _LARGE_FIRST: Final = Struct(">IHB")  # format, attempt, tag length
 _EPOCH: Final = Struct(">Q")
 _FLAG_REDELIVERED: Final = 2
-_FLAG_HEAD: Final = 8
+ASSIGNED_FLAGS: Final = {Assigned.ANEW: 0, Assigned.AS_HEAD: 8, Assigned.BY_ITS_MAP: 128}
+"""In the flags of a MSG and of a LARGE. An older router reads the last one as ANEW."""
 _FLAG_OWED: Final = 64
 
 _PART_CODES: Final = {Part.FIRST: 1, Part.MIDDLE: 2, Part.LAST: 3, Part.ABORT: 4}
@@ -28,14 +30,20 @@ def large_head(message: LargePart) -> bytes:
     flags = _FLAG_REDELIVERED if message.redelivered else 0
     if message.is_owed:
         flags |= _FLAG_OWED
-    if message.is_head:
-        flags |= _FLAG_HEAD
+    flags |= ASSIGNED_FLAGS[message.assigned]
     code = _PART_CODES[message.part]
     head = _LARGE.pack(message.publisher_epoch, message.number, code, flags, len(message.to))
     if message.part is Part.FIRST:
         tag = message.tag
         head += _LARGE_FIRST.pack(message.message_format, min(message.attempt, MAX_ATTEMPT), len(tag)) + tag
     return head + b"".join([_EPOCH.pack(epoch) for epoch in message.to])
+
+
+def read_assigned(flags: int) -> Assigned:
+    """What the flags of a MSG or a LARGE say of it."""
+    if flags & ASSIGNED_FLAGS[Assigned.BY_ITS_MAP]:
+        return Assigned.BY_ITS_MAP
+    return Assigned.AS_HEAD if flags & ASSIGNED_FLAGS[Assigned.AS_HEAD] else Assigned.ANEW
 
 
 def read_large(frame: bytes, at: int) -> LargePart:
@@ -56,5 +64,5 @@ def read_large(frame: bytes, at: int) -> LargePart:
     data = frame[at + named * _EPOCH.size :]
     return LargePart(
         publisher, number, to, part, data, bool(flags & _FLAG_OWED), tag, bool(flags & _FLAG_REDELIVERED), attempt,
-        message_format, bool(flags & _FLAG_HEAD),
+        message_format, read_assigned(flags),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from delivery_records.assigned import Assigned
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.parts import Part
 
@@ -27,13 +28,15 @@ class Sync:
     tags: tuple[bytes, ...]
     is_letters: bool = False
     """What follows for these subscriptions are letters (I-3e)."""
+    serial: int = 0
+    """To a member: which SYNC of this ingress to it this is; 0 to a router that does not read it (SH-4)."""
 
 
 class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
     __slots__ = (
-        "after", "attempt", "is_head", "is_large", "message", "message_format", "number", "publisher_epoch",
+        "after", "assigned", "attempt", "is_large", "message", "message_format", "number", "publisher_epoch",
         "redelivered", "settled", "tag", "to",
     )  # fmt: skip
 
@@ -49,15 +52,14 @@ class Msg:
         attempt: int = 0,
         after: int = 0,
         message_format: int = 0,
-        is_head: bool = False,
+        assigned: Assigned = Assigned.ANEW,
         is_large: bool = False,
     ) -> None:
         """Keep the fields.
 
         `to` None means all subscriptions synced to this publisher at the egress. `after` is a revision the egress must
         have applied first: the ingress has seen a subscription deleted that the egress may still count (T-3).
-        `is_head`: the publisher waits for it, so the map of the member it is for may be full (SH-2). `is_large`:
-        `message` is the head of a large delivery, whose body is not here (L-7).
+        `is_large`: `message` is the head of a large delivery, whose body is not here (L-7).
         """
         self.publisher_epoch = publisher_epoch
         self.number = number
@@ -69,7 +71,7 @@ class Msg:
         self.attempt = attempt
         self.after = after
         self.message_format = message_format
-        self.is_head = is_head
+        self.assigned = assigned
         self.is_large = is_large
 
     def __repr__(self) -> str:
@@ -92,7 +94,7 @@ class ExpiringMsg(Msg):
         """The fields of `of`; `ttl_ms` is left to it as it is sent, and `expires_at` is known to its sender alone."""
         super().__init__(
             of.publisher_epoch, of.number, of.tag, of.message, of.to, of.redelivered, of.settled, of.attempt, of.after,
-            of.message_format, of.is_head,
+            of.message_format, of.assigned,
         )  # fmt: skip
         self.ttl_ms = ttl_ms
         self.expires_at = expires_at
@@ -129,7 +131,7 @@ class LargePart:
     redelivered: bool = False
     attempt: int = 0
     message_format: int = 0
-    is_head: bool = False
+    assigned: Assigned = Assigned.ANEW
 
     def __repr__(self) -> str:
         """Short form for stories and logs."""
@@ -193,6 +195,8 @@ class Claim:
     room: int
     """Deliveries that it takes beyond those."""
     runs: tuple[Run, ...]
+    serial: int = 0
+    """Of the SYNC that it answers."""
 
 
 @dataclass(frozen=True, slots=True)

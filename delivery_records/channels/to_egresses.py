@@ -88,9 +88,8 @@ class ToEgresses:
                     self._give_back(origin, back if is_member else Taken(epoch, named, part.number, NOT_WANTED))
                 continue
             try:
-                if part.is_head:
-                    egress.expect_head(epoch, part.number)
-                egress.on_large(part)
+                if not part.assigned or egress.expects(epoch, part.number, part.assigned):
+                    egress.on_large(part)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self.on_fault(egress, error)
 
@@ -143,8 +142,8 @@ class ToEgresses:
     def hand_over(self, egress: Egress, message: Msg) -> None:
         """For one egress here."""
         try:
-            if message.is_head:
-                egress.expect_head(message.publisher_epoch, message.number)
+            if message.assigned and not egress.expects(message.publisher_epoch, message.number, message.assigned):
+                return
             if type(message) is ExpiringMsg:
                 egress.on_expiring(message)
             elif message.settled:

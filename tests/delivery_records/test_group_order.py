@@ -207,6 +207,22 @@ def test_a_group_is_not_given_away_before_its_publisher_has_repeated_what_somebo
     assert alone.deliveries == tags
 
 
+def test_a_group_does_not_wait_for_what_nobody_claims() -> None:
+    """C-6: there may be no room for all of the map before some of it is done."""
+    net = network(2)
+    one = member(net, net.nodes[0], "m0")
+    first = net.publisher(net.nodes[1])
+    send(first, b"g:1")
+    net.kill(net.nodes[1])
+    publisher = net.publisher(net.nodes[0], unsettled={b"g:1": None, b"g:2": None, b"g:3": None})
+    send(publisher, b"g:1")
+    one.accept(b"g:1")
+    send(publisher, b"g:2")
+    assert one.deliveries == [b"g:1", b"g:2"]
+    one.accept(b"g:2")
+    assert len(publisher.accepted) == 2
+
+
 def test_undeliverable_here_stays_done_though_members_join_and_the_publisher_moves() -> None:
     net = network()
     one = member(net, net.nodes[0], "m0", limit=100)

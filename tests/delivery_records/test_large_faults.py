@@ -8,7 +8,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import LARGE_STALL_S
+from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
 from tests.delivery_records.harness import Net, SubscriberLink
@@ -16,6 +16,7 @@ from tests.delivery_records.large_parts import (
     FIRST,
     LIMITS,
     MORE,
+    PIECE,
     answer,
     part,
     parts,
@@ -207,6 +208,19 @@ def test_a_slow_subscriber_takes_something_and_is_not_left_out() -> None:
         net.advance(LARGE_STALL_S / 8)
         take(slow, 50)
     assert net.nodes[1].count(Decision.LARGE_LEFT_OUT) == 0
+
+
+def test_what_is_taken_is_stated_though_it_is_less_than_a_step_and_nothing_more_comes() -> None:
+    """L-4: the publisher may have no room for more before that."""
+    net = Net(2, limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    take(subscriber, PIECE)
+    take(subscriber, PIECE)
+    ingress = next(iter(net.nodes[1].core.ingresses.values()))
+    assert ingress.fanout.streams.held_bytes == len(FIRST) - PIECE
+    net.advance(LARGE_STALL_S / LARGE_LOOKS)
+    assert ingress.fanout.streams.held_bytes == len(FIRST) - 2 * PIECE
 
 
 # ---------------------------------------------------------------------- L-1 and c.3

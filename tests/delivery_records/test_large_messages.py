@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.assigned import Assigned
 from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
@@ -295,7 +296,8 @@ def test_taking_a_large_delivery_is_progress() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        LargePart(7, 3, (9, 8), Part.FIRST, b"body", False, b"tag", True, 4, 1, True),
+        LargePart(7, 3, (9, 8), Part.FIRST, b"body", False, b"tag", True, 4, 1, Assigned.AS_HEAD),
+        LargePart(7, 3, (9,), Part.FIRST, b"body", False, b"tag", assigned=Assigned.BY_ITS_MAP),
         LargePart(7, 3, (9,), Part.MIDDLE, b"body"),
         LargePart(7, 3, (9,), Part.LAST),
         LargePart(7, 3, (9,), Part.ABORT, is_owed=True),

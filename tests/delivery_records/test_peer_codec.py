@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delivery_records.assigned import Assigned
 from delivery_records.channels import codec as channel_codec
 from delivery_records.channels.codec import Target
 from delivery_records.channels.codec_error import ChannelCodecError
@@ -52,6 +53,7 @@ MSGS = st.builds(
     attempt=st.integers(0, 65535),
     after=U64,
     message_format=U32,
+    assigned=st.sampled_from(Assigned),
 )
 
 
@@ -73,6 +75,7 @@ def syncs(draw: st.DrawFn) -> Sync:
         tuple(number for number, _ in pairs),
         tuple(tag for _, tag in pairs),
         draw(st.booleans()),
+        draw(U32),
     )
 
 
@@ -86,7 +89,7 @@ MESSAGES = st.one_of(
     st.builds(
         Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)
     ),
-    st.builds(Claim, U64, U64, U32, RUNS),
+    st.builds(Claim, U64, U64, U32, RUNS, U32),
     st.builds(Return, U64, U64, U64),
     st.builds(Room, U64, U64, U32),
     st.builds(Credit, U64),
