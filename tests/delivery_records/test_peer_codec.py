@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from inspect import signature
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,20 +41,21 @@ RUNS = st.lists(st.tuples(U64, U32), max_size=20).map(tuple)
 EPOCHS = st.lists(U64, max_size=10).map(tuple)
 TARGETS = st.lists(st.tuples(U64, U32, U64), min_size=1, max_size=12).map(tuple)
 
-MSGS = st.builds(
-    Msg,
-    publisher_epoch=U64,
-    number=U64,
-    tag=TAGS,
-    message=st.binary(max_size=200),
-    to=st.none() | EPOCHS,
-    redelivered=st.booleans(),
-    settled=st.booleans(),
-    attempt=st.integers(0, 65535),
-    after=U64,
-    message_format=U32,
-    assigned=st.sampled_from(Assigned),
-)
+MSG_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "publisher_epoch": U64,
+    "number": U64,
+    "tag": TAGS,
+    "message": st.binary(max_size=200),
+    "to": st.none() | EPOCHS,
+    "redelivered": st.booleans(),
+    "settled": st.booleans(),
+    "attempt": st.integers(0, 65535),
+    "after": U64,
+    "message_format": U32,
+    "assigned": st.sampled_from(Assigned),
+    "is_large": st.booleans(),
+}
+MSGS = st.builds(Msg, **MSG_FIELDS)
 
 
 @st.composite
@@ -102,7 +103,7 @@ DATAGRAMS = st.one_of(
 def fields(value: object) -> object:
     """The fields of a message, nested plain classes included, for comparison."""
     if isinstance(value, Msg):
-        return {name: getattr(value, name) for name in signature(Msg).parameters}
+        return {name: getattr(value, name) for name in MSG_FIELDS}
     if isinstance(value, MsgPart):
         return (fields(value.head), value.offset, value.total, value.data)
     return value
