@@ -15,6 +15,7 @@ from delivery_records.fanout import Fanout
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.retries import Retries
+from delivery_records.sharing import Share
 from delivery_records.turn import Turn
 from delivery_records.window import Slot, Window
 
@@ -116,6 +117,24 @@ class Answers:
         else:
             share.on_room(member.key, epoch, message.room)
 
+    def on_member_deleted(self, member: Subscription) -> None:
+        """SH-3: what it had goes to others; what those have refused for good goes to nobody (SH-5)."""
+        key = member.record.member_of
+        share, owed = self._fanout.shares.get(key), self._turn.view.subscriptions.get(key)
+        if share is None:
+            return
+        share.on_deleted(member.key)
+        if owed is not None:
+            for number in share.refused_by_all():
+                self._refuse(share, owed, number)
+
+    def _refuse(self, share: Share, owed: Subscription, number: int) -> None:
+        """SH-5: no member does it."""
+        window, cursor = self._window, self._fanout.cursors[owed.key]
+        done = window.found(cursor.acknowledge(number, number + 1, window.base))
+        self.count_done(done, owed, DeliveryOutcome.UNDELIVERABLE)
+        share.forget(number)
+
     def _on_member_done(self, member: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
         """SH-5: what a member is done with the shared subscription is done with."""
         key = member.record.member_of
@@ -125,10 +144,8 @@ class Answers:
         window, cursor = self._window, self._fanout.cursors[key]
         if outcome is DeliveryOutcome.UNDELIVERABLE:
             for slot in window.within(first, count):
-                number = slot.number
-                if cursor.owes(number) and share.on_refused_for_good(member.key, number):
-                    self.count_done(window.found(cursor.acknowledge(number, number + 1, window.base)), owed, outcome)
-                    share.forget(number)
+                if cursor.owes(slot.number) and share.on_refused_for_good(member.key, slot.number):
+                    self._refuse(share, owed, slot.number)
         else:
             done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
             for slot in done:

@@ -467,9 +467,7 @@ class Ingress(Endpoint):
     def on_member_deleted(self, member: Subscription) -> None:
         """SH-3: what it had goes to others."""
         self.fanout.streams.leave(member.key)
-        share = self.fanout.shares.get(member.record.member_of)
-        if share is not None:
-            share.on_deleted(member.key)
+        self.answers.on_member_deleted(member)
 
     def on_share_expiry(self) -> None:
         """E-10: what no member was given in time, the shared subscription is done with."""

@@ -405,6 +405,13 @@ class Share:
             self._let_wait(number)
         return False
 
+    def refused_by_all(self) -> list[int]:
+        """SH-5: what all that are members now have refused for good, after one of the others has ended."""
+        return [
+            number for number, refused in self._refused.items()
+            if self._members and number not in self._at and refused >= self._members.keys()
+        ]  # fmt: skip
+
     def _give_up(self, member: Member, number: int) -> None:
         del self._at[number]
         del member.has[number]

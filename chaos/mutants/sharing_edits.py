@@ -201,6 +201,13 @@ SHARING_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
+        "waits-for-one-that-has-ended", "SH-5", "answers",
+        "            for number in share.refused_by_all():\n",
+        "            for number in ():\n",
+        "all but one member have refused a message for good, and it waits for that one, which has ended",
+        aim=("close-s", "crash-s", "sharers=2", "subscribers=2", "refuses=1", "messages=8", *_PLAIN),
+    ),
+    Edit(
         "groups-follow-credit", "SH-6", "fanout",
         "                grouped = subscription.record.grouped\n",
         "                grouped = False\n",

@@ -12,6 +12,7 @@ from chaos.simulator.routers import Router
 from chaos.simulator.state import SESSION_END, Feed, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
+from delivery_records.attachments.view import SubscriptionRecord
 
 
 @dataclass(slots=True)
@@ -52,8 +53,11 @@ class AmqpSessions:
         client = world.client_of(connection)
         if client is None:
             return
-        asks_never = world.traits.never and client in world.subscribers  # which is granted as link-detach
-        waits = world.policy == SESSION_END and not asks_never
+        waits = world.policy == SESSION_END
+        held = world.etcd.keys.get(world.attachment(client))
+        if held is not None and isinstance(held.record, SubscriptionRecord):
+            # It is link-detach where the subscriber asks for never, and until it has shown life.
+            waits = held.record.expiry_policy == SESSION_END
         self._answered[connection.link] = waits and world.is_up_to_date(router, client)
         if not self._answered[connection.link]:
             self._judge.on_left(client)

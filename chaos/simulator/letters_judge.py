@@ -38,6 +38,8 @@ class LettersJudge:
         """Subscribers whose map says that they reject it, and the life of their subscriptions."""
         self._done: dict[int, set[Message]] = {}
         self._forgotten: dict[int, set[Message]] = {}
+        self._answered: set[tuple[int, Message]] = set()
+        """What a subscriber may have answered before it lost its map: that outcome may be the one that counts (I-2)."""
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         """Dead-letter subscribers that were confirmed when it was sent, and the lives of their subscriptions."""
@@ -63,7 +65,8 @@ class LettersJudge:
         if world.gets_letters(subscriber):
             return
         self._failed.add(message)
-        if life and not (world.is_member(subscriber) or world.is_stock_subscriber(subscriber)):
+        is_certain = not (world.is_member(subscriber) or world.is_stock_subscriber(subscriber))
+        if life and is_certain and (subscriber, message) not in self._answered:
             self._rejected.setdefault(message, {})[subscriber] = life
 
     def on_expired(self, messages: Iterable[Message]) -> None:
@@ -72,6 +75,8 @@ class LettersJudge:
 
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: it has lost its map."""
+        messages = list(messages)
+        self._answered.update((subscriber, message) for message in messages)
         for rejecting in self._rejected.values():
             rejecting.pop(subscriber, None)
         done = self._done.get(subscriber, set())

@@ -120,7 +120,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, groups=groups))
         setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
         setting = draw_policies(random.Random(f"policies {seed}"), setting)
-        ttl_s = draw_expiry(random.Random(f"expiry {seed}"))
+        ttl_s = draw_expiry(random.Random(f"expiry {seed}"), setting.traits)
         setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
         traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
         budget |= changes

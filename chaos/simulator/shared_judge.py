@@ -97,6 +97,10 @@ class SharedJudge:
             for member, life in self._asked.get(message, ())
         )
 
+    def declined_by(self, message: Message) -> set[int]:
+        """Members that have declined what counts as rejected for that."""
+        return self._declined.get(message, set()) if self.is_declined(message) else set()
+
     def check_accepted(self, message: Message) -> None:
         """G1.
 

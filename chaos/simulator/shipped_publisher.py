@@ -310,6 +310,7 @@ class ShippedPublisher:
         """The application gets the outcome."""
         message = self.index, self._base + number
         left_out = {*self.judge.filters.excluded_somewhere(*message), *self.judge.policies.failed_at(message)}
+        left_out |= self.judge.shared.declined_by(message)
         self.judge.require.on_outcome(*message, outcome, self.judge.processed, left_out)
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)

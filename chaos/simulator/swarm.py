@@ -267,7 +267,9 @@ def draw_policies(rng: random.Random, setting: Setting) -> Setting:
         return setting
     attempts = rng.choice([0, 2, 3])
     policies = replace(setting.traits, on_empty=rng.choice([0, 1, 2, 3]), attempts=attempts)
-    return replace(setting, traits=replace(policies, delay_ms=rng.choice([0, 0, 300, 4000])))
+    delay_ms = rng.choice([0, 0, 300, 4000])
+    messages = min(setting.messages, 60) if delay_ms > 300 else setting.messages  # else a world takes too long to rest
+    return replace(setting, messages=messages, traits=replace(policies, delay_ms=delay_ms))
 
 
 def draw_letters(rng: random.Random, traits: Traits) -> tuple[Traits, dict[str, int]]:
@@ -283,13 +285,16 @@ def draw_letters(rng: random.Random, traits: Traits) -> tuple[Traits, dict[str, 
     return traits, {RELOAD: 1} if rng.random() < 0.2 else {}
 
 
-def draw_expiry(rng: random.Random) -> int:
+def draw_expiry(rng: random.Random, traits: Traits) -> int:
     """In some worlds a policy lets messages expire (E-10).
+
+    Not where frames become too small for maps (the protocol page, *What stays open*).
 
     Args:
         rng: of its own.
+        traits: what was drawn before.
     """
-    return rng.choice([1, 4, 15, 40]) if rng.random() < 0.15 else 0
+    return rng.choice([1, 4, 15, 40]) if not traits.narrows and rng.random() < 0.15 else 0
 
 
 def draw_streams(rng: random.Random, setting: Setting) -> Setting:

@@ -285,9 +285,7 @@ class World(WorldState):
         client = self.client_of(connection)
         if client is None:
             return
-        if isinstance(effect, effects.PublisherReply):
-            self.judge.on_joined(client)
-        elif isinstance(effect, effects.SubscriberReply):
+        if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)):
             if self.is_up_to_date(router, client):
                 self.judge.on_joined(client)
         elif (

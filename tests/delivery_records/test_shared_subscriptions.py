@@ -226,6 +226,18 @@ def test_undeliverable_here_is_never_that_member_again_and_rejected_when_all_hav
     assert first.deliveries == [b"1"]
 
 
+def test_what_all_that_are_left_have_refused_for_good_is_rejected_when_the_last_other_one_ends() -> None:  # SH-5
+    net = Net()
+    one, other = member(net, net.nodes[0], "m0"), member(net, net.nodes[0], "m1", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    one.answer(DeliveryOutcome.UNDELIVERABLE, b"1")
+    assert publisher.outcomes == []
+    other.drop()
+    net.delete_subscription("m1")
+    assert len(publisher.outcomes) == 1
+
+
 def test_the_shared_subscription_outlives_its_members_for_its_time_and_messages_wait_for_the_next_one() -> None:  # SH-1
     net = Net(2)
     one = member(net, net.nodes[0], "m0")
