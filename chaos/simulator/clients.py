@@ -352,8 +352,10 @@ class Subscriber:
         """Unsubscribe: detach(closed=true) again and again until it is answered without error (E-8).
 
         Args:
-            renews: then subscribe again, under the same name. What it is done with stays in its map (S-1).
+            renews: then subscribe again, under the same name. What it is done with stays in its map (S-1). Not where
+                it is ending for good, and has forgotten that.
         """
+        renews = renews and not (self.is_closing and not self._renews)
         self.is_closing, self._renews = True, renews
         self.judge.on_leaving(self.index)
         done = {tag: entry for tag, entry in self.map.items() if entry.mark in OUTCOMES}
