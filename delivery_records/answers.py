@@ -86,15 +86,19 @@ class Answers:
 
     def on_again(self, subscription: Subscription, nack: Nack) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
-        number = nack.number
+        number, share, is_late = nack.number, None, False
         if subscription.record.member_of:
             share = self._fanout.shares.get(subscription.record.member_of)
             owed = self._turn.view.subscriptions.get(subscription.record.member_of)
-            if share is None or owed is None or not share.on_refused(subscription.key, nack.subscription_epoch, number):
+            if share is None or owed is None:
                 return
-            self._fanout.streams.leave_one(number, subscription.key)  # its egress drops what is on the way (SH-5)
+            is_late = share.is_former(subscription.key, nack.subscription_epoch)
+            if not is_late and not share.on_refused(subscription.key, number):
+                return
             subscription = owed  # SH-5: another member may do it
-        attempts = self._retries.on_again(subscription, nack)
+        attempts = self._retries.on_again(subscription, nack, is_late=is_late)
+        if is_late and share is not None and not attempts:
+            share.count_attempts(number, self._fanout.failed.get((subscription.key, number), 0))
         if attempts:
             self.letters().on_poisoned(subscription, number, attempts)
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)

@@ -12,4 +12,4 @@ class Assigned(IntEnum):
     AS_HEAD = 1
     """As what the publisher waits for, so its map may be full (C-4)."""
     BY_ITS_MAP = 2
-    """It claims the delivery, and may need the body; an egress that has handed it back since drops that (SH-5)."""
+    """It claims the delivery, and may need the body; an egress that has it no more drops that (SH-5)."""

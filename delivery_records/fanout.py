@@ -193,8 +193,6 @@ class Fanout:
             for key, share in self.shares.items():
                 if self.cursors[key].owes(slot.number):
                     share.offer(slot)
-                if slot.repeated and not self._window.unreceived:
-                    share.on_map_through()
         if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
             named = [
                 key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares
@@ -433,6 +431,10 @@ class Fanout:
             redelivered=redelivered, attempt=attempt, message_format=slot.message_format, assigned=assigned,
         )  # fmt: skip
         self._send(found.record.rid, message)  # E-10: it expires before it is assigned, or not at all
+
+    def stop_sending(self, number: int, member: str) -> None:
+        """See Way."""
+        self.streams.leave_one(number, member)
 
     def _send(self, rid: int, message: Msg | Sync) -> None:
         """To the egresses at one router, which may be this one."""

@@ -98,7 +98,7 @@ class GroupedShare(Share):
                 self._line_up(number)
 
     def _let_go(self, group: _Group) -> None:
-        """It belongs to nobody until `_release_unclaimed`."""
+        """It belongs to nobody until `_decide_all`."""
         group.member = None
         self._undecided[group.digest] = group
 
@@ -134,6 +134,7 @@ class GroupedShare(Share):
             self._group_of[number] = group
             if slot.is_large:
                 group.has_large = True
+            if slot.is_large and not (slot.repeated and self._blocking):
                 self._decide(group)
             elif slot.repeated and (self._blocking or self._ahead):
                 self._let_go(group)
@@ -158,6 +159,9 @@ class GroupedShare(Share):
     def _give_up(self, member: Member, number: int) -> None:
         super()._give_up(member, number)
         self._ahead.discard(number)
+        group = self._group_of.get(number)
+        if group is not None and (group.is_split or group.held_back):
+            self._look_at_split(group)
         self._look_ahead()
 
     def _line_up(self, number: int) -> None:

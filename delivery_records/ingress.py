@@ -337,6 +337,7 @@ class Ingress(Endpoint):
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"
         self.fanout.discard_letter(slot)
+        self.fanout.forget(slot.number)  # SH-6: no group waits for it
         self.trace(slot, Rule.MALFORMED, reason)
 
     # ------------------------------------------------------------------ outcomes

@@ -38,8 +38,14 @@ class Retries:
         self._fanout = fanout
         self._attempts: dict[tuple[str, int], _Attempts] = {}
 
-    def on_again(self, subscription: Subscription, nack: Nack) -> int:
-        """Schedule the next attempt: 0. At the poison limit, the failed attempts: the delivery counts as rejected."""
+    def on_again(self, subscription: Subscription, nack: Nack, *, is_late: bool = False) -> int:
+        """Schedule the next attempt: 0. At the poison limit, the failed attempts: the delivery counts as rejected.
+
+        Args:
+            subscription: that owes it.
+            nack: of the subscription, or of a member.
+            is_late: of a member's former epoch: it counts, and the delivery has been assigned anew (SH-5).
+        """
         number = nack.number
         slot = self._window.at(number)
         if slot is None or not self._fanout.owes(subscription.key, number):
@@ -61,13 +67,15 @@ class Retries:
             self._trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._forget_pair(pair)  # what others asked for goes on
             return entry.failed
+        if entry.failed:
+            self._fanout.failed[pair] = entry.failed
+        if is_late:
+            return 0
         self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._trace(slot, Rule.RETRY, subscription.name, delay)
         # The SYNC of its present epoch has repeated what the former one wanted again; members are sent nothing by it.
         is_repeated = nack.subscription_epoch != subscription.epoch and not subscription.record.shared
         self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
-        if entry.failed:
-            self._fanout.failed[pair] = entry.failed
         self._arm()
         return 0
 

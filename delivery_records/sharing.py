@@ -63,6 +63,9 @@ class Way(Protocol):
     def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, assigned: Assigned) -> None:
         """Send a MSG to this member alone."""
 
+    def stop_sending(self, number: int, member: str) -> None:
+        """L-2: no more of a large delivery to this member; assigned again, it begins with its first part."""
+
     def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         """A step of a delivery, while an operator wants to see them."""
 
@@ -207,6 +210,7 @@ class Share:
         member = self._at.pop(number)
         del member.has[number]
         member.claimed.discard(number)
+        self._way.stop_sending(number, member.key)
         if was_sent:
             self._again.add(number)
             self._turn.counts[Decision.ASSIGNED_AGAIN] += 1
@@ -262,9 +266,6 @@ class Share:
                 return
         self._let_wait(number)
         self.assign()
-
-    def on_map_through(self) -> None:
-        """SH-6: the publisher has repeated, or given up, all of its map."""
 
     def assign(self) -> None:
         """SH-2: in order, each to the member with the fewest unanswered ones that takes more."""
@@ -370,14 +371,18 @@ class Share:
 
     # ------------------------------------------------------------------ wanted again
 
-    def on_refused(self, key: str, epoch: int, number: int) -> bool:
-        """E-4a: the member does not do it now; True: it had it, and `retry` follows.
-
-        Of a former epoch it counts for nothing: its CLAIM to the SYNC of this one does not name the delivery.
-        """
+    def is_former(self, key: str, epoch: int) -> bool:
+        """SH-5: a NACK takes nothing away: the CLAIM to the SYNC of the member's present epoch does not name it."""
         member = self._members.get(key)
-        if member is None or member.epoch != epoch:
-            return False
+        return member is None or member.epoch != epoch
+
+    def count_attempts(self, number: int, attempts: int) -> None:
+        """E-4a: so often it has failed; the next MSG of it says so."""
+        self._attempts[number] = attempts
+
+    def on_refused(self, key: str, number: int) -> bool:
+        """E-4a: the member does not do it now; True: it had it, and `retry` follows."""
+        member = self._members[key]
         self._also.get(number, {}).pop(key, None)
         if self._at.get(number) is not member:
             return False
@@ -416,6 +421,7 @@ class Share:
         del self._at[number]
         del member.has[number]
         member.claimed.discard(number)
+        self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)
         self._again.add(number)
 
     def retry(self, number: int, attempt: int) -> None:

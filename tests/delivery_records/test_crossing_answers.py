@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from delivery_records import inputs
 from delivery_records.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, Node, SubscriberLink
+from delivery_records.parts import Part
+from delivery_records.tags import network_tag
+from tests.delivery_records.harness import NONCE, Net, Node, SubscriberLink
+from tests.delivery_records.large_parts import LIMITS, part, parts, take_all
 
 SHARE = inputs.Share("work", is_global=True)
 
@@ -13,6 +16,11 @@ def member(
     net: Net, node: Node, name: str, *, unsettled: inputs.UnsettledMap | None = None, limit: int = 10
 ) -> SubscriberLink:
     return net.subscriber(node, name, share=SHARE, unsettled=unsettled, limit=limit)
+
+
+def one_frame(net: Net, sender: int, receiver: int) -> None:
+    """The oldest frame that is held back arrives."""
+    net.feed(net.nodes[receiver], net.frames[(net.nodes[sender].rid, net.nodes[receiver].rid)].popleft())
 
 
 def test_what_is_handed_back_behind_a_claim_is_not_taken_for_new() -> None:  # SH-5
@@ -95,3 +103,55 @@ def test_a_second_claim_that_was_handed_back_is_not_passed_on() -> None:  # SH-5
     assert back.deliveries == [b"1"]
     back.accept(b"1")
     assert len(publisher.accepted) == 1
+
+
+def test_what_was_dropped_for_a_claim_is_sent_from_its_first_part_when_it_is_assigned_again() -> None:  # SH-5, L-2
+    net = Net(4, limits=LIMITS)
+    zero = member(net, net.nodes[0], "m0")
+    two = member(net, net.nodes[1], "m1")
+    net.publisher(net.nodes[3])
+    (ingress,) = net.nodes[3].core.ingresses.values()
+    name = network_tag(NONCE, ingress.session, b"1")
+    other = net.publisher(net.nodes[2], "q")  # opens the channels
+    other.detach(closed=True)
+    zero.drop()
+    two.drop()
+    net.kill(net.nodes[3])
+    member(net, net.nodes[0], "m0", unsettled={name: DeliveryOutcome.UNDELIVERABLE})
+    two = member(net, net.nodes[1], "m1", unsettled={name: None}, limit=0)
+    net.held |= {(0, 2), (1, 2)}
+    publisher = net.publisher(net.nodes[2], unsettled={b"1": None})
+    one_frame(net, 0, 2)  # CLAIM of m0; its ACK (undeliverable-here) is under way
+    one_frame(net, 1, 2)  # CLAIM of m1: the second one
+    part(publisher, b"1", b"f" * 2000, Part.FIRST)
+    two.feed(inputs.SubscriberDisposition(two.number, [name], DeliveryOutcome.RELEASED, False))
+    two.drop()
+    two = member(net, net.nodes[1], "m1", unsettled={})
+    net.held.discard((0, 2))
+    net.run()  # the ACK: m1 has it now, as far as its former CLAIM says
+    net.held.clear()
+    net.run()  # a NACK of the former epoch, and the CLAIM of the present one
+    part(publisher, b"1", b"m" * 1000, Part.LAST)
+    take_all(two)
+    net.advance(3600.0)
+    assert parts(two)[-1:] == [(b"1", Part.LAST)] or publisher.detached() is not None
+
+
+def test_a_member_that_moves_each_time_it_fails_reaches_the_limit() -> None:  # E-4a, SH-5
+    net = Net(3)
+    nodes = [net.nodes[0], net.nodes[2]]
+    one = member(net, nodes[0], "m0")
+    publisher = net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    for attempt in range(30):  # max_attempts is 10
+        if publisher.outcomes:
+            break
+        here = nodes[attempt % 2]
+        assert one.deliveries == [b"1"]
+        net.held.add((net.nodes.index(here), 1))
+        one.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
+        one.drop()
+        one = member(net, nodes[(attempt + 1) % 2], "m0", unsettled={})
+        net.held.clear()
+        net.advance(65.0 if not one.deliveries else 0.0)
+    assert publisher.outcomes

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.grouped_sharing import GroupedShare
-from delivery_records.groups import group_hash
+from delivery_records.groups import GROUP_BYTES, group_hash
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.parts import Part
 from delivery_records.tags import link_key
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.large_parts import LIMITS, MORE, part, take_all
 
 SHARE = inputs.Share("work", is_global=True, by_group=True)
 
@@ -205,6 +209,79 @@ def test_a_group_is_not_given_away_before_its_publisher_has_repeated_what_somebo
     assert [other.deliveries for other in others] == [[], [], []]
     assert len(stays.deliveries) == 2 * len(groups)
     assert alone.deliveries == tags
+
+
+def best(group: bytes, *names: str) -> str:
+    """Of these members, the one that a group without deliveries gets."""
+    digest = group_hash(read_group, group + b":", 0)
+    assert digest is not None
+    return max(names, key=lambda n: blake2b(digest + link_key(n, "link").encode(), digest_size=GROUP_BYTES).digest())
+
+
+def test_the_group_of_a_large_delivery_is_decided_when_all_have_answered() -> None:
+    net = Net(3, limits=LIMITS, read_group=read_group)
+    group = next(b"g%d" % n for n in range(100) if best(b"g%d" % n, "m0", "m1") == "m1")
+    has = member(net, net.nodes[0], "m0", limit=100)  # alone, so it gets the group
+    first = net.publisher(net.nodes[2])
+    big = group + b":" + b"f" * 3000
+    part(first, group + b":1", big, Part.FIRST)
+    take_all(has)
+    part(first, group + b":1", MORE, Part.LAST)
+    take_all(has)
+    other = member(net, net.nodes[1], "m1", limit=100)
+    net.held.add((0, 1))  # the CLAIM of m0 is late
+    net.kill(net.nodes[2])
+    publisher = net.publisher(net.nodes[1], unsettled={group + b":1": None})
+    part(publisher, group + b":1", big, Part.FIRST)
+    part(publisher, group + b":1", MORE, Part.LAST)
+    net.held.clear()
+    net.run()
+    publisher.send(group + b":2")
+    assert other.deliveries == []
+    assert has.deliveries == [group + b":2"]
+
+
+def test_what_a_member_releases_of_a_split_group_is_assigned_again() -> None:
+    net = Net(1, read_group=read_group)
+    one = member(net, net.nodes[0], "m0", limit=100)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"g:1", b"g:2")
+    had = [one.network_tag(tag) for tag in (b"g:1", b"g:2")]
+    one.drop()
+    other = member(net, net.nodes[0], "m1", limit=1)
+    net.advance(65.0)  # SH-3
+    assert other.deliveries == [b"g:1"]
+    former = member(net, net.nodes[0], "m0", unsettled=dict.fromkeys(had))
+    publisher.drop()
+    again = net.publisher(net.nodes[0], unsettled={b"g:1": None, b"g:2": None})
+    send(again, b"g:1", b"g:2")
+    other.flow(100)
+    other.answer(DeliveryOutcome.RELEASED, b"g:1")
+    net.advance(50.0)
+    assert [*former.deliveries, *other.deliveries[1:]] != []
+
+
+def test_no_group_waits_for_a_claimed_delivery_that_comes_again_malformed() -> None:
+    bad: list[bytes] = []
+
+    def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
+        if message in bad:
+            raise ValueError("cannot be read")
+        return message
+
+    net = Net(2, read_group=read_group, annotate=annotate)
+    one = member(net, net.nodes[0], "m0", limit=100)
+    publisher = net.publisher(net.nodes[1])
+    send(publisher, b"h:1", b"g:2")
+    tag = one.network_tag(b"g:2")
+    one.drop()
+    net.kill(net.nodes[1])
+    one = member(net, net.nodes[0], "m0", limit=100, unsettled={tag: None})  # h:1 is not in its map
+    bad.append(b"g:2")
+    again = net.publisher(net.nodes[0], unsettled={b"h:1": None, b"g:2": None})
+    send(again, b"h:1", b"g:2")
+    net.advance(40.0)
+    assert one.deliveries == [b"h:1"]
 
 
 def test_a_group_does_not_wait_for_what_nobody_claims() -> None:
