@@ -382,6 +382,9 @@ class Egress(Endpoint):
     def after_settling(self) -> None:
         """For members; see there."""
 
+    def look_at_credit(self) -> None:
+        """For members; see there."""
+
     def ask_for_life(self) -> None:
         """A-10: its terms are not written, or only provisionally."""
         if not self.proof.is_proven:

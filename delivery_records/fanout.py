@@ -333,6 +333,12 @@ class Fanout:
             sync = Sync(self._endpoint.epoch, (member.epoch,), numbers, tags, serial=serial)
             self._send(member.record.rid, sync)
 
+    def sync_holders(self, number: int) -> None:
+        """L-5: what a member has said of the parts that were aborted must not count for those that come next."""
+        found = self._turn.view.subscriptions
+        holders = (share.holder(number) for share in self.shares.values())
+        self.sync_members([found[key] for key in holders if key is not None and key in found])
+
     def _unsettled(self) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
         """U, and the numbers of its tags."""
         unsettled = [slot for slot in self._window.slots() if slot.verdict is None]

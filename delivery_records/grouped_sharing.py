@@ -18,7 +18,7 @@ from delivery_records.window import AWAITED, Cursor, Slot, Window
 class _Group:
     """A group with deliveries that are not done."""
 
-    __slots__ = ("digest", "has_large", "held_back", "is_split", "member", "numbers")
+    __slots__ = ("digest", "given_up", "held_back", "is_split", "member", "numbers")
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
@@ -28,8 +28,8 @@ class _Group:
         """What is received and not done, as it came."""
         self.is_split = False
         """Several members claim some of it; one of them had it before its key was deleted. Nothing more is assigned."""
-        self.has_large = False
-        """Some of it was large (L-1)."""
+        self.given_up: dict[int, str] = {}
+        """Of these, what its member wanted again, and who that is: what follows goes to it meanwhile (E-4a)."""
         self.held_back: set[int] = set()
         """Of these, what a member claims while another one has what precedes it."""
 
@@ -37,7 +37,7 @@ class _Group:
 class GroupedShare(Share):
     """As `Share`; what has no group goes by SH-2."""
 
-    __slots__ = ("_ahead", "_group_of", "_groups", "_queues", "_read_group", "_undecided")
+    __slots__ = ("_ahead", "_group_of", "_groups", "_has_large", "_queues", "_read_group", "_undecided")
 
     def __init__(
         self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way, read_group: ReadGroup
@@ -51,6 +51,8 @@ class GroupedShare(Share):
         """Member -> a heap of what waits for it, and of numbers that do not any more."""
         self._ahead: set[int] = set()
         """What members claim and the publisher has not repeated yet: of which group it is is not known."""
+        self._has_large = False
+        """Some of what was repeated was large (L-1)."""
         self._undecided: dict[bytes, _Group] = {}
         """Whose member is chosen when it is known who has their deliveries, or when a member comes."""
 
@@ -70,11 +72,10 @@ class GroupedShare(Share):
         """Who claims the last of its deliveries; else the highest in a hash that is the same at each ingress.
 
         Not before the publisher has repeated what is claimed, which has a group only then; for the rest of its map
-        there may be no room before some of it is done (C-6). With a large one it may be unable to repeat even that
-        (L-2): what precedes that one is known, and what follows it was not had before.
+        there may be no room before some of it is done (C-6). Behind a large one it may be unable to repeat even
+        that (L-2): what somebody claims of the group and comes later waits for what precedes it (`_must_wait`).
         """
-        is_early = self._ahead and not group.has_large
-        is_early = is_early or any(number in self._unclaimed for number in group.numbers)
+        is_early = self._waits_for_map or any(number in self._unclaimed for number in group.numbers)
         if not self._members or is_early:
             self._let_go(group)
             return
@@ -82,6 +83,10 @@ class GroupedShare(Share):
         held = [number for number in group.numbers if number in self._at]
         group.is_split = len({self._at[number].key for number in held}) > 1
         self._bind(group, self._at[max(held)].key if held else self._best(group.digest))
+
+    @property
+    def _waits_for_map(self) -> bool:
+        return bool(self._ahead) and not self._has_large
 
     def _best(self, digest: bytes) -> str:
         return max(self._members, key=lambda key: blake2b(digest + key.encode(), digest_size=GROUP_BYTES).digest())
@@ -126,31 +131,30 @@ class GroupedShare(Share):
         number = slot.number
         was_ahead = number in self._ahead
         self._ahead.discard(number)
+        self._has_large = self._has_large or (slot.is_large and slot.repeated)
         if digest is not None:
             group = self._groups.get(digest)
             if group is None:
                 group = self._groups[digest] = _Group(digest)
             group.numbers[number] = None
             self._group_of[number] = group
-            if slot.is_large:
-                group.has_large = True
-            if slot.is_large and not (slot.repeated and self._blocking):
-                self._decide(group)
-            elif slot.repeated and (self._blocking or self._ahead):
+            if slot.repeated and (self._blocking or self._waits_for_map):
                 self._let_go(group)
             elif digest not in self._undecided and (slot.repeated or group.member is None):
                 self._decide(group)
         super().offer(slot)
-        if was_ahead:
+        if was_ahead or slot.is_large:
             self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Something that is claimed has come, or is claimed no longer."""
-        if self._undecided and self._members and not (self._blocking or self._ahead):
+        """Something that is claimed has come, or is claimed no longer; or it may not come soon."""
+        if self._undecided and self._members and not (self._blocking or self._waits_for_map):
             self._decide_all()
             self.assign()
 
     def _hold(self, member: Member, number: int) -> None:
+        if number in self._group_of:
+            self._group_of[number].given_up.pop(number, None)
         super()._hold(member, number)
         slot = self._window.at(number)
         if slot is not None and slot.state is AWAITED and number not in self._group_of:
@@ -160,8 +164,10 @@ class GroupedShare(Share):
         super()._give_up(member, number)
         self._ahead.discard(number)
         group = self._group_of.get(number)
-        if group is not None and (group.is_split or group.held_back):
-            self._look_at_split(group)
+        if group is not None:
+            group.given_up[number] = member.key
+            if group.is_split or group.held_back:
+                self._look_at_split(group)
         self._look_ahead()
 
     def _line_up(self, number: int) -> None:
@@ -190,8 +196,10 @@ class GroupedShare(Share):
             super()._send(slot, member, is_head)
 
     def _must_wait(self, group: _Group, number: int, member: Member) -> bool:
-        earlier = next((other for other in reversed(group.numbers) if other < number), None)
-        return earlier is not None and (self._at.get(earlier) is not member or earlier in group.held_back)
+        for earlier in reversed(group.numbers):
+            if earlier < number and group.given_up.get(earlier) != member.key:
+                return self._at.get(earlier) is not member or earlier in group.held_back
+        return False
 
     def _look_at_split(self, group: _Group) -> None:
         """A member is done with some of a group that several claim, or has it no more."""
@@ -218,8 +226,10 @@ class GroupedShare(Share):
         return number not in self._group_of and super()._pass_on(number)
 
     def _give(self, slot: Slot, member: Member, *, is_head: bool = False) -> None:
-        super()._give(slot, member, is_head=is_head)
         group = self._group_of.get(slot.number)
+        if group is not None:
+            group.given_up.pop(slot.number, None)
+        super()._give(slot, member, is_head=is_head)
         if group is not None and group.held_back:
             self._look_at_split(group)
 
@@ -245,6 +255,7 @@ class GroupedShare(Share):
         group = self._group_of.pop(number, None)
         if group is not None:
             del group.numbers[number]
+            group.given_up.pop(number, None)
             group.held_back.discard(number)
             if group.is_split or group.held_back:
                 self._look_at_split(group)

@@ -112,6 +112,7 @@ class LargeArrivals:
         if slot.repeated:
             self._window.take_back_large(slot)
             self._resends.on_taken_back()
+            self._fanout.sync_holders(slot.number)
         else:
             self._owner.drop(slot)
         self._owner.mark_dirty()

@@ -77,6 +77,8 @@ RETRY_CAP_S = 60.0
 """Longest wait before the next attempt: a subscriber that recovers gets what it released within a minute (E-4a)."""
 RETRY_DOUBLINGS: Final = 64
 """More than any cap needs; keeps the wait a finite number."""
+CREDIT_LOOK_S = 0.25
+"""An ingress hears within this of credit behind what it has used up, while nothing of that is answered (SH-2)."""
 EXPIRY_LOOK_S = 1.0
 """What is out of time, and comes back from a member that had no room for it, is found within this (E-10)."""
 EXPIRED_TAGS = 32

@@ -17,9 +17,10 @@ from delivery_records.entries import WANTED, Entry, LargeBody, SyncState
 from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.groups import no_group
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
+from delivery_records.limits import CREDIT_LOOK_S
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.returned_groups import ReturnedGroups
-from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, is_letter_tag, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
@@ -33,7 +34,9 @@ MAX_ROOM: Final = 0xFFFFFFFF
 class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
-    __slots__ = ("_failed", "_failures", "_heads", "_lives", "_over", "_returned", "_short", "_stated")
+    __slots__ = (
+        "_failed", "_failures", "_heads", "_left", "_lives", "_over", "_returned", "_short", "_stated", "_used",
+    )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
@@ -60,6 +63,10 @@ class MemberEgress(FilteredEgress):
         """Publishers whose ingress was notified that there is no room."""
         self._stated = 0
         """Free credit that was last counted in a CLAIM or ROOM."""
+        self._left: dict[int, int] = {}
+        """Publisher epoch -> what is left at least of the room that was stated to its ingress: answers give it back."""
+        self._used: dict[int, SyncState] = {}
+        """Of these, those that have used some."""
 
     def reply(self) -> None:
         """See Egress."""
@@ -77,13 +84,29 @@ class MemberEgress(FilteredEgress):
         state = self.syncs[sync.publisher_epoch]
         state.serial = sync.serial
         if self._failed:
-            tags = (network_tag(self._turn.nonce, session, tag) for tag in sync.tags)
-            named = zip(sync.numbers, tags, strict=True)
-            self._failures[state.epoch] = [(number, tag) for number, tag in named if tag in self._failed]
+            tags = [network_tag(self._turn.nonce, session, tag, sync.is_letters) for tag in sync.tags]
+            self._failures[state.epoch] = [
+                (number, tag) for number, tag in zip(sync.numbers, tags, strict=True) if tag in self._failed
+            ]
+            self._forget_failed(state.prefix, set(tags))
         if self._lives:
             self._claim(state)
         if sending is not None and self.outgoing.large.current is None:
             self._offer_room()  # L-5: others waited for the end of that transfer
+
+    def _forget_failed(self, prefix: bytes, kept: set[bytes]) -> None:
+        """What is not in U any more is settled (E-2)."""
+        is_letter = is_letter_tag(prefix)
+        self._failed = {
+            tag for tag in self._failed
+            if tag in kept or tag[SESSION_AT:OWN_TAG_AT] != prefix[1:] or is_letter_tag(tag) is not is_letter
+        }  # fmt: skip
+
+    def on_session_gone(self, session: int) -> None:
+        """E-6."""
+        for is_letters in (False, True) if self._failed else ():
+            self._forget_failed(network_tag(self._turn.nonce, session, b"", is_letters), set())
+        super().on_session_gone(session)
 
     def ask_for_life(self) -> None:
         """SH-4: the map of a stale attach would give away what the member has."""
@@ -115,6 +138,7 @@ class MemberEgress(FilteredEgress):
         room = self._free()
         if not room:
             self._short[state.epoch] = state
+        self._left[state.epoch] = room
         self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs), state.serial))
 
     def on_msg(
@@ -132,10 +156,13 @@ class MemberEgress(FilteredEgress):
             if overtakes or not self._takes(sync, number):
                 self._returned.add(publisher_epoch, number, message, message_format)
                 self._short[sync.epoch] = sync
+                self._used.pop(sync.epoch, None)
                 self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
                 if large is not None:
                     large.is_taken_up = True  # L-2: its RETURN says that it is not wanted
                 return
+            self._left[publisher_epoch] = self._left.get(publisher_epoch, 0) - 1
+            self._used[publisher_epoch] = sync
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
         if self._returned.remove(publisher_epoch, number):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
@@ -205,6 +232,8 @@ class MemberEgress(FilteredEgress):
         super()._forget_sync(epoch)
         self._short.pop(epoch, None)
         self._returned.forget(epoch)
+        self._left.pop(epoch, None)
+        self._used.pop(epoch, None)
         self._over.pop(epoch, None)
         self._heads.pop(epoch, None)
         self._failures.pop(epoch, None)
@@ -219,13 +248,23 @@ class MemberEgress(FilteredEgress):
         free = self.outgoing.free_credit if self._lives else 0
         # Twice as much, so that a client that adds one at a time costs each ingress a few messages and not one each.
         has_grown = free > GROWTH * self._stated
-        if not (has_grown or (free and self._short)):
-            return
-        room = self._free()
-        told = self.syncs if has_grown else self._short
-        self._short = {}
-        for sync in list(told.values()):
+        if has_grown or (free and self._short):
+            syncs, self._short = self.syncs if has_grown else self._short, {}
+            self._state_room(list(syncs.values()))
+        if free and self._used and not self._turn.timers.is_set(Timer.CREDIT, self.key):
+            self._turn.timers.set(Timer.CREDIT, self.key, self._turn.now + CREDIT_LOOK_S)
+
+    def look_at_credit(self) -> None:
+        """SH-2: nobody would hear of credit for those that follow, where nothing is answered meanwhile."""
+        free = self.outgoing.free_credit if self._lives else 0
+        self._state_room([sync for epoch, sync in self._used.items() if free > GROWTH * self._left[epoch]])
+
+    def _state_room(self, syncs: list[SyncState]) -> None:
+        room = self._free() if syncs else 0
+        for sync in syncs:
             if self.outgoing.free_credit:
+                self._left[sync.epoch] = room
+                self._used.pop(sync.epoch, None)
                 self._parts.answer(sync, Room(sync.epoch, self.epoch, room))
             else:  # an ingress here has used it up meanwhile
                 self._short[sync.epoch] = sync

@@ -382,6 +382,8 @@ class Records:
             egress.expiry.on_timer()
         elif timer is Timer.PARTS:
             egress.look_at_parts()
+        elif timer is Timer.CREDIT:
+            egress.look_at_credit()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:

@@ -256,8 +256,7 @@ class Share:
         number = slot.number
         holder = self._at.get(number)
         if holder is not None:
-            if holder.answered:  # else its CLAIM, which is under way, has what precedes it sent first
-                self._send(slot, holder)
+            self._send(slot, holder)
             return
         if slot.repeated:
             self._again.add(number)
@@ -339,6 +338,8 @@ class Share:
         self.assign()
 
     def _send(self, slot: Slot, member: Member, is_head: bool = False) -> None:
+        if not member.answered:
+            return  # its CLAIM, which is under way, has it sent, behind what precedes it
         number = slot.number
         if self._turn.tracing is not None:
             self._way.trace(slot, Rule.ASSIGNED, member.name)

@@ -32,12 +32,14 @@ class Timer(IntEnum):
     SHARE_EXPIRY = 20
     STREAM = 21
     PARTS = 22
+    CREDIT = 23
 
 
 OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM)
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
 OF_AN_EGRESS = (
     Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.HELD_EXPIRY, Timer.PARTS,
+    Timer.CREDIT,
 )  # fmt: skip
 """Likewise of a subscription here."""
 

@@ -142,8 +142,8 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-group-waits-for-the-map", "SH-6", "grouped_sharing",
-        "        is_early = self._ahead and not group.has_large\n",
-        "        is_early = bool(self._ahead)\n",
+        "        return bool(self._ahead) and not self._has_large\n",
+        "        return bool(self._ahead)\n",
         "a large message of a group is not assigned before the rest of the map, which does not come before it is",
         aim=(
             "streams=1", "sharers=2", "subscribers=2", "groups=1", "drop-p", "messages=6", "window=8", "never=0",

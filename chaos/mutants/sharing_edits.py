@@ -70,8 +70,8 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "told-of-no-room-for-ever", "SH-2", "member",
-        "        if not (has_grown or (free and self._short)):\n",
-        "        if not has_grown:\n",
+        "        if has_grown or (free and self._short):\n",
+        "        if has_grown:\n",
         "an ingress that was notified that there is no room never hears of it again",
         aim=("publishers=2", "prefetch=1", "window=8", "messages=20", "routers=1", *_TWO),
     ),

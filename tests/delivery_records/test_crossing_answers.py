@@ -1,13 +1,14 @@
-"""What members of a shared subscription answer while a CLAIM, or a new assignment, is on its way (rules SH-4, SH-5)."""
+"""What members of a shared subscription answer while something for them is on its way (rules SH-2, SH-4, SH-5, L-5)."""
 
 from __future__ import annotations
 
-from delivery_records import inputs
+from delivery_records import effects, inputs
+from delivery_records.member import MemberEgress
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.parts import Part
-from delivery_records.tags import network_tag
-from tests.delivery_records.harness import NONCE, Net, Node, SubscriberLink
-from tests.delivery_records.large_parts import LIMITS, part, parts, take_all
+from delivery_records.tags import link_key, network_tag
+from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.large_parts import LIMITS, MORE, part, parts, take, take_all
 
 SHARE = inputs.Share("work", is_global=True)
 
@@ -155,3 +156,84 @@ def test_a_member_that_moves_each_time_it_fails_reaches_the_limit() -> None:  # 
         net.held.clear()
         net.advance(65.0 if not one.deliveries else 0.0)
     assert publisher.outcomes
+
+
+def repeating(net: Net, node: Node) -> PublisherLink:
+    """A publisher that has never got a byte of 1 to its router, which stands in its map."""
+    net.publisher(node).drop()
+    return net.publisher(node, unsettled={b"1": None})
+
+
+def begin_again(publisher: PublisherLink) -> None:
+    """It aborts 1, and sends all of it."""
+    part(publisher, b"1", b"", Part.ABORT)
+    part(publisher, b"1", b"f" * 2000, Part.FIRST)
+    part(publisher, b"1", MORE, Part.LAST)
+
+
+def test_what_is_released_of_an_aborted_large_one_does_not_count_for_the_next() -> None:  # L-5
+    net = Net(3, limits=LIMITS)
+    one = member(net, net.nodes[0], "m0")
+    publisher = repeating(net, net.nodes[2])
+    part(publisher, b"1", b"f" * 3000, Part.FIRST)
+    take(one, 1000)
+    other = member(net, net.nodes[1], "m1")
+    net.held.add((0, 2))
+    name = one.all(effects.DeliverPart)[0].tag
+    one.feed(inputs.SubscriberDisposition(one.number, [name], DeliveryOutcome.RELEASED, False))
+    begin_again(publisher)
+    take_all(one)
+    net.held.clear()
+    net.advance(1.0)
+    take_all(other)
+    assert [parts(link)[-1:] for link in (one, other)].count([(b"1", Part.LAST)]) == 1
+
+
+def test_what_went_back_of_an_aborted_large_one_does_not_count_for_the_next() -> None:  # L-5
+    net = Net(3, limits=LIMITS)
+    one = member(net, net.nodes[0], "m0", limit=1)
+    second = net.publisher(net.nodes[0], "q")
+    publisher = repeating(net, net.nodes[2])
+    net.held.update({(0, 2), (2, 0)})
+    second.send(b"a")  # uses the credit
+    assert one.deliveries == [b"a"]
+    part(publisher, b"1", b"f" * 3000, Part.FIRST)
+    net.held.discard((2, 0))
+    net.run()  # its RETURN is under way
+    assert parts(one) == []
+    one.accept(b"a")
+    one.flow(11, delivery_count=1)
+    other = member(net, net.nodes[1], "m1")
+    begin_again(publisher)
+    take_all(one)
+    net.held.clear()
+    net.advance(1.0)
+    take_all(other)
+    assert [parts(link)[-1:] for link in (one, other)].count([(b"1", Part.LAST)]) == 1
+
+
+def test_credit_that_is_given_though_nothing_was_answered_is_used() -> None:  # SH-2
+    net = Net(2)
+    one = member(net, net.nodes[0], "m0", limit=10)
+    publisher = net.publisher(net.nodes[1])
+    for number in range(20):
+        publisher.send(b"%d" % number)
+    assert len(one.deliveries) == 10
+    one.flow(20, delivery_count=10)
+    net.advance(1.0)
+    assert len(one.deliveries) == 20
+
+
+def test_what_was_presented_as_failed_and_is_settled_leaves_nothing_behind() -> None:  # G6
+    net = Net(2)
+    one = member(net, net.nodes[0], "m0")
+    publisher = net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    tag = one.network_tag(b"1")
+    one.drop()
+    publisher.settle(b"1")
+    again = member(net, net.nodes[0], "m0", unsettled={tag: DeliveryOutcome.MODIFIED_FAILED})
+    egress = net.nodes[0].core.egresses[link_key("m0", "link")]
+    assert again.deliveries == []
+    assert isinstance(egress, MemberEgress)
+    assert not egress._failed

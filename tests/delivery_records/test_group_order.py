@@ -11,8 +11,8 @@ from delivery_records.grouped_sharing import GroupedShare
 from delivery_records.groups import GROUP_BYTES, group_hash
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
-from delivery_records.tags import link_key
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from delivery_records.tags import link_key, network_tag
+from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import LIMITS, MORE, part, take_all
 
 SHARE = inputs.Share("work", is_global=True, by_group=True)
@@ -298,6 +298,42 @@ def test_a_group_does_not_wait_for_what_nobody_claims() -> None:
     assert one.deliveries == [b"g:1", b"g:2"]
     one.accept(b"g:2")
     assert len(publisher.accepted) == 2
+
+
+def test_no_group_waits_for_what_its_publisher_has_no_room_to_repeat_behind_a_large_one() -> None:  # C-6
+    net = Net(2, limits=LIMITS, read_group=read_group)
+    net.publisher(net.nodes[1])
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"h:3", b"4")}
+    net.kill(net.nodes[1])
+    # its map is full (C-4): 3 it has begun, with 4 it is done; 1 and 2 were a member's whose key was deleted
+    had = {names[b"h:3"]: None, names[b"4"]: DeliveryOutcome.ACCEPTED}
+    one = member(net, net.nodes[0], "m0", unsettled=had, map_bound=3)
+    publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys([b"g:1", b"2", b"h:3", b"4"]))
+    publisher.send(b"g:1")
+    part(publisher, b"2", b"f" * 3000, Part.FIRST)
+    for _ in range(5):
+        part(publisher, b"2", b"m" * 2000, Part.MIDDLE)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    assert ingress.window.body_bytes >= LIMITS.window_bytes  # its session window is closed: 3 cannot come
+    net.advance(3600.0)
+    assert one.deliveries == [b"g:1"]  # what the publisher waits for, for which the map keeps a place
+
+
+def test_a_body_that_is_claimed_does_not_wait_for_the_delay_of_an_earlier_one() -> None:
+    net = network(2)
+    one = member(net, net.nodes[0], "m0", limit=100)
+    first = net.publisher(net.nodes[1])
+    send(first, b"g:1", b"g:2")
+    net.kill(net.nodes[1])
+    again = net.publisher(net.nodes[0], unsettled={b"g:1": None, b"g:2": None})
+    names = [one.network_tag(tag) for tag in (b"g:1", b"g:2")]
+    one.drop()
+    one = member(net, net.nodes[0], "m0", limit=100, unsettled=dict.fromkeys(names))
+    again.send(b"g:1")
+    one.answer(DeliveryOutcome.MODIFIED_FAILED, b"g:1", delay_ms=50_000)
+    again.send(b"g:2")
+    assert one.deliveries == [b"g:1", b"g:2"]
 
 
 def test_undeliverable_here_stays_done_though_members_join_and_the_publisher_moves() -> None:
