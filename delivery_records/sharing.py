@@ -200,6 +200,8 @@ class Share:
         """SH-3: only now goes what it had to others."""
         member = self._members.pop(key, None)
         self._blocking.discard(key)
+        for refused in self._refused.values():
+            refused.discard(key)  # whoever comes under that key is another member
         if member is not None:
             for number in list(member.has):
                 self._take_back(number)

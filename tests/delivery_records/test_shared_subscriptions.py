@@ -238,6 +238,22 @@ def test_what_all_that_are_left_have_refused_for_good_is_rejected_when_the_last_
     assert len(publisher.outcomes) == 1
 
 
+def test_a_member_that_ended_and_comes_back_may_refuse_once_more_what_it_had_refused_for_good() -> None:  # SH-5
+    net = Net()
+    one, other = member(net, net.nodes[0], "m0"), member(net, net.nodes[0], "m1", limit=0)
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    one.answer(DeliveryOutcome.UNDELIVERABLE, b"1")
+    for link, name in ((one, "m0"), (other, "m1")):
+        link.drop()
+        net.delete_subscription(name)
+    assert publisher.outcomes == []
+    again = member(net, net.nodes[0], "m0")
+    assert again.deliveries == [b"1"]
+    again.answer(DeliveryOutcome.UNDELIVERABLE, b"1")
+    assert len(publisher.outcomes) == 1
+
+
 def test_the_shared_subscription_outlives_its_members_for_its_time_and_messages_wait_for_the_next_one() -> None:  # SH-1
     net = Net(2)
     one = member(net, net.nodes[0], "m0")
