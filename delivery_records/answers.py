@@ -97,8 +97,9 @@ class Answers:
                 return
             subscription = owed  # SH-5: another member may do it
         attempts = self._retries.on_again(subscription, nack, is_late=is_late)
-        if is_late and share is not None and not attempts:
-            share.count_attempts(number, self._fanout.failed.get((subscription.key, number), 0))
+        failed = self._fanout.failed.get((subscription.key, number))
+        if is_late and share is not None and failed is not None:
+            share.count_attempts(number, failed)
         if attempts:
             self.letters().on_poisoned(subscription, number, attempts)
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)

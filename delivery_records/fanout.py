@@ -193,6 +193,8 @@ class Fanout:
             for key, share in self.shares.items():
                 if self.cursors[key].owes(slot.number):
                     share.offer(slot)
+                if slot.is_large and slot.repeated:
+                    share.on_large_repeated()
         if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
             named = [
                 key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares
@@ -269,7 +271,8 @@ class Fanout:
         slot = self._window.at(number)
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
-        if slot is not None and slot.state is not AWAITED and cursor is not None and cursor.owes(number):
+        has_body = slot is not None and slot.state is not AWAITED and slot.verdict is None
+        if slot is not None and has_body and cursor is not None and cursor.owes(number):
             if key in self.shares:
                 self.shares[key].retry(number, attempt)
                 return

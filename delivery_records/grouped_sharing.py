@@ -131,7 +131,9 @@ class GroupedShare(Share):
         number = slot.number
         was_ahead = number in self._ahead
         self._ahead.discard(number)
-        self._has_large = self._has_large or (slot.is_large and slot.repeated)
+        former = self._group_of.get(number)
+        if former is not None and former.digest != digest:
+            self._leave_group(number)  # L-5: its publisher has aborted it, and sends something else
         if digest is not None:
             group = self._groups.get(digest)
             if group is None:
@@ -143,8 +145,13 @@ class GroupedShare(Share):
             elif digest not in self._undecided and (slot.repeated or group.member is None):
                 self._decide(group)
         super().offer(slot)
-        if was_ahead or slot.is_large:
+        if was_ahead:
             self._look_ahead()
+
+    def on_large_repeated(self) -> None:
+        """See Share: no group waits any more for what is claimed (SH-6)."""
+        self._has_large = True
+        self._look_ahead()
 
     def _look_ahead(self) -> None:
         """Something that is claimed has come, or is claimed no longer; or it may not come soon."""
@@ -252,18 +259,22 @@ class GroupedShare(Share):
     def forget(self, number: int) -> None:
         """See Share."""
         super().forget(number)
-        group = self._group_of.pop(number, None)
-        if group is not None:
-            del group.numbers[number]
-            group.given_up.pop(number, None)
-            group.held_back.discard(number)
-            if group.is_split or group.held_back:
-                self._look_at_split(group)
-            if not group.numbers:
-                del self._groups[group.digest]
-                self._undecided.pop(group.digest, None)
+        self._leave_group(number)
         self._ahead.discard(number)
         self._look_ahead()
+
+    def _leave_group(self, number: int) -> None:
+        group = self._group_of.pop(number, None)
+        if group is None:
+            return
+        del group.numbers[number]
+        group.given_up.pop(number, None)
+        group.held_back.discard(number)
+        if group.is_split or group.held_back:
+            self._look_at_split(group)
+        if not group.numbers:
+            del self._groups[group.digest]
+            self._undecided.pop(group.digest, None)
 
     def next_member(self, message: bytes, message_format: int) -> str | None:
         """I-1c: the member of its group, unless others of the group wait for it."""

@@ -164,6 +164,8 @@ class MemberEgress(FilteredEgress):
             self._left[publisher_epoch] = self._left.get(publisher_epoch, 0) - 1
             self._used[publisher_epoch] = sync
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
+        if self._used:
+            self._watch_credit()
         if self._returned.remove(publisher_epoch, number):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
@@ -251,7 +253,11 @@ class MemberEgress(FilteredEgress):
         if has_grown or (free and self._short):
             syncs, self._short = self.syncs if has_grown else self._short, {}
             self._state_room(list(syncs.values()))
-        if free and self._used and not self._turn.timers.is_set(Timer.CREDIT, self.key):
+        if free and self._used:
+            self._watch_credit()
+
+    def _watch_credit(self) -> None:
+        if self.outgoing.free_credit and not self._turn.timers.is_set(Timer.CREDIT, self.key):
             self._turn.timers.set(Timer.CREDIT, self.key, self._turn.now + CREDIT_LOOK_S)
 
     def look_at_credit(self) -> None:

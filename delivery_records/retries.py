@@ -15,11 +15,15 @@ from delivery_records.window import Slot, Window
 
 
 class _Attempts:
-    __slots__ = ("failed", "released")
+    __slots__ = ("failed", "heard_late", "heard_presented", "released")
 
     def __init__(self) -> None:
         self.failed = 0
         self.released = 0
+        self.heard_late = False
+        """A failure was heard of a member's former epoch: what that member presents is the same one."""
+        self.heard_presented = False
+        """The other way round."""
 
 
 class Retries:
@@ -52,11 +56,13 @@ class Retries:
             return 0
         pair = (subscription.key, number)
         entry = self._attempts.setdefault(pair, _Attempts())
-        if nack.is_presented and entry.failed and pair in self._fanout.scheduled:
-            delay = self._back_off(entry.failed - 1)  # it was heard: no attempt was made since, but for a repeat
+        if self._was_heard(entry, pair, nack, is_late):
+            delay = self._back_off(entry.failed - 1)
         else:
             entry.failed = max(entry.failed, nack.attempts - nack.failed)  # before this one, as the egress knows
             delay = self._count(entry, nack.failed)
+            entry.heard_late = entry.heard_late or (is_late and nack.failed)
+            entry.heard_presented = entry.heard_presented or nack.is_presented
         if nack.delay_ms is not None:
             delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)
         if entry.failed >= self.policy.max_attempts:
@@ -78,6 +84,16 @@ class Retries:
         self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
         self._arm()
         return 0
+
+    def _was_heard(self, entry: _Attempts, pair: tuple[str, int], nack: Nack, is_late: bool) -> bool:
+        """A presented failure has been counted if no attempt was made since, but for a repeat; or late (SH-5)."""
+        if nack.is_presented and entry.failed:
+            was_late, entry.heard_late = entry.heard_late, False
+            return was_late or pair in self._fanout.scheduled
+        was_presented = is_late and nack.failed and entry.heard_presented
+        if was_presented:
+            entry.heard_presented = False
+        return was_presented
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
         """Seconds until the next attempt: 0 for the first release, else doubling up to the topic's cap."""

@@ -143,7 +143,8 @@ class Share:
         if serial and serial != member.serial:
             return  # it answers a former SYNC, and the answer to the last one is to come
         member.answered = True
-        claimed = {slot.number for first, count in runs for slot in self._window.within(first, count)}
+        named = (slot for first, count in runs for slot in self._window.within(first, count))
+        claimed = {slot.number for slot in named if slot.verdict is None}
         for number in [number for number in member.has if number not in claimed]:
             self._take_back(number)
         member.claimed.clear()
@@ -235,7 +236,8 @@ class Share:
 
     def _let_wait(self, number: int) -> None:
         slot = self._window.at(number)
-        if slot is not None and slot.state is not AWAITED:  # else it is offered when it comes
+        # What is not received yet is offered when it comes; what is malformed is nobody's (I-1b).
+        if slot is not None and slot.state is not AWAITED and slot.verdict is None:
             self._waiting.add(number)
             self._line_up(number)
 
@@ -267,6 +269,9 @@ class Share:
                 return
         self._let_wait(number)
         self.assign()
+
+    def on_large_repeated(self) -> None:
+        """L-1: the publisher may have no room for what follows in its map, before somebody takes the large one."""
 
     def assign(self) -> None:
         """SH-2: in order, each to the member with the fewest unanswered ones that takes more."""

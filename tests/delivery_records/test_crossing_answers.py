@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from delivery_records import effects, inputs
 from delivery_records.member import MemberEgress
 from delivery_records.outcomes import DeliveryOutcome
@@ -212,16 +214,22 @@ def test_what_went_back_of_an_aborted_large_one_does_not_count_for_the_next() ->
     assert [parts(link)[-1:] for link in (one, other)].count([(b"1", Part.LAST)]) == 1
 
 
-def test_credit_that_is_given_though_nothing_was_answered_is_used() -> None:  # SH-2
-    net = Net(2)
+@pytest.mark.parametrize(
+    ("sent_before", "limit", "then"), [(10, 20, 20), (0, 15, 15), (5, 15, 15)], ids=["used", "unused", "half"]
+)
+def test_credit_that_is_given_though_nothing_is_answered_is_used(sent_before: int, limit: int, then: int) -> None:
+    net = Net(2)  # SH-2
     one = member(net, net.nodes[0], "m0", limit=10)
     publisher = net.publisher(net.nodes[1])
-    for number in range(20):
+    for number in range(sent_before):
         publisher.send(b"%d" % number)
-    assert len(one.deliveries) == 10
-    one.flow(20, delivery_count=10)
+    assert len(one.deliveries) == sent_before
+    one.flow(limit, delivery_count=sent_before)
     net.advance(1.0)
-    assert len(one.deliveries) == 20
+    for number in range(sent_before, then):
+        publisher.send(b"%d" % number)
+    net.advance(1.0)
+    assert len(one.deliveries) == then
 
 
 def test_what_was_presented_as_failed_and_is_settled_leaves_nothing_behind() -> None:  # G6
@@ -237,3 +245,71 @@ def test_what_was_presented_as_failed_and_is_settled_leaves_nothing_behind() -> 
     assert again.deliveries == []
     assert isinstance(egress, MemberEgress)
     assert not egress._failed
+
+
+def test_a_late_failure_of_what_has_left_the_window_leaves_nothing_behind() -> None:  # G6
+    net = Net(3)
+    one = member(net, net.nodes[0], "m0")
+    publisher = net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    net.held.add((0, 1))
+    one.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
+    one.drop()
+    publisher.settle(b"1")
+    member(net, net.nodes[2], "m0", unsettled={})
+    net.held.clear()
+    net.run()
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    (share,) = ingress.fanout.shares.values()
+    assert not share._attempts
+
+
+def test_a_failure_that_is_heard_late_and_presented_counts_once() -> None:  # E-4a, SH-5
+    net = Net(3)
+    nodes = [net.nodes[0], net.nodes[2]]
+    one = member(net, nodes[0], "m0")
+    publisher = net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    failures = 0
+    while not publisher.outcomes and failures < 30:
+        here, there = nodes[failures % 2], nodes[(failures + 1) % 2]
+        tag = one.network_tag(b"1")
+        net.held.add((net.nodes.index(here), 1))
+        one.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
+        failures += 1
+        one.drop()
+        net.held.add((net.nodes.index(there), 1))
+        one = member(net, there, "m0", unsettled={tag: DeliveryOutcome.MODIFIED_FAILED})
+        first, second = (here, there) if failures % 3 else (there, here)  # either may be heard first
+        net.held.discard((net.nodes.index(first), 1))
+        net.run()
+        net.held.discard((net.nodes.index(second), 1))
+        net.run()
+        net.advance(65.0 if not one.deliveries else 0.0)
+    assert failures == 10  # max_attempts
+
+
+def test_a_claimed_delivery_that_came_again_malformed_is_not_sent_without_a_body() -> None:  # I-1b, SH-4
+    bad: list[bytes] = []
+
+    def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
+        if message in bad:
+            raise ValueError("cannot be read")
+        return message
+
+    net = Net(3, annotate=annotate)
+    one = member(net, net.nodes[0], "m0")
+    first = net.publisher(net.nodes[2])
+    first.send(b"1")
+    tag = one.network_tag(b"1")
+    one.drop()
+    net.kill(net.nodes[2])
+    one = member(net, net.nodes[0], "m0", unsettled={tag: None})
+    bad.append(b"1")
+    net.publisher(net.nodes[1], "q")  # opens the channels
+    net.held.add((0, 1))  # its CLAIM is under way
+    publisher = net.publisher(net.nodes[1], unsettled={b"1": None})
+    publisher.send(b"1")
+    net.held.clear()
+    net.run()
+    assert not [sent for sent in one.all(effects.Deliver) if not sent.message and not sent.settled]

@@ -320,6 +320,24 @@ def test_no_group_waits_for_what_its_publisher_has_no_room_to_repeat_behind_a_la
     assert one.deliveries == [b"g:1"]  # what the publisher waits for, for which the map keeps a place
 
 
+def test_no_group_waits_behind_a_large_one_that_its_shared_subscription_is_done_with() -> None:  # C-6
+    net = Net(2, limits=LIMITS, read_group=read_group)
+    net.publisher(net.nodes[1])
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"2", b"h:3")}
+    alone = net.subscriber(net.nodes[0], "alone", map_bound=1)
+    net.kill(net.nodes[1])
+    had = {names[b"2"]: DeliveryOutcome.ACCEPTED, names[b"h:3"]: None}
+    one = member(net, net.nodes[0], "m0", unsettled=had)
+    publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys([b"g:1", b"2", b"h:3"]))
+    publisher.send(b"g:1")
+    alone.accept(*alone.deliveries)  # its map is full with 1, so nobody takes 2
+    part(publisher, b"2", b"f" * 3000, Part.FIRST)
+    for _ in range(5):
+        part(publisher, b"2", b"m" * 2000, Part.MIDDLE)
+    assert one.deliveries == [b"g:1"]
+
+
 def test_a_body_that_is_claimed_does_not_wait_for_the_delay_of_an_earlier_one() -> None:
     net = network(2)
     one = member(net, net.nodes[0], "m0", limit=100)
@@ -431,6 +449,20 @@ def test_records_of_groups_leave_with_their_deliveries() -> None:  # G6
     (share,) = ingress.fanout.shares.values()
     assert isinstance(share, GroupedShare)
     assert share.groups == 0
+
+
+def test_an_aborted_delivery_that_comes_again_in_another_group_leaves_its_former_one() -> None:  # G6
+    net = Net(1, limits=LIMITS, read_group=read_group)
+    member(net, net.nodes[0], "m0", limit=100)
+    net.publisher(net.nodes[0]).drop()
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
+    for group in (b"a:", b"b:", b"c:"):
+        part(publisher, b"1", group + b"f" * 3000, Part.FIRST)
+        part(publisher, b"1", b"", Part.ABORT)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    (share,) = ingress.fanout.shares.values()
+    assert isinstance(share, GroupedShare)
+    assert share.groups == 1
 
 
 def test_nothing_of_a_publisher_that_has_gone_stays_at_the_egress_of_a_member() -> None:  # G6
