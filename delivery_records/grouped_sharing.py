@@ -212,7 +212,7 @@ class GroupedShare(Share):
         """A member is done with some of a group that several claim, or has it no more."""
         for number in sorted(group.held_back):
             member, slot = self._at.get(number), self._window.at(number)
-            if member is None or slot is None:
+            if member is None or slot is None or slot.state is AWAITED:  # L-5: aborted, it has no body
                 group.held_back.discard(number)
             elif not self._must_wait(group, number, member):
                 group.held_back.discard(number)

@@ -514,7 +514,7 @@ class Ingress(Endpoint):
 
     def on_link_lost(self) -> None:
         """A-9: keep the window and go on collecting acceptances until a newer epoch, deletion, or T_pub."""
-        self.large.abort()  # L-5
+        self.large.abort(is_link_lost=True)  # L-5
         self.link = None
         if self.phase is not Phase.ACTIVE:
             self.fanout.is_active = False

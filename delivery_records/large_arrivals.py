@@ -102,7 +102,7 @@ class LargeArrivals:
             self._turn.counts[Decision.LARGE_BEGUN] += 1
             self._watch()
 
-    def abort(self) -> None:
+    def abort(self, *, is_link_lost: bool = False) -> None:
         """L-5: the rest does not come; the publisher may send it again if it stands in its map."""
         slot, self._arriving = self._arriving, None
         if slot is None or slot.state is not ARRIVING:
@@ -112,7 +112,8 @@ class LargeArrivals:
         if slot.repeated:
             self._window.take_back_large(slot)
             self._resends.on_taken_back()
-            self._fanout.sync_holders(slot.number)
+            if not is_link_lost:  # else it comes again under another epoch
+                self._fanout.sync_holders(slot.number)
         else:
             self._owner.drop(slot)
         self._owner.mark_dirty()

@@ -347,6 +347,7 @@ class Share:
     def _send(self, slot: Slot, member: Member, is_head: bool = False) -> None:
         if not member.answered:
             return  # its CLAIM, which is under way, has it sent, behind what precedes it
+        assert slot.state is not AWAITED, "it has no body"
         number = slot.number
         if self._turn.tracing is not None:
             self._way.trace(slot, Rule.ASSIGNED, member.name)

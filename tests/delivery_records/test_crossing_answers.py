@@ -313,3 +313,20 @@ def test_a_claimed_delivery_that_came_again_malformed_is_not_sent_without_a_body
     net.held.clear()
     net.run()
     assert not [sent for sent in one.all(effects.Deliver) if not sent.message and not sent.settled]
+
+
+def test_what_has_come_whole_goes_on_when_a_later_one_ends_with_its_link() -> None:  # L-5
+    net = Net(3, limits=LIMITS)
+    net.publisher(net.nodes[1])
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    names = [network_tag(NONCE, ingress.session, tag) for tag in (b"1", b"2")]
+    net.kill(net.nodes[1])
+    one = member(net, net.nodes[2], "m0", unsettled=dict.fromkeys(names))
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None, b"2": None})
+    part(publisher, b"1", b"f" * 3000, Part.FIRST)
+    take(one, 2000)
+    part(publisher, b"1", b"m" * 5000, Part.LAST)
+    part(publisher, b"2", b"f" * 3000, Part.FIRST)
+    publisher.drop()
+    take_all(one)
+    assert parts(one)[-1:] == [(b"1", Part.LAST)]

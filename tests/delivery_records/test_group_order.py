@@ -13,7 +13,7 @@ from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
 from delivery_records.tags import link_key, network_tag
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
-from tests.delivery_records.large_parts import LIMITS, MORE, part, take_all
+from tests.delivery_records.large_parts import LIMITS, MORE, part, parts, take_all
 
 SHARE = inputs.Share("work", is_global=True, by_group=True)
 
@@ -336,6 +336,33 @@ def test_no_group_waits_behind_a_large_one_that_its_shared_subscription_is_done_
     for _ in range(5):
         part(publisher, b"2", b"m" * 2000, Part.MIDDLE)
     assert one.deliveries == [b"g:1"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_held_back_and_then_aborted_is_not_sent_without_a_body(is_lost: bool) -> None:  # L-5
+    net = Net(2, limits=LIMITS, read_group=read_group)
+    net.publisher(net.nodes[1])
+    (ingress,) = net.nodes[1].core.ingresses.values()
+    names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"g:1", b"g:2")}
+    net.kill(net.nodes[1])
+    one = member(net, net.nodes[0], "m0", unsettled={names[b"g:1"]: None})
+    two = member(net, net.nodes[0], "m1", unsettled={names[b"g:2"]: None})
+    publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys([b"g:1", b"g:2"]))
+    publisher.send(b"g:1")
+    part(publisher, b"g:2", b"g:" + b"f" * 3000, Part.FIRST)
+    if is_lost:
+        publisher.drop()
+    else:
+        part(publisher, b"g:2", b"", Part.ABORT)
+    one.accept(b"g:1")
+    assert two.deliveries == []
+    if is_lost:
+        publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys([b"g:1", b"g:2"]))
+        publisher.send(b"g:1")
+    part(publisher, b"g:2", b"g:" + b"f" * 3000, Part.FIRST)
+    part(publisher, b"g:2", MORE, Part.LAST)
+    take_all(two)
+    assert parts(two)[-1:] == [(b"g:2", Part.LAST)]
 
 
 def test_a_body_that_is_claimed_does_not_wait_for_the_delay_of_an_earlier_one() -> None:
