@@ -73,6 +73,7 @@ class Answers:
         else:
             slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
         if slot.is_large:
+            slot.has_no_letter = True
             self.letters().count_failed(slot, subscription.name)
         elif self._outcomes.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED:
             self.letters().on_failed(slot, subscription, outcome)

@@ -282,6 +282,7 @@ class DeadLetters:
     def _send_out(self, slot: Slot, letter: Letter) -> None:
         if slot.is_large:  # I-3e: failed in a presented map, before it came in parts: nobody has its body
             self.discard(slot)
+            slot.has_no_letter = True
             slot.pending -= 1
             self.count_failed(slot, letter.subscription)
             return

@@ -236,6 +236,8 @@ class Egress(Endpoint):
         sync = self.syncs.get(part.publisher_epoch)
         if part.part is Part.FIRST:
             body = LargeBody()
+            if sync is not None:
+                self.outgoing.large.on_first(sync.numbers.get(part.number))
             self.on_msg(
                 part.publisher_epoch, part.number, part.tag, part.data, part.redelivered, part.attempt,
                 part.message_format, body,

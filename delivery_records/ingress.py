@@ -227,7 +227,7 @@ class Ingress(Endpoint):
                 self.resends.abandon(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
-        elif not self._is_awaited(slot):
+        elif not self._is_awaited(slot) or self._was_malformed(slot, transfer):
             return
         slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
@@ -325,6 +325,12 @@ class Ingress(Endpoint):
         ttl_s, message_format = self.policy.ttl_s, transfer.message_format
         expires_at = self.lifetimes.deadline(message, message_format, ttl_s) if ttl_s else None
         self.fanout.forward_presettled(transfer.tag, message, message_format, expires_at)
+
+    def _was_malformed(self, slot: Slot, transfer: PublisherTransfer) -> bool:
+        """L-5: it came malformed and was aborted, and is owed to nobody: the same is true of what comes now."""
+        if slot.failure:
+            self._store_malformed(slot, transfer, slot.failure)
+        return bool(slot.failure)
 
     def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""

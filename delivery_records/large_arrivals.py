@@ -140,7 +140,7 @@ class LargeArrivals:
         """L-7: it is the turn of a large delivery; what is done with or settled meanwhile is not needed."""
         slot = self._window.at(need.number)
         cursor = self._fanout.cursors.get(subscription.record.member_of or subscription.key)
-        if slot is not None and slot.is_large and cursor is not None and cursor.owes(need.number):
+        if slot is not None and cursor is not None and cursor.owes(need.number):
             self.need()
 
     def need(self) -> None:

@@ -126,6 +126,13 @@ class LargeDeliveries:
         else:
             body.pieces.append(part.data)
 
+    def on_first(self, entry: Entry | None) -> None:
+        """L-5: what is here of it does not go on: it was aborted, or the target begins anew. It keeps its place."""
+        body = None if entry is None else entry.large
+        if entry is not None and body is not None and not body.is_place and not body.is_whole:
+            self._revert(entry, body, is_owed=True)
+            self.line.pump()
+
     # ------------------------------------------------------------------ to the subscriber
 
     def begin(self, entry: Entry, first: bytes, before: State, *, resume: bool, once: bool) -> None:

@@ -168,7 +168,8 @@ class MemberEgress(FilteredEgress):
             self._watch_credit()
         if self._returned.remove(publisher_epoch, number):
             self._offer_room()  # SH-6: what went back because it would have overtaken this one
-        if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
+        has_body = large is None or not large.is_place  # L-7: else it asks for it, and is owed it till then
+        if sync is not None and has_body and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
 
     def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:

@@ -116,7 +116,7 @@ class PublisherOutcomes:
             slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
         if slot.verdict is not None:
             return _RELEASED if slot.verdict is DeliveryOutcome.RELEASED else _NOBODY
-        if self.policy.report_rejections or (slot.is_large and self.policy.dead_letter):  # I-3e: it has no letter
+        if self.policy.report_rejections or (slot.has_no_letter and self.policy.dead_letter):  # I-3e
             return self._reported(slot.rejected_by or [], self.expired_by.get(slot.number, []))
         return _ACCEPTED
 

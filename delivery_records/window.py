@@ -56,6 +56,7 @@ class Slot:
     __slots__ = (
         "delivery_id",
         "failure",
+        "has_no_letter",
         "is_large",
         "message",
         "message_format",
@@ -91,6 +92,8 @@ class Slot:
         self.verdict: DeliveryOutcome | None = None
         """Outcome that no subscription stated: malformed, rejected; nobody had it, released (I-3)."""
         self.failure = ""
+        self.has_no_letter = False
+        """A subscription failed it while it was large: nobody had the body for a letter (I-3e)."""
         self.rejected_by: list[str] | None = None
 
 
@@ -244,6 +247,7 @@ class Window:
         self.hold(-len(slot.message))
         slot.message = b""
         slot.is_large = False
+        slot.message_format = 0
         slot.state = AWAITED
         self.unreceived += 1
 

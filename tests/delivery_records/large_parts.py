@@ -14,11 +14,17 @@ FIRST = b"f" * 3_000
 MORE = b"m" * 2_000
 
 
-def part(publisher: PublisherLink, tag: bytes, data: bytes, which: Part, **fields: bool) -> None:
+def part(
+    publisher: PublisherLink, tag: bytes, data: bytes, which: Part, *, message_format: int = 0, **fields: bool
+) -> None:
     """A part of a large delivery."""
     if which is Part.FIRST:
         publisher._deliveries += 1
-    publisher.feed(inputs.LargeTransfer(publisher.number, publisher._deliveries, tag, data, which, **fields))
+    publisher.feed(
+        inputs.LargeTransfer(
+            publisher.number, publisher._deliveries, tag, data, which, message_format=message_format, **fields
+        )
+    )
 
 
 def send_large(publisher: PublisherLink, tag: bytes, *, more: int = 1) -> int:
