@@ -336,6 +336,12 @@ class Fanout:
             sync = Sync(self._endpoint.epoch, (member.epoch,), numbers, tags, serial=serial)
             self._send(member.record.rid, sync)
 
+    def sync_member(self, key: str) -> None:
+        """See Way."""
+        member = self._turn.view.subscriptions.get(key)
+        if member is not None:
+            self.sync_members([member])
+
     def sync_holders(self, number: int) -> None:
         """L-5: what a member has said of the parts that were aborted must not count for those that come next."""
         found = self._turn.view.subscriptions

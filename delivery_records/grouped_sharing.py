@@ -37,7 +37,9 @@ class _Group:
 class GroupedShare(Share):
     """As `Share`; what has no group goes by SH-2."""
 
-    __slots__ = ("_ahead", "_group_of", "_groups", "_has_large", "_queues", "_read_group", "_undecided")
+    __slots__ = (
+        "_ahead", "_group_of", "_groups", "_has_large", "_queues", "_read_group", "_undecided", "_went_back",
+    )  # fmt: skip
 
     def __init__(
         self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way, read_group: ReadGroup
@@ -51,6 +53,8 @@ class GroupedShare(Share):
         """Member -> a heap of what waits for it, and of numbers that do not any more."""
         self._ahead: set[int] = set()
         """What members claim and the publisher has not repeated yet: of which group it is is not known."""
+        self._went_back: dict[int, str] = {}
+        """What was returned and has not come again -> the member whose egress has others of its group wait for it."""
         self._has_large = False
         """Some of what was repeated was large (L-1)."""
         self._undecided: dict[bytes, _Group] = {}
@@ -236,6 +240,8 @@ class GroupedShare(Share):
         group = self._group_of.get(slot.number)
         if group is not None:
             group.given_up.pop(slot.number, None)
+        if self._went_back.get(slot.number) == member.key:
+            del self._went_back[slot.number]
         super()._give(slot, member, is_head=is_head)
         if group is not None and group.held_back:
             self._look_at_split(group)
@@ -256,12 +262,28 @@ class GroupedShare(Share):
                     self._give(slot, member, is_head=not takes)
         super()._hand_out()
 
+    def on_returned(self, key: str, epoch: int, number: int) -> None:
+        """See Share."""
+        is_done = not self._cursor.owes(number)
+        if not self.is_former(key, epoch) and (is_done or number in self._group_of):
+            self._went_back[number] = key
+        super().on_returned(key, epoch, number)
+        if is_done:
+            self._forget_return(number)
+
+    def _forget_return(self, number: int) -> None:
+        """SH-6: the egress that returned it would have others wait for what does not come, till it is settled."""
+        key = self._went_back.pop(number, None)
+        if key is not None and self._window.at(number) is not None:
+            self._way.sync_member(key)
+
     def forget(self, number: int) -> None:
         """See Share."""
         super().forget(number)
         self._leave_group(number)
         self._ahead.discard(number)
         self._look_ahead()
+        self._forget_return(number)
 
     def _leave_group(self, number: int) -> None:
         group = self._group_of.pop(number, None)

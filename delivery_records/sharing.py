@@ -66,6 +66,9 @@ class Way(Protocol):
     def stop_sending(self, number: int, member: str) -> None:
         """L-2: no more of a large delivery to this member; assigned again, it begins with its first part."""
 
+    def sync_member(self, key: str) -> None:
+        """SH-4: begin anew with this member, whose CLAIM follows."""
+
     def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         """A step of a delivery, while an operator wants to see them."""
 

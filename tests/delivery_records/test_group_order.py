@@ -9,6 +9,7 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.grouped_sharing import GroupedShare
 from delivery_records.groups import GROUP_BYTES, group_hash
+from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.parts import Part
 from delivery_records.tags import link_key, network_tag
@@ -379,6 +380,55 @@ def test_a_body_that_is_claimed_does_not_wait_for_the_delay_of_an_earlier_one() 
     one.answer(DeliveryOutcome.MODIFIED_FAILED, b"g:1", delay_ms=50_000)
     again.send(b"g:2")
     assert one.deliveries == [b"g:1", b"g:2"]
+
+
+def test_a_group_does_not_wait_for_what_went_back_and_another_member_has_done() -> None:
+    net = network(3)
+    one, two = member(net, net.nodes[0], "m0", limit=1), member(net, net.nodes[1], "m1", limit=1)
+    net.subscriber(net.nodes[2], "alone")  # it answers nothing, so the publisher settles nothing
+    publisher = net.publisher(net.nodes[2])
+    send(publisher, b"g:1", b"g:2")
+    first, other, name = (one, two, "m0") if one.deliveries else (two, one, "m1")
+    tag = first.network_tag(b"g:1")
+    at = net.nodes.index(other.node)
+    net.held.add((2, at))
+    first.drop()  # it has processed 1, and its answer was lost
+    net.delete_subscription(name)  # so 1 goes to the other one
+    other.flow(0)  # which takes its credit back meanwhile
+    net.held.clear()
+    net.run()
+    back = member(net, first.node, name, unsettled={tag: DeliveryOutcome.ACCEPTED}, limit=10)
+    net.advance(1.0)
+    other.flow(10)
+    net.advance(1.0)
+    assert [*back.deliveries, *other.deliveries] == [b"g:2"]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["returned and done", "done and returned"])
+def test_a_group_does_not_wait_for_what_went_back_and_has_failed_too_often(is_late: bool) -> None:
+    limits = Limits(policy=TopicPolicy(max_attempts=1))
+    net = Net(3, read_group=read_group, limits=limits)
+    net.subscriber(net.nodes[2], "slow")
+    one = member(net, net.nodes[0], "m0", limit=1)
+    publisher = net.publisher(net.nodes[2])
+    send(publisher, b"g:1", b"g:2")
+    net.held.add((0, 2))
+    one.answer(DeliveryOutcome.MODIFIED_FAILED, b"g:1", settled=True)
+    one.drop()
+    one = member(net, net.nodes[1], "m0", unsettled={}, limit=0)
+    net.held.add((2, 1))
+    one.flow(1)
+    one.flow(0)  # it takes its credit back while 1 is on its way to it
+    if is_late:
+        net.held.add((1, 2))
+    net.held.discard((2, 1))
+    net.run()
+    net.held.discard((0, 2))
+    net.run()  # it failed at its former router: 1 is done, as rejected
+    net.held.clear()
+    one.flow(10)
+    net.advance(1.0)
+    assert one.deliveries == [b"g:2"]
 
 
 def test_undeliverable_here_stays_done_though_members_join_and_the_publisher_moves() -> None:
