@@ -553,6 +553,8 @@ class Egress(Endpoint):
         turn, progress = self._turn, self.progress
         outgoing = self.outgoing
         sent = outgoing.sent if outgoing.is_out_of_credit else -1
+        if progress is not None and outgoing.large.is_starved:
+            progress.on_moved()
         if progress is None or not progress.is_slow(holds=outgoing.held > 0, sent_in_all=sent):
             return
         if turn.is_draining or self.outgoing.is_closing or self.proof.is_writing:

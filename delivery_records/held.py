@@ -14,10 +14,12 @@ from delivery_records.entries import Entry, SyncState
 class HeldQueue:
     """The held deliveries of one subscription, oldest first, and which publishers may pass a full map (C-4)."""
 
-    __slots__ = ("_line", "_locked_out", "_parked", "aside")
+    __slots__ = ("_is_held_back", "_line", "_locked_out", "_parked", "aside")
 
     def __init__(self) -> None:
         """Nothing waits."""
+        self._is_held_back: Callable[[Entry], bool] | None = None
+        """What a draining router does not send."""
         self._line: OrderedDict[Entry, None] = OrderedDict()
         self._parked: OrderedDict[Entry, None] = OrderedDict()
         """What a draining router does not send; a drain never ends (K-8a)."""
@@ -75,8 +77,12 @@ class HeldQueue:
         aside = self.aside[sync][0] if sync in self.aside else ()
         return [*aside, *sync.held, *(entry for entry in self._parked if entry.sync is sync)]
 
+    def _is_to_park(self, entry: Entry) -> bool:
+        return self._is_held_back is not None and self._is_held_back(entry)
+
     def park(self, is_held_back: Callable[[Entry], bool]) -> None:
         """K-8a: the router begins to drain; what it will not send makes way for the rest."""
+        self._is_held_back = is_held_back
         for entry in list(self._line):
             self.remove(entry)
             self.append(entry, is_held_back(entry))
@@ -106,7 +112,7 @@ class HeldQueue:
         if not causes:
             del self.aside[sync]
             for entry in waiting:
-                self.append(entry, is_held_back=False)
+                self.append(entry, self._is_to_park(entry))
 
     def forget_aside(self, sync: SyncState) -> list[Entry]:
         """E-2: a SYNC says all anew. Returns what was waited for."""
@@ -115,9 +121,11 @@ class HeldQueue:
 
     def put_first(self, entry: Entry) -> None:
         """L-6: it goes back to where it was, ahead of what follows it."""
-        self.append(entry, is_held_back=False)
+        self.append(entry, self._is_to_park(entry))
         sync = entry.sync
-        if sync is not None and sync in self.aside:
+        if entry in self._parked:
+            self._parked.move_to_end(entry, last=False)
+        elif sync is not None and sync in self.aside:
             self.aside[sync][0].move_to_end(entry, last=False)
         else:
             self._line.move_to_end(entry, last=False)

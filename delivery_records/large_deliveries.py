@@ -87,6 +87,12 @@ class LargeDeliveries:
         assert self._line is not None
         return self._line
 
+    @property
+    def is_starved(self) -> bool:
+        """K-5b: the subscriber has taken all of it that has come, and more is to come."""
+        body = None if self.current is None else self.current.large
+        return body is not None and not body.is_whole and body.taken >= body.handed
+
     def held_bytes(self) -> list[int]:
         """Of each body that comes in parts: what is here, or has not left for the subscriber."""
         bodies = [(entry, entry.large) for entry in self._entries]
