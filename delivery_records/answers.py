@@ -99,7 +99,7 @@ class Answers:
             subscription = owed  # SH-5: another member may do it
         attempts = self._retries.on_again(subscription, nack, is_late=is_late)
         failed = self._fanout.failed.get((subscription.key, number))
-        if is_late and share is not None and failed is not None:
+        if share is not None and failed is not None:
             share.count_attempts(number, failed)
         if attempts:
             self.letters().on_poisoned(subscription, number, attempts)

@@ -244,6 +244,7 @@ class DeadLetters:
 
     def count_failed(self, slot: Slot, subscription: str) -> None:
         """There is no dead-letter topic, or nobody has its body."""
+        self._errors.pop(slot.number, None)
         self._note(Decision.DELIVERY_FAILED, topic=self._publisher.topic, subscription=subscription, tag=slot.tag.hex())
 
     def _note(self, decision: Decision, **fields: object) -> None:

@@ -345,6 +345,8 @@ class Ingress(Endpoint):
         self.fanout.discard_letter(slot)
         self.fanout.forget(slot.number)  # SH-6: no group waits for it
         self.trace(slot, Rule.MALFORMED, reason)
+        if slot.repeated:
+            self._on_repeated(transfer)
 
     # ------------------------------------------------------------------ outcomes
 

@@ -1,0 +1,52 @@
+"""What a publisher sends again that is malformed, or was failed before (rules I-9, I-4a, E-4a, L-5)."""
+
+from __future__ import annotations
+
+from delivery_records import effects, inputs
+from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.parts import Part
+from tests.delivery_records.harness import Net
+from tests.delivery_records.large_parts import LIMITS, answer, part, take_all
+
+
+def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
+    if message.startswith(b"broken"):
+        raise ValueError("no sections")
+    return message
+
+
+def test_what_is_sent_again_and_malformed_is_progress_with_the_map() -> None:  # I-9
+    net = Net(1, annotate=annotate)
+    net.subscriber(net.nodes[0])
+    net.publisher(net.nodes[0]).drop()
+    tags = [b"%d" % number for number in range(30)]
+    publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
+    for tag in tags:
+        publisher.send(tag, b"broken")
+        net.advance(5.0)
+        publisher.settle(tag)
+    assert publisher.detached() is None
+
+
+def test_what_is_sent_again_malformed_and_settled_is_given_up() -> None:  # I-4a
+    net = Net(1, annotate=annotate)
+    net.subscriber(net.nodes[0])
+    net.publisher(net.nodes[0]).drop()
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
+    publisher.send(b"1", b"broken", settled=True)
+    (ingress,) = net.nodes[0].core.ingresses.values()
+    assert len(ingress.window) == 0
+
+
+def test_a_member_hears_how_often_it_failed_what_its_publisher_sends_again() -> None:  # E-4a
+    net = Net(2, limits=LIMITS)
+    one = net.subscriber(net.nodes[0], "m0", share=inputs.Share("work", is_global=True))
+    net.publisher(net.nodes[1]).drop()
+    publisher = net.publisher(net.nodes[1], unsettled={b"1": None})
+    part(publisher, b"1", b"f" * 2000, Part.FIRST)
+    take_all(one)
+    answer(one, DeliveryOutcome.MODIFIED_FAILED, b"1")
+    part(publisher, b"1", b"", Part.ABORT)
+    publisher.send(b"1")
+    net.advance(3.0)
+    assert [sent.attempt for sent in one.all(effects.Deliver)] == [1]
