@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from delivery_records import effects, inputs
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.parts import Part
 from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import LIMITS, answer, part, take_all
+from tests.delivery_records.test_dead_letters import POLICY, bodies, dead_letters, described
 
 
 def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
@@ -50,3 +53,22 @@ def test_a_member_hears_how_often_it_failed_what_its_publisher_sends_again() -> 
     publisher.send(b"1")
     net.advance(3.0)
     assert [sent.attempt for sent in one.all(effects.Deliver)] == [1]
+
+
+def test_a_letter_says_nothing_of_an_aborted_try() -> None:  # I-3e, L-5
+    net = Net(3, limits=replace(LIMITS, policy=POLICY), make_letter=described)
+    letters = dead_letters(net)
+    one, two = net.subscriber(net.nodes[0], "one"), net.subscriber(net.nodes[0], "two")
+    net.publisher(net.nodes[2]).drop()
+    publisher = net.publisher(net.nodes[2], unsettled={b"1": None})
+    part(publisher, b"1", b"f" * 2000, Part.FIRST)
+    take_all(one)
+    take_all(two)
+    (first,) = (sent.tag for sent in one.all(effects.DeliverPart) if sent.part is Part.FIRST)
+    rejected = DeliveryOutcome.REJECTED
+    one.feed(inputs.SubscriberDisposition(one.number, [first], rejected, False, error="app:one"))
+    part(publisher, b"1", b"", Part.ABORT)
+    publisher.send(b"1")
+    two.answer(rejected, b"1", error="app:two")
+    (body,) = bodies(letters)
+    assert body.split(b"|")[5] == b"app:two"

@@ -193,6 +193,12 @@ class RawClient(asyncio.Protocol):
                 self._news.clear()
                 await self._news.wait()
 
+    async def opened_or_gone(self) -> None:
+        """Wait until the peer has opened, or the transport is gone."""
+        async with asyncio.timeout(DEADLINE_S):
+            while self.engine.remote_open is None and not self.is_gone:
+                await self.news()
+
     async def news(self) -> None:
         """Wait until something more was heard, or the transport is gone."""
         self._news.clear()

@@ -107,19 +107,22 @@ async def until_live(page: Any) -> None:
 
 
 async def table_of(page: Any, caption: str) -> list[list[str]]:
-    """The cells of a table as they are read, row by row."""
-    rows: list[list[str]] = await page.evaluate(
+    """The cells of a table as they are read, row by row; waits for its first row."""
+    shown = await page.wait_for_function(
         """caption => {
             const table = [...document.querySelectorAll("table")].find(t => t.caption.textContent.startsWith(caption));
-            return [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.innerText.trim()));
+            const rows = [...(table?.tBodies[0]?.rows ?? [])];
+            return rows.length && rows.map(row => [...row.cells].map(cell => cell.innerText.trim()));
         }""",
-        caption,
+        arg=caption,
     )
+    rows: list[list[str]] = await shown.json_value()
     return rows
 
 
 async def columns_of(page: Any, caption: str, *heads: str) -> dict[str, list[str]]:
-    """The cells under these heads, in this order, by the first cell of their row."""
+    """The cells under these heads, in this order, by the first cell of their row; waits for its first row."""
+    rows = await table_of(page, caption)
     shown: list[str] = await page.evaluate(
         """caption => {
             const table = [...document.querySelectorAll("table")].find(t => t.caption.textContent.startsWith(caption));
@@ -128,7 +131,7 @@ async def columns_of(page: Any, caption: str, *heads: str) -> dict[str, list[str
         caption,
     )
     places = [next(place for place, name in enumerate(shown) if name.startswith(head)) for head in heads]
-    return {row[0]: [row[place] for place in places] for row in await table_of(page, caption)}
+    return {row[0]: [row[place] for place in places] for row in rows}
 
 
 async def accessibility_faults(page: Any, *, only_colours: bool = False) -> list[str]:
