@@ -179,6 +179,11 @@ async def test_a_client_beyond_max_connections_is_refused() -> None:
         await client.closed()
 
 
+async def connected(router: RouterProcess) -> list[str]:
+    _, found = await router.get("/api/v1/management/connection")
+    return [each["container_id"] for each in found["items"]]
+
+
 async def test_a_silent_client_is_disconnected_after_the_idle_time_out_and_pings_do_not_count() -> None:
     async with (
         running_router("--standalone", ON, "--listen-idle-timeout-s=1") as router,
@@ -190,8 +195,7 @@ async def test_a_silent_client_is_disconnected_after_the_idle_time_out_and_pings
             while (message := await websocket.receive()).type in (WSMsgType.BINARY, WSMsgType.PONG):
                 await websocket.ping()
             assert message.type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
-        _, found = await router.get("/api/v1/management/connection")
-        assert [each["container_id"] for each in found["items"]] == [stays.container_id]
+        await until(lambda: connected(router), lambda found: found == [stays.container_id])
 
 
 # --- failover ---------------------------------------------------------------------------------------------------------
