@@ -15,7 +15,7 @@ from _pytest.mark import ParameterSet
 
 from router.commands.local_network import LocalNetwork
 from tests.docs.code_blocks import blocks_of
-from tests.support.requirements import PROJECT, TOOLS
+from tests.support.requirements import PROJECT, TOOLS, go_amqp
 
 EXAMPLES = PROJECT / "examples" / "request_reply"
 JMS = Path(__file__).parent / "address_clients" / "JmsAddresses.java"
@@ -23,13 +23,15 @@ SETTINGS = {"etcd.lease_ttl_s": "3"}
 COUNT = 20
 KILL_AT = 10
 DEADLINE_S = 90.0
-PROTON, RHEA, OURS = "proton", "rhea", "oncewire"
-NEEDS = {PROTON: ["proton"], RHEA: ["node", "rhea"], OURS: []}
+PROTON, RHEA, GO, OURS = "proton", "rhea", "go-amqp", "oncewire"
+NEEDS = {PROTON: ["proton"], RHEA: ["node", "rhea"], GO: ["go-amqp"], OURS: []}
 
 
 def example(kind: str, role: str, urls: str, *arguments: str) -> list[str]:
     if kind == RHEA:
         return ["node", str(EXAMPLES / f"rhea_{role}.js"), urls, *arguments]
+    if kind == GO:
+        return [str(go_amqp("requests")), role, urls, *arguments]
     return [sys.executable, "-P", str(EXAMPLES / f"{kind}_{role}.py"), urls, *arguments]
 
 
@@ -72,7 +74,10 @@ async def until_line(process: asyncio.subprocess.Process, wanted: str) -> None:
             assert line, "the program has ended"
 
 
-PAIRS = ((PROTON, PROTON), (RHEA, RHEA), (OURS, OURS), (PROTON, OURS), (OURS, RHEA), (RHEA, PROTON))
+PAIRS = (
+    (PROTON, PROTON), (RHEA, RHEA), (GO, GO), (OURS, OURS),
+    (PROTON, OURS), (OURS, RHEA), (RHEA, PROTON), (GO, OURS), (OURS, GO),
+)  # fmt: skip
 
 
 def pair(asks: str, answers: str) -> ParameterSet:
@@ -127,7 +132,7 @@ def stripped(text: str) -> str:
 
 
 def test_the_page_shows_the_programs_that_run_here() -> None:
-    programs = [stripped(path.read_text(encoding="utf-8")) for path in (*EXAMPLES.iterdir(), JMS) if path.is_file()]
+    programs = [stripped(path.read_text(encoding="utf-8")) for path in (*EXAMPLES.rglob("*.*"), JMS)]
     blocks = list(blocks_of(PROJECT / "docs" / "clients.md"))
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     assert [block for block in blocks if not any(stripped(block.text) in program for program in programs)] == []

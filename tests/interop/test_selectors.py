@@ -1,4 +1,4 @@
-"""Selectors of stock clients, as their libraries send them (E-9): Qpid JMS, rhea, python-qpid-proton."""
+"""Selectors of stock clients, as their libraries send them (E-9): Qpid JMS, rhea, python-qpid-proton, go-amqp."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from oncewire.client import Message, connect
 from tests.router.processes import RouterProcess, running_router
-from tests.support.requirements import TOOLS
+from tests.support.requirements import TOOLS, go_amqp
 
 HERE = Path(__file__).parent
 STEP_S = 90.0
@@ -25,6 +25,8 @@ def command_of(client: str, router: RouterProcess) -> list[str]:
     if client == "rhea":
         rhea = str(TOOLS / "node_modules" / "rhea")
         return ["node", str(HERE / "rhea_selector.js"), rhea, url.removeprefix("amqp://"), "orders", "2"]
+    if client == "go-amqp":
+        return [str(go_amqp("selector")), url, "orders", "2"]
     return ["java", "-cp", str(TOOLS / "qpid-jms" / "*"), str(HERE / "Selecting.java"), url, "orders", "2"]
 
 
@@ -62,6 +64,7 @@ async def run(client: str, router: RouterProcess) -> list[str]:
     [
         pytest.param("proton", marks=pytest.mark.needs("proton")),
         pytest.param("rhea", marks=pytest.mark.needs("node", "rhea")),
+        pytest.param("go-amqp", marks=pytest.mark.needs("go-amqp")),
     ],
 )
 async def test_a_stock_client_gets_what_its_selector_chooses(client: str) -> None:

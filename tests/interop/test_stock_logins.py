@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.router.processes import running_router
 from tests.support.certificates import CertificateFiles, TestAuthority
-from tests.support.requirements import TOOLS, go_amqp_login
+from tests.support.requirements import TOOLS, go_amqp
 from tests.support.tokens import Issuer, settings_of_tokens
 
 HERE = Path(__file__).parent / "login_clients"
@@ -30,7 +30,7 @@ def command(kind: str) -> list[str]:
     if kind == "rhea":
         return ["node", str(HERE / "rhea_login.js"), str(TOOLS / "node_modules" / "rhea")]
     if kind == "go-amqp":
-        return [str(go_amqp_login())]
+        return [str(go_amqp("login"))]
     return ["java", "-cp", f"{TOOLS / 'qpid-jms'}/*", str(HERE / "LoginClient.java")]
 
 

@@ -118,9 +118,14 @@ def helm() -> bool:
     return find_helm() is not None and python_module("kubernetes_validate")()
 
 
-def go_amqp_login() -> Path:
-    """Returns where the login program of go-amqp is, if `make tools` has built it."""
-    return Path(sys.prefix) / "bin" / "oncewire-go-amqp-login"
+def go_amqp(program: str) -> Path:
+    """Returns where a program with go-amqp is, `login` for example, if `make tools` has built it."""
+    return Path(sys.prefix) / "bin" / f"oncewire-go-amqp-{program}"
+
+
+def go_amqp_programs() -> bool:
+    """Tells whether the programs with go-amqp are built."""
+    return all(go_amqp(program).exists() for program in ("login", "requests", "selector"))
 
 
 def map_library() -> bool:
@@ -142,7 +147,7 @@ PARTS = {
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
-    "go-amqp": Part("the AMQP client go-amqp", lambda: go_amqp_login().exists(), "make tools"),
+    "go-amqp": Part("the AMQP client go-amqp", go_amqp_programs, "make tools"),
     "qpid-jms": Part("the AMQP client Qpid JMS", tool_file("qpid-jms"), "make tools"),
     "jdk": Part("a Java compiler", program("javac"), "sudo apt-get install -y default-jdk-headless"),
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
