@@ -132,7 +132,8 @@ class Model:
                     state.pending.append((position, header.sequence, body))
             else:
                 self.end(state, header.begins, header.sequence)
-            state.floor = max(state.floor, header.floor)
+        # True also on what is over, such as the message of a producer that another owner has ended.
+        state.floor = max(state.floor, header.floor)
         self.commit(state)
 
     def commit(self, state: ModelProducer) -> None:

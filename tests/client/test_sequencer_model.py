@@ -229,3 +229,19 @@ class SequencerMachine(RuleBasedStateMachine):
 
 SequencerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestSequencersAgreeWithTheModel = SequencerMachine.TestCase
+
+
+def test_the_floor_on_a_message_that_is_over_closes_what_a_filter_left_open() -> None:
+    """The producer's next owner has ended it, so its last message counts for nothing but its floor (SQ-3)."""
+    machine = SequencerMachine()
+    producer = machine.start()
+    machine.transact(producer=producer, count=3, end="ack")
+    machine.keep_from_the_reader(message=machine.sent[0])
+    machine.learn(producer=producer)
+    machine.succeed(producer=producer)
+    machine.deliver(message=machine.sent[-1])
+    machine.succeed(producer=producer)
+    for message in reversed(machine.sent):
+        machine.deliver(message=message)
+    machine.every_size_processes_what_the_model_does()
+    assert sorted(body for _, body in machine.model.processed) == [body for _, body in machine.sent[1:3]]
