@@ -31,6 +31,14 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST
 
 MANY = 230
 """Subscriptions: more than a page of 200."""
+WATCH_COUNT = """() => {
+    window.disagreed = [];
+    const said = document.querySelector("main [role=status]"), rows = document.querySelector("main tbody").rows;
+    new MutationObserver(() => {
+        if (parseInt(said.textContent) !== rows.length) disagreed.push([said.textContent, rows.length]);
+    }).observe(document.querySelector("main"), {subtree: true, childList: true, characterData: true});
+}"""
+"""Notes each moment at which the count above a table is not that of its rows."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -193,12 +201,14 @@ async def test_what_does_not_fit_on_a_page_is_fetched_when_asked_for(scene: Scen
             _ = await client.subscriber("many", name=f"s{number:03}", timeout=1)
         async with looking_at(browser, f"{scene.http()}/#/clients/subscriptions") as page:
             await until_text(page, f"200 of {MANY}")
+            await page.evaluate(WATCH_COUNT)
             await page.get_by_role("button", name="Show more").click()
             await until_text(page, f"{MANY} subscriptions")
             assert len(await table_of(page, "Subscriptions")) == MANY
             await page.get_by_label("Filter subscriptions").fill("s12")
             await until_text(page, "10 subscriptions")
             assert len(await table_of(page, "Subscriptions")) == 10
+            assert await page.evaluate("disagreed") == []
 
 
 async def test_a_lost_router_is_reported_and_found_again(scene: Scene, browser: Any) -> None:

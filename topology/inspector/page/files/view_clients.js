@@ -36,7 +36,8 @@ export class ClientsView {
     this._router = place.query.get("router");
     this._filter = place.query.get("q") ?? "";
     this._rows = new Store();
-    this._rows.subscribe(() => this._table.update(this._rows.items(this._kind)));
+    this._total = 0;
+    this._rows.subscribe(() => this._show());
     this._table = new Table(this._tableOf(this._kind));
     this._note = h("p", { class: "quiet", role: "status" });
     this._problem = h("div", { class: "slot" });
@@ -120,6 +121,14 @@ export class ClientsView {
     return store.overview ? { router: this._router ?? store.overview.router } : null;
   }
 
+  /** The rows and what is said of them, in one frame: a count never stands above other rows. */
+  _show() {
+    const items = this._rows.items(this._kind);
+    this._table.update(items);
+    setText(this._note, items.length < this._total ? `${number(items.length)} of ${number(this._total)}` : counted(this._total, this._kind.slice(0, -1)));
+    this._moreLine.hidden = !this._rows.next.get(this._kind);
+  }
+
   async _load(how) {
     const query = this._query();
     if (!query) {
@@ -134,14 +143,12 @@ export class ClientsView {
       if (this._timer === null || asked !== this._asked) {
         return;
       }
+      this._total = answer.total;
       if (how === "more") {
         this._rows.append(this._kind, answer.items, answer.next);
       } else {
         this._rows.snapshot(this._kind, answer.items, answer.next);
       }
-      const shown = this._rows.table(this._kind).size;
-      setText(this._note, shown < answer.total ? `${number(shown)} of ${number(answer.total)}` : counted(answer.total, this._kind.slice(0, -1)));
-      this._moreLine.hidden = !answer.next;
       fill(this._problem, notAsked(answer.missing ?? []));
     } catch (error) {
       fill(this._problem, problem(error));

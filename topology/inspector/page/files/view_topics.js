@@ -166,13 +166,19 @@ export class MoreRows {
     this._page = page;
     this._name = table;
     this._query = query;
+    this._total = 0;
     this._note = h("span", {});
     this._button = button("Show more", () => this._load());
     this.element = h("p", { class: "more" }, this._button, this._note);
   }
 
+  /** Called with the table it belongs to, so that its count is of the rows that are shown. */
   render() {
-    this.element.hidden = !this._page.store.next.get(this._name);
+    const { store } = this._page;
+    this.element.hidden = !store.next.get(this._name);
+    if (this._total) {
+      setText(this._note, `${number(store.table(this._name).size)} of ${number(this._total)}`);
+    }
   }
 
   async _load() {
@@ -180,9 +186,10 @@ export class MoreRows {
     this._button.disabled = true;
     try {
       const page = await get([this._name], { ...this._query(), limit: PAGE_SIZE, cursor: store.next.get(this._name) });
+      this._total = page.total;
       store.append(this._name, page.items, page.next);
-      setText(this._note, `${number(store.table(this._name).size)} of ${number(page.total)}`);
     } catch (error) {
+      this._total = 0;  // so that this is said until the next answer
       setText(this._note, `${error.message} ${error.fix ?? ""}`);
     } finally {
       this._button.disabled = false;
