@@ -25,6 +25,7 @@ from tests.inspector.page.browser import (
     until_text,
 )
 from tests.inspector.page.scenes import Scene, assert_no_internal_error, broken_network
+from tests.router.raw_client import RawClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
@@ -85,6 +86,7 @@ async def test_the_subscription_that_cannot_be_reached_is_named(scene: Scene, br
 
 
 async def test_a_router_that_drains_says_so(scene: Scene, browser: Any) -> None:
+    await unanswered(scene)
     async with looking_at(browser, scene.http(), expect_errors=True) as page:
         await until_live(page)
         await go(page, "router")
@@ -93,3 +95,12 @@ async def test_a_router_that_drains_says_so(scene: Scene, browser: Any) -> None:
         await page.locator("dialog button[type=submit]").click()
         await until_text(page, "Router r1 drains, for", "dialog")
         await until_text(page, "draining", "#router-state")
+
+
+async def unanswered(scene: Scene) -> None:
+    """A client without a map has a delivery and says nothing of it: a drain waits for that, and can be looked at."""
+    client = await RawClient.connect(scene.network.routers["r1"].amqp_port)
+    subscriber = await client.subscriber("held", exactly_once=False)
+    publisher = await client.publisher("held", exactly_once=False)
+    publisher.send(b"1", b"1")
+    _ = await subscriber.delivery()
