@@ -23,7 +23,7 @@ from chaos.toxiproxy import (
 from topology.etcd_server import free_port
 
 needs_toxiproxy = pytest.mark.needs("toxiproxy")
-LONG_S = 20.0
+LONG_S = 60.0
 FOREVER_MS = 3_600_000
 
 

@@ -17,7 +17,7 @@ from tests.router.processes import RouterProcess, running_router
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "bad_input"
-END_S = 20.0
+END_S = 60.0
 PROGRAM = """
 import importlib, sys, click
 from oncewire.cli.run import run

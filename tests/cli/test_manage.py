@@ -17,7 +17,7 @@ from tests.router.raw_client import RawClient
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "manage"
-END_S = 20.0
+END_S = 60.0
 PROGRAM = """
 import sys, click
 from oncewire.cli.run import run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from oncewire.wire import AmqpError, Symbol
 
-LONG = 20.0
+LONG = 60.0
 """Seconds that no test needs; a wait that long has failed."""
 
 

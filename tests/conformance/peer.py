@@ -46,7 +46,7 @@ from oncewire.wire.performative_codec import decode_performative, decode_sasl_fr
 from oncewire.wire.performatives import Performative, SaslFrame
 from router.clients.offers import IDLE_FRAMES
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 MAX_FRAME_SIZE = 1 << 20
 WINDOW = 2048
 """Transfer frames we take, unless a test says otherwise."""

@@ -25,7 +25,7 @@ from tests.support.previous_release import install_previous_release
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("previous-release")]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 LOAD = Load(
     publishers={"p1": "r1", "p2": "r2"},
     subscribers={"s1": "r2", "s2": "r3", "s3": "r1"},

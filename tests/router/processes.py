@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 @dataclass

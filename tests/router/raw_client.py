@@ -38,7 +38,7 @@ from oncewire.wire import (
 )
 
 EXACTLY_ONCE = Symbol("topic-exactly-once")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 E = TypeVar("E", bound=Event)
 V = TypeVar("V")

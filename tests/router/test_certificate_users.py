@@ -23,7 +23,7 @@ from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
 from tests.support.certificates import CertificateFiles, TestAuthority
 
-LONG_S = 30.0
+LONG_S = 60.0
 PAGE = Path(__file__).parents[2] / "docs" / "logins.md"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--listen-tls=true")
 RULES = r"CN (.+)-client {1};email ([^@]+)@example\.org mail-{1}"

@@ -23,7 +23,7 @@ from tests.router.management_calls import PREFIX, call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
 
-LONG_S = 30.0
+LONG_S = 60.0
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from topology.cli import inspect
 from topology.inspector.ask_cli import STATE_PATH, Api, Bearer
 from topology.inspector.login_cli import authorization_of
 
-LONG_S = 30.0
+LONG_S = 60.0
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from topology.etcd_server import free_port
 from topology.inspector.asking import ask_each
 from topology.inspector.source import OtherRouter
 
-LONG_S = 30.0
+LONG_S = 60.0
 PROGRAM = "import sys; from oncewire.cli.main import main; sys.exit(main())"
 
 

@@ -28,7 +28,7 @@ from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, settings_of_tokens
 
-LONG_S = 30.0
+LONG_S = 60.0
 GUARDED = ("--standalone", "--listen-allow-anonymous=never")
 LOG = entity("log", "router")
 

@@ -29,7 +29,7 @@ VHOSTS = virtual_hosts(
 )
 SETTING = '[{"name": "sales", "users": ["ann", "*@sales"]}, {"name": "crm", "users": ["*@crm", "ann"]}]'
 USERS = "ann:a,x@sales:s,x@crm:c"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.mark.parametrize(

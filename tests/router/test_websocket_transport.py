@@ -17,7 +17,7 @@ from oncewire.transport.turn import Turn
 from oncewire.transport.websocket import MESSAGE_BYTES, SUBPROTOCOL, WebSocketTransport
 from oncewire.wire import Connection, Role
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 HIGH_BYTES = 1 << 17
 TURNS = 20
 """Of the loop, in which a chunk is written if TCP takes it."""

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @dataclass(slots=True)

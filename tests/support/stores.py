@@ -24,7 +24,7 @@ from topology.memory_store import MemoryEtcd, MemoryStore
 from topology.store import ClusterStore, WatchBatch, WatchEvent
 
 # Generous: reached only by a defect, or by a machine that is stalled.
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 QUICK_TIMEOUT_S = 0.5
 
 
