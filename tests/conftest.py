@@ -17,7 +17,9 @@ from oncewire.cli.version import is_compiled
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.support.requirements", "tests.support.long_runs", "tests.support.fuzz_options"]
+pytest_plugins = [
+    f"tests.support.{name}" for name in ("requirements", "long_runs", "fuzz_options", "ports")
+]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.
 settings.register_profile("oncewire", deadline=None, print_blob=True)

@@ -214,11 +214,16 @@ async def test_a_callback_that_calls_the_client_is_told_so_and_does_not_wait_for
 
 async def test_ctrl_c_ends_a_program_that_waits(router: RouterProcess) -> None:
     program = (
-        "import sys\n"
+        "import sys, threading, time\n"
         "from oncewire.client import sync\n"
+        "main = threading.get_ident()\n"
+        "def say_when_it_waits():\n"
+        "    while sys._current_frames()[main].f_code.co_name != 'wait':\n"
+        "        time.sleep(0.01)\n"
+        "    print('waits', flush=True)\n"
         f"with sync.connect({router.url!r}) as client:\n"
         "    subscriber = client.subscriber('orders')\n"
-        "    print('waits', flush=True)\n"
+        "    threading.Thread(target=say_when_it_waits, daemon=True).start()\n"
         "    subscriber.receive()\n"
     )
     process = await asyncio.create_subprocess_exec(
