@@ -11,7 +11,7 @@ import importlib.util
 import sys
 import types
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,17 @@ def _names() -> dict[str, str]:
     return names
 
 
+@lru_cache(maxsize=128)  # all modules of the core, and a few edited ones: each edit leaves the others as they are
+def _compiled(name: str, source: str) -> types.CodeType:
+    return compile(source, f"<edited {name}>", "exec", dont_inherit=True)
+
+
 def _execute_alone(name: str, source: str) -> types.ModuleType:
     module = types.ModuleType(name)
     saved = sys.modules[name]
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        exec(compile(source, f"<edited {name}>", "exec"), module.__dict__)  # noqa: S102 - our own source
+        exec(_compiled(name, source), module.__dict__)  # noqa: S102 - our own source
     finally:
         sys.modules[name] = saved
     return module
@@ -137,7 +142,7 @@ class _Loader:
         return None
 
     def exec_module(self, module: types.ModuleType) -> None:
-        exec(compile(self._source, f"<edited {module.__name__}>", "exec"), module.__dict__)  # noqa: S102 - our own source
+        exec(_compiled(module.__name__, self._source), module.__dict__)  # noqa: S102 - our own source
 
 
 def _execute(sources: dict[str, str]) -> dict[str, types.ModuleType]:

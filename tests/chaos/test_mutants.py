@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.mutants.catalogue import ALL, EDITS, LATER, WITHOUT, Elsewhere, by_name
-from chaos.mutants.edits import Edit, EditError, load
+from chaos.mutants.edits import Edit, EditError, _compiled, load
 from chaos.mutants.search import search
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.schedule import Result, run_seed
@@ -40,6 +40,13 @@ def test_edited_cores_leave_the_shipped_ones_as_they_are() -> None:
     for edit in EDITS[:3]:
         load((edit,))
     assert run_seed(3).story == before.story
+
+
+def test_modules_that_an_edit_does_not_touch_are_compiled_once() -> None:
+    load((EDITS[0],))
+    before = _compiled.cache_info().misses
+    load((EDITS[1],))
+    assert _compiled.cache_info().misses - before <= 2, "its own module, and that of the other as it is shipped"
 
 
 def test_every_name_stands_for_one_edit() -> None:
