@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 WAIT_S = 180.0
-"""Far more than any of these take on a busy machine: the longest, a mutant, takes 20 s on one that is free."""
+"""Far more than any of these take on a busy machine: the longest, a mutant, takes 7 s on one that is free."""
 POLL_S = 0.05
 
 
