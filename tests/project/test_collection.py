@@ -35,6 +35,7 @@ def test_ci_begins_with_the_commands_of_readme_in_an_environment_of_their_own() 
     printed = [line.partition("#")[0].strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
     assert bare == ["make demo", "make test"]
     assert commands[-1] == "make test-all"
+    assert commands.index("make compiled") > commands.index('.ci/bare "$bare" make test'), "pure Python, then compiled"
     assert set(bare) <= set(printed)
     first = min(number for number, command in enumerate(commands) if ".ci/bare " in command)
     assert not [command for command in commands[:first] if command.startswith("make ")]
