@@ -156,8 +156,8 @@ demo-queue: $(VENV)/.installed
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
 
-# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last run left
-# them. The record needs what `make tools` fetches.
+# ARGS go to the simulator's campaign. It and the record of faults go on where the last run ended. The record needs
+# what `make tools` fetches.
 campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1

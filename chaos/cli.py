@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from chaos.campaign import cli as campaign_commands
+from chaos.evidence.cli import evidence as list_changes
 from chaos.experiments.cli import run as run_experiments
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.demo import MIN_MESSAGES
@@ -98,5 +99,6 @@ for _command in (
     campaign_commands.mutants,
     campaign_commands.campaign,
     fuzz_targets,
+    list_changes,
 ):
     chaos.add_command(_command)

@@ -116,6 +116,20 @@ def read_ledger(path: Path, codec: Codec[Row]) -> list[Row]:
         ) from None
 
 
+def recorded(codes: dict[str, tuple[bool, bool]]) -> str:
+    """The code version that a page is about: the last one with enough runs and no finding.
+
+    Of newer code that was run less the page is only when that has found something; and where none has enough.
+
+    Args:
+        codes: the versions in the order in which they were run; whether each has enough, and whether it found nothing.
+    """
+    last = next(reversed(codes), "")
+    if not last or not codes[last][1]:
+        return last
+    return next((code for code in reversed(codes) if codes[code] == (True, True)), last)
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write a file so that it is either the old one or the new one, never half of it.
 
@@ -150,6 +164,6 @@ def _parse(path: Path, data: bytes, codec: Codec[Row]) -> tuple[list[Row], int]:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise LedgerError(
                 f"line {number} of the ledger {path} is no {codec.noun}", why,
-                "take the line out, or get the file back from the repository; what it counted will be run again",
+                "take the line out, or restore the file; what is counted nowhere else will be run again",
             ) from None  # fmt: skip
     return rows, len(whole) + 1 if whole else 0

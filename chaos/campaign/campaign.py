@@ -1,4 +1,4 @@
-"""A campaign: all mutants, then block after block of seeds, each written down when it is done; then the page."""
+"""A campaign: all mutants, then block after block of seeds, each written down when done; then summary and page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,14 +14,16 @@ from rich.console import Console
 from chaos.campaign.corpus import read_corpus
 from chaos.campaign.goals import goals
 from chaos.campaign.kills import SCENARIOS, SEEDS_EACH, Kill, run_mutants, without_schedule
-from chaos.campaign.ledger import Block, blocks_ledger, missing, read_ledger, total_of
+from chaos.campaign.ledger import MAX_FAILING_IN_BLOCK, Block, blocks_ledger, missing, total_of
 from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.progress import RunProgress
 from chaos.campaign.report import MAX_SHOWN, say
 from chaos.campaign.seeds import SeedOutcome, Seeds, run_seeds, shipped
+from chaos.campaign.summary import read_blocks, read_summary, summary_of, write_summary
 from chaos.campaign.tally import FINDINGS, Tally
-from chaos.campaign.version import code_version, mutants_version
+from chaos.campaign.version import code_version, mutants_version, simulator_version
+from chaos.evidence.commits import note_commit, read_commits
 from chaos.ledger import Ledger, LedgerError, replace_file
 from chaos.mutants.edits import Edit
 from chaos.simulator.cores import Cores
@@ -102,20 +104,25 @@ def run_campaign(plan: Plan, console: Console) -> Summary:
     ends_at = None if plan.seconds is None else time.monotonic() + plan.seconds
     code = code_version()
     with blocks_ledger(plan.ledger) as ledger:
+        before = read_summary(summary_of(plan.ledger))
+        note_commit(plan.ledger.parent, code, simulator_version)
         is_interrupted = _run_missing_mutants(plan, code, console)
-        left = missing(ledger.rows, code, Seeds(0, plan.seeds), plan.block_seeds)
+        left = missing([*before, *ledger.rows], code, Seeds(0, plan.seeds), plan.block_seeds)
         while left and not is_interrupted and (ends_at is None or time.monotonic() < ends_at):
             is_interrupted = _run_block(plan, ledger, left[0], code, console)
             if not is_interrupted:
                 left.pop(0)
-        write_campaign_page(plan.ledger, plan.page, plan.table)
-        tally = total_of(ledger.rows, code)
+        write_campaign_page(plan)
+        tally = total_of([*before, *ledger.rows], code)
     return Summary(code, tally, read_table(plan.table), is_interrupted, sum(each.count for each in left))
 
 
-def write_campaign_page(ledger: Path, page: Path, table: Path) -> None:
-    """Write the page anew from the ledger, the table of mutants and the corpus; raises as run_campaign."""
-    replace_file(page, write_page(read_ledger(ledger), read_table(table), read_corpus()))
+def write_campaign_page(plan: Plan) -> None:
+    """Bring the summary up to the ledger, and write the page anew from it; raises as run_campaign."""
+    blocks = read_blocks(plan.ledger)
+    write_summary(summary_of(plan.ledger), blocks)
+    commits = read_commits(plan.ledger.parent)
+    replace_file(plan.page, write_page(blocks, read_table(plan.table), read_corpus(), commits))
 
 
 def _run_block(plan: Plan, ledger: Ledger[Block], seeds: Seeds, code: str, console: Console) -> bool:
@@ -134,7 +141,7 @@ def _run_block(plan: Plan, ledger: Ledger[Block], seeds: Seeds, code: str, conso
             f"{seeds} cannot be counted", "the source of the cores or of the simulator changed while they ran",
             "run the campaign again, best from an installation that nobody edits (make campaign without make dev)",
         )  # fmt: skip
-    tally = outcome.tally
+    tally = replace(outcome.tally, failing=outcome.tally.failing[:MAX_FAILING_IN_BLOCK])
     ledger.append(Block(seeds, code, platform.python_version(), machine(), tally))
     findings = (
         ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS if tally.found[word]) or "nothing found"
@@ -153,6 +160,7 @@ def _run_missing_mutants(plan: Plan, code: str, console: Console) -> bool:
     left = [edit for edit in plan.edits if edit.name not in table.rows]
     if not left:
         return False
+    note_commit(plan.ledger.parent, catalogue, mutants_version)
     if absent := without_schedule(left):
         what = f"the mutant {absent[0]} cannot be tried"
         raise LedgerError(

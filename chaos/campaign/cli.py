@@ -197,17 +197,17 @@ def mutants(
 
 @click.command("campaign", short_help="Run many seeds over many sessions, and write the page about it.")
 @click.option(
-    "--seeds", type=click.IntRange(1, MAX_SEEDS), default=100_000, show_default=True,
-    help="Total number of seeds, from 0 on, to run with the current code.",
+    "--seeds", type=click.IntRange(0, MAX_SEEDS), default=100_000, show_default=True,
+    help="Total number of seeds, from 0 on, to run with the current code. 0: mutants alone.",
 )  # fmt: skip
 @click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Start no new block after this time.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="As --hours.")
 @click.option(
     "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
-    help="The ledger to continue. The page and the table of mutants lie beside it.",
+    help="The ledger to continue. Its summary, the page and the table of mutants lie beside it.",
 )  # fmt: skip
 @_jobs
-@click.option("--page-only", is_flag=True, help="Run nothing: write the page again from the ledger.")
+@click.option("--page-only", is_flag=True, help="Run nothing: write summary and page again.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def campaign(
@@ -216,9 +216,10 @@ def campaign(
 ) -> None:  # fmt: skip
     """Try all mutants, then run seeds, block after block, into a ledger; resume where the last session ended.
 
-    A block that is in the ledger for the current code is not run again; after a change of the code everything is,
-    and the page keeps the older numbers apart. Ctrl-C loses only the running block. Exit code 0 only if no
-    seed violated a guarantee and no mutant survived; the first line reports how far the goals are reached.
+    Seeds that ledger or summary have for the current code are not run again; after a change of the code all are, and
+    the page keeps the numbers of each code apart. It is about the last code of which enough was run. Without a ledger
+    a new one is begun, beside the summary. Ctrl-C loses only the running block. Exit code 0 only if no seed violated a
+    guarantee and no mutant survived; the first line reports how far the goals are reached.
     """
     from chaos.campaign.campaign import Plan, print_summary, run_campaign, write_campaign_page
     from chaos.campaign.workers import WorkerDied, default_jobs
@@ -237,7 +238,7 @@ def campaign(
     plan = Plan(state, seeds, seconds, jobs or default_jobs(), _chosen(()))
     try:
         if page_only:
-            write_campaign_page(plan.ledger, plan.page, plan.table)
+            write_campaign_page(plan)
             return
         with _ended_by_sigterm_as_by_ctrl_c():
             summary = run_campaign(plan, console)

@@ -10,14 +10,13 @@ SIMULATED_HOURS = 10_000
 DELIVERIES = 10_000_000
 
 
-def lacking(tally: Tally, table: MutantsTable) -> list[str]:
-    """What is not reached yet, in words; empty when the campaign is done.
+def is_large_enough(tally: Tally) -> bool:
+    """Whether as much was run as a campaign is to run."""
+    return not _too_few(tally)
 
-    Args:
-        tally: all blocks of one version of the code.
-        table: what came of the mutants; of the same version, or nothing.
-    """
-    left = [
+
+def _too_few(tally: Tally) -> list[str]:
+    return [
         f"{done:,.0f} of {wanted:,} {what}"
         for done, wanted, what in (
             (tally.seeds, SEEDS, "seeds"),
@@ -26,6 +25,16 @@ def lacking(tally: Tally, table: MutantsTable) -> list[str]:
         )
         if done < wanted
     ]
+
+
+def lacking(tally: Tally, table: MutantsTable) -> list[str]:
+    """What is not reached yet, in words; empty when the campaign is done.
+
+    Args:
+        tally: all blocks of one version of the code.
+        table: what came of the mutants.
+    """
+    left = _too_few(tally)
     if not tally.is_clean:
         left.append(f"{tally.found.total():,} seeds broke a guarantee")
     if tally.never_met:

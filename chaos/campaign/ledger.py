@@ -14,8 +14,8 @@ from chaos.campaign.tally import FINDINGS, Failing, Tally, sum_up, without_folde
 from chaos.ledger import Codec, Ledger, count_in
 from chaos.ledger import read_ledger as read_rows
 
-MAX_FAILING_IN_LINE = 50
-"""Failing seeds written down for one block: whoever has more has no use for the others yet."""
+MAX_FAILING_IN_BLOCK = 50
+"""Failing seeds kept of one block that was run: whoever has more has no use for the others yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Block:
                 "violation": without_folders(each.violation),
                 "setting": each.setting,
             }
-            for each in self.tally.failing[:MAX_FAILING_IN_LINE]
+            for each in self.tally.failing
         ]
         return {
             "first_seed": self.seeds.first, "seeds": self.seeds.count, "code": self.code, "python": self.python,

@@ -1,4 +1,4 @@
-"""`docs/evidence/simulation.md`, written from the ledger, the table of mutants and the corpus alone."""
+"""`docs/evidence/simulation.md`, written from the summary, the table of mutants and the corpus alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from chaos.campaign.corpus import Found
 from chaos.campaign.goals import goals
-from chaos.campaign.kills import SCENARIOS, Kill
+from chaos.campaign.kills import SCENARIOS
 from chaos.campaign.ledger import Block, total_of
 from chaos.campaign.mutants_table import MutantsTable
 from chaos.campaign.report import WORDS
+from chaos.campaign.summary import codes_of, recorded_code
 from chaos.campaign.tally import FINDINGS, Tally
+from chaos.evidence.commits import Commits, in_words
 from chaos.markdown import cell, markdown_table
-from chaos.mutants.catalogue import DIRECTED, LATER, WITHOUT
-from chaos.simulator.coverage import expected
+from chaos.mutants.catalogue import LATER, WITHOUT
 from chaos.simulator.schedule import HEALING_S
 
 MAX_FAILING_SHOWN = 50
@@ -23,9 +24,13 @@ _HEAD = """\
 
 {goals}
 
-`oncewire chaos campaign` writes this page from its ledger (`simulation.jsonl`) and the table of mutants
+`oncewire chaos campaign` writes this page from its summary (`simulation.json`) and the table of mutants
 (`mutants.json`), both beside it, and from the corpus (`chaos/simulator/corpus.toml`). A test fails when it says
-anything else.
+anything else. The summary is what the campaign's ledger comes to, which has a line for each block of 1,000 seeds and is
+not part of the repository.
+
+The page is about the code that it names. `oncewire chaos evidence` lists what has changed in that code since. The code
+as it is runs through some hundred seeds in each test run.
 
 Each seed draws a world of its own kind: how many routers, publishers and subscribers, how they behave, which faults
 happen and how often. The shipped cores of routers and clients run in it under virtual time. Every delivery is checked
@@ -35,28 +40,27 @@ nothing owed and nothing kept. A run ends at its first violation, so *lost* and 
 To repeat it:
 
 ```sh
-make campaign                                            # goes on where this ledger ends, then the demo twenty times
+make campaign                                            # goes on where this one ended, then the demo twenty times
 oncewire chaos simulate --first-seed 0 --seeds 1000      # the same seeds on your machine give the same numbers
 oncewire chaos mutants                                   # every rule taken out, one at a time
 ```
 """
 
 
-def write_page(blocks: Sequence[Block], table: MutantsTable, corpus: Sequence[Found]) -> str:
-    """The page as text. The last block's code is today's; other code's numbers are never added to it."""
-    code = blocks[-1].code if blocks else ""
+def write_page(blocks: Sequence[Block], table: MutantsTable, corpus: Sequence[Found], commits: Commits) -> str:
+    """The page as text, about `recorded_code`; other code's numbers are never added to it."""
+    code = recorded_code(blocks)
     tally = total_of(blocks, code)
-    tried = table if table.code == code else MutantsTable(code, names=table.names)
-    parts = [_HEAD.format(goals=goals(tally, tried), rest=f"{3 * HEALING_S:.0f}")]
+    parts = [_HEAD.format(goals=goals(tally, table), rest=f"{3 * HEALING_S:.0f}")]
     if blocks:
-        parts += _totals([block for block in blocks if block.code == code], tally, code)
+        parts += _totals([block for block in blocks if block.code == code], tally, in_words(code, commits))
     else:
         parts.append("No seed has been run yet.\n")
-    parts += _mutants(table, code)
+    parts += _mutants(table, in_words(table.catalogue, commits))
     parts += _directed(table)
     parts += _without()
     parts += _corpus(corpus)
-    parts += _earlier(blocks)
+    parts += _others(blocks, code)
     return "\n".join(parts)
 
 
@@ -77,18 +81,17 @@ def _totals(blocks: Sequence[Block], tally: Tally, code: str) -> list[str]:
     ]
     parts = [
         "## Totals\n",
-        f"Code version `{code}`, a hash of the {_SOURCES}: only seeds run with exactly this code are in these sums.",
-        "Code that was changed later has another hash, and these numbers do not speak of it;",
-        "`oncewire chaos simulate --json` names the hash of the code as it is.",
-        f"{machines}.\n",
+        f"{code}.",
+        "The version is a hash of the source files that a simulated run executes, cores and simulator alike: only",
+        "seeds run with exactly this code are in these sums. `oncewire chaos simulate --json` names the version of the",
+        f"code as it is. {machines}.\n",
         markdown_table(("", "number"), rows),
         "## Faults by kind\n",
         markdown_table(
             ("fault", "times"), [(f"`{name}`", f"{count:,}") for name, count in sorted(tally.faults.items())]
         ),
     ]
-    names = sorted({*expected(), *tally.coverage})
-    met = [(cell(name), f"{n:,}" if (n := tally.coverage[name]) else "**never**") for name in names]
+    met = [(cell(name), f"{n:,}" if n else "**never**") for name, n in sorted(tally.coverage.items())]
     parts += [
         "## Situations met\n",
         "A campaign must meet each of these.\n",
@@ -103,9 +106,6 @@ def _totals(blocks: Sequence[Block], tally: Tally, code: str) -> list[str]:
     return parts
 
 
-_SOURCES = "source files that a simulated run executes, cores and simulator alike"
-
-
 def _mutants(table: MutantsTable, code: str) -> list[str]:
     parts = ["## Mutants\n"]
     if not table.names:
@@ -116,7 +116,7 @@ def _mutants(table: MutantsTable, code: str) -> list[str]:
         "*Judge* is the first word of what was broken; an edit whose code just crashes counts as a survivor."
     )
     parts += [f"**{failure}**\n" for failure in table.shipped_failures]
-    parts.append(_of_version(table.code, code))
+    parts.append(f"{code}. That is a hash of the same files and of the catalogue of mutants.\n")
     if untried := [name for name in table.names if name not in table.rows]:
         parts.append(f"Not tried to the end yet: {', '.join(f'`{name}`' for name in untried)}.\n")
     rows = [
@@ -130,13 +130,14 @@ def _mutants(table: MutantsTable, code: str) -> list[str]:
 
 
 def _directed(table: MutantsTable) -> list[str]:
-    rows = []
-    for edit in DIRECTED:
-        row: Kill | None = table.rows.get(edit.name)
-        found = "not tried yet" if row is None else row.found_as or "**survives**"
-        scenario = f"[schedule](../../{SCENARIOS}/{edit.name}.txt)"
-        judge = "" if row is None else row.first_word
-        rows.append((f"`{edit.name}`", edit.rule, found, judge, scenario, cell(edit.why)))
+    rows = [
+        (
+            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word,
+            f"[schedule](../../{SCENARIOS}/{row.name}.txt)", cell(row.why),
+        )
+        for row in table.ordered()
+        if row.is_directed
+    ]  # fmt: skip
     return [
         "### Shown by a written schedule\n",
         "These need several things in one order that no seed hits; the schedule is replayed, with and without rule.\n",
@@ -156,10 +157,6 @@ def _without() -> list[str]:
     ]
 
 
-def _of_version(code: str, todays: str) -> str:
-    return f"Code version `{code}`{', as above' if code == todays else ''}.\n"
-
-
 def _corpus(corpus: Sequence[Found]) -> list[str]:
     rows = [
         (
@@ -177,8 +174,8 @@ def _corpus(corpus: Sequence[Found]) -> list[str]:
     ]
 
 
-def _earlier(blocks: Sequence[Block]) -> list[str]:
-    codes = [code for code in dict.fromkeys(block.code for block in blocks) if code != blocks[-1].code]
+def _others(blocks: Sequence[Block], recorded: str) -> list[str]:
+    codes = [code for code in codes_of(blocks) if code != recorded]
     if not codes:
         return []
     rows = []
@@ -191,7 +188,7 @@ def _earlier(blocks: Sequence[Block]) -> list[str]:
             (f"`{code}`", f"{tally.seeds:,}", f"{tally.simulated_hours:,.0f}", f"{tally.deliveries:,}", found)
         )
     return [
-        "## Earlier versions of the code\n",
-        "Not in the sums above.\n",
+        "## Other versions of the code\n",
+        "Not in the sums above; the one that was run last stands at the end.\n",
         markdown_table(("code", "seeds", "simulated hours", "deliveries checked", "found"), rows),
     ]

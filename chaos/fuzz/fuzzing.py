@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from chaos.campaign.campaign import machine
 from chaos.campaign.version import packages_version
+from chaos.evidence.commits import note_commit, read_commits
 from chaos.fuzz.guided import run_guided
 from chaos.fuzz.ledger import BLOCKS, Block, Found, fuzz_ledger, next_run, sum_of
 from chaos.fuzz.page import write_page
@@ -36,9 +38,14 @@ class Plan:
         return self.ledger.with_suffix(".md")
 
 
-def code_of(goal: Goal) -> str:
+def modules_of(goal: Goal) -> tuple[str, ...]:
+    """Packages and modules that a run of this target executes."""
+    return (goal.place.partition(":")[0], *SHARED, *goal.target.code)
+
+
+def code_of(goal: Goal, root: Path | None = None) -> str:
     """Which code a run of this target executes, as one short word."""
-    return packages_version(goal.place.partition(":")[0], *SHARED, *goal.target.code)
+    return packages_version(*modules_of(goal), root=root)
 
 
 def make_runs(target: Target, numbers: Iterable[int]) -> tuple[Counts, list[Found]]:
@@ -89,6 +96,8 @@ def make_record(plan: Plan, on_block: Callable[[Block], None] = lambda _block: N
     """
     ends_at = None if plan.seconds is None else time.monotonic() + plan.seconds
     codes = {name: code_of(goal) for name, goal in plan.goals.items()}
+    for name, goal in plan.goals.items():
+        note_commit(plan.ledger.parent, codes[name], partial(code_of, goal))
     with fuzz_ledger(plan.ledger) as ledger:
         try:
             left = dict(plan.goals)
@@ -104,7 +113,7 @@ def make_record(plan: Plan, on_block: Callable[[Block], None] = lambda _block: N
                     ledger.append(block)
                     on_block(block)
         finally:
-            replace_file(plan.page, write_page(ledger.rows, plan.goals))
+            _write(plan, ledger.rows)
         return not any(sum_of(ledger.rows, name, code).found for name, code in codes.items())
 
 
@@ -114,4 +123,8 @@ def rewrite_page(plan: Plan) -> None:
     Raises:
         LedgerError: ledger or page cannot be read or written.
     """
-    replace_file(plan.page, write_page(read_ledger(plan.ledger, BLOCKS), plan.goals))
+    _write(plan, read_ledger(plan.ledger, BLOCKS))
+
+
+def _write(plan: Plan, blocks: Sequence[Block]) -> None:
+    replace_file(plan.page, write_page(blocks, plan.goals, read_commits(plan.ledger.parent)))

@@ -1,1 +1,4 @@
-"""The record of many experiments on real processes: a resumable ledger, its page and its plots."""
+"""The record of faults on real processes: `oncewire chaos record`."""
+
+FAULTS = 500
+"""How many a record has."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from chaos.record import FAULTS
 from oncewire.cli.errors import CliError
 
 FAILED = 1
@@ -18,7 +19,7 @@ MAX_SEED = 2**53
 
 @click.command("record", short_help="Run all experiments over and over, and write the page about it.")
 @click.option(
-    "--faults", type=click.IntRange(1, MAX_FAULTS), default=500, show_default=True,
+    "--faults", type=click.IntRange(1, MAX_FAULTS), default=FAULTS, show_default=True,
     help="How many faults shall have been fired in the end with the code as it is now.",
 )  # fmt: skip
 @click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True)
@@ -37,8 +38,9 @@ def record(
     """Run all experiments, seed after seed, into a ledger, until it has enough faults; go on where it ended.
 
     A run that is in the ledger for the code as it is now is not made again; after a change of the code everything is,
-    and the page keeps the older numbers apart. Ctrl-C loses no more than the experiment that runs. The first one that
-    fails ends it, and its journals and logs are kept. Exit code 0 only if every run of today's code passed.
+    kinds of faults that no run has fired yet first. The page keeps the numbers of each code apart, and is about the
+    last code with enough faults. Ctrl-C loses no more than the experiment that runs. The first one that fails ends
+    it, and its journals and logs are kept. Exit code 0 only if every run of today's code passed.
     """
     from rich.console import Console
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from chaos.evidence.commits import Commits, in_words
 from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.plans import HELD_S, STEADY, UNSETTLED_AT_FAULT
 from chaos.experiments.results import COUNTS, percentiles
 from chaos.markdown import cell, markdown_table
 from chaos.record.plots import BY_KIND, BY_PLACE
-from chaos.record.runs import FiredRound, Run, runs_of
+from chaos.record.runs import FiredRound, Run, recorded_code, runs_of
 from chaos.recovery import BEHIND_S, CALM_S
 
 _HEAD = """\
@@ -19,7 +20,8 @@ _HEAD = """\
 {verdict}
 
 `oncewire chaos record` writes this page and its plots from its ledger (`chaos.jsonl`), which has one line for
-each run of an experiment. A test fails when the page says anything else.
+each run of an experiment. A test fails when the page says anything else. The page is about the code that it names;
+`oncewire chaos evidence` lists what has changed in that code since.
 
 Three router processes, an etcd of one or three, three publishers that send {rate:.0f} messages a second each,
 and four subscribers, one of them to all three topics; in `shared` and `shared-leave` they are four members of one
@@ -63,9 +65,9 @@ oncewire chaos record                         # goes on where this ledger ends
 """
 
 
-def write_page(runs: Sequence[Run]) -> str:
-    """The page as text. The last line's code is today's; other code's numbers are never added to it."""
-    code = runs[-1].code if runs else ""
+def write_page(runs: Sequence[Run], commits: Commits) -> str:
+    """The page as text, about `recorded_code`; other code's numbers are never added to it."""
+    code = recorded_code(runs)
     ours = runs_of(runs, code)
     head = _HEAD.format(
         verdict=_verdict(ours), rate=STEADY.rate, unsettled=UNSETTLED_AT_FAULT, behind=BEHIND_S * 1000,
@@ -73,7 +75,8 @@ def write_page(runs: Sequence[Run]) -> str:
     )  # fmt: skip
     if not runs:
         return head
-    parts = [head, *_failed(ours), *_totals(ours, code), *_kinds(ours), *_plots(), *_drawn(ours), *_earlier(runs, code)]
+    parts = [head, *_failed(ours), *_totals(ours, in_words(code, commits)), *_kinds(ours), *_plots(), *_drawn(ours)]
+    parts += _others(runs, code)
     return "\n".join(parts)
 
 
@@ -110,8 +113,9 @@ def _totals(runs: Sequence[Run], code: str) -> list[str]:
     ]
     return [
         "## Totals\n",
-        f"Code version `{code}`, a hash of all that routers, clients and experiments execute: only runs of exactly",
-        f"this code are in these sums. {machines}.\n",
+        f"{code}.",
+        "The version is a hash of all that routers, clients and experiments execute: only runs of exactly this code",
+        f"are in these sums. {machines}.\n",
         markdown_table(("", "number"), rows, numbers_from=1),
     ]
 
@@ -168,7 +172,7 @@ def _rounds(runs: Iterable[Run], experiment: str) -> list[FiredRound]:
     return [each for run in runs if run.experiment == experiment for each in run.rounds]
 
 
-def _earlier(runs: Sequence[Run], code: str) -> list[str]:
+def _others(runs: Sequence[Run], code: str) -> list[str]:
     codes = [each for each in dict.fromkeys(run.code for run in runs) if each != code]
     rows = []
     for each in codes:
@@ -181,7 +185,7 @@ def _earlier(runs: Sequence[Run], code: str) -> list[str]:
     if not rows:
         return []
     return [
-        "## Earlier versions of the code\n",
+        "## Other versions of the code\n",
         "Not in the numbers above.\n",
         markdown_table(("code", "runs", "faults", "failed runs", "found"), rows),
     ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.results import ANYWHERE, percentiles
-from chaos.record.runs import Run, runs_of
+from chaos.record.runs import Run, recorded_code, runs_of
 
 BY_KIND = "chaos-by-kind.svg"
 BY_PLACE = "chaos-by-place.svg"
@@ -37,7 +37,7 @@ def require_matplotlib() -> None:
 
 
 def draw(name: str, runs: Sequence[Run]) -> str:
-    """One of PLOTS as SVG, of the code of the last run.
+    """One of PLOTS as SVG, of the code that the page is about.
 
     Raises:
         PlotsNotPossible: matplotlib cannot be imported.
@@ -46,7 +46,7 @@ def draw(name: str, runs: Sequence[Run]) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    data = PLOTS[name].data(runs_of(runs, runs[-1].code))
+    data = PLOTS[name].data(runs_of(runs, recorded_code(runs)))
     settings: Any = {"svg.hashsalt": SALT, "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"}
     with mpl.rc_context(settings):
         figure = Figure(layout="constrained")
@@ -63,7 +63,7 @@ def draw(name: str, runs: Sequence[Run]) -> str:
 
 def digest_in(name: str, runs: Sequence[Run]) -> str:
     """What the file of this plot must contain."""
-    return digest_of(PLOTS[name].data(runs_of(runs, runs[-1].code)))
+    return digest_of(PLOTS[name].data(runs_of(runs, recorded_code(runs))))
 
 
 def digest_of(data: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -13,6 +13,7 @@ from tempfile import mkdtemp
 
 from chaos.campaign.campaign import machine
 from chaos.campaign.version import processes_version
+from chaos.evidence.commits import note_commit, read_commits
 from chaos.experiments.catalogue import catalogue
 from chaos.experiments.results import COUNTS, ExperimentResult
 from chaos.ledger import Ledger, LedgerError, replace_file
@@ -85,6 +86,7 @@ def make_record(plan: Plan, run_once: Callable[[str, int, Path], ExperimentResul
     code = processes_version()
     kept = None
     with runs_ledger(plan.ledger) as ledger:
+        note_commit(plan.ledger.parent, code, processes_version)
         try:
             for name, seed in _missing(ledger, code, plan.first_seed):
                 if _faults(ledger, code) >= plan.faults or (ends_at is not None and time.monotonic() > ends_at):
@@ -97,10 +99,25 @@ def make_record(plan: Plan, run_once: Callable[[str, int, Path], ExperimentResul
         return Summary(code, runs_of(ledger.rows, code), plan.faults, kept)
 
 
+def never_fired(runs: Iterable[Run]) -> list[str]:
+    """Experiments with a kind of fault that none of these runs has fired, whatever code they had."""
+    fired = {fault.kind for run in runs for each in run.rounds for fault in each.faults}
+    return [
+        name
+        for name, experiment in catalogue(1).items()
+        if not {experiment.kind_of(fault) for together in experiment.rounds for fault in together} <= fired
+    ]
+
+
 def _missing(ledger: Ledger[Run], code: str, first_seed: int) -> Iterator[tuple[str, int]]:
+    """Those with kinds of faults that were never fired come first: a new experiment is soon in the record."""
     done = {(run.experiment, run.seed) for run in runs_of(ledger.rows, code)}
+    new = never_fired(ledger.rows)
     return (
-        (name, seed) for seed in count(first_seed) for name in catalogue(seed) if (name, seed) not in done
+        (name, seed)
+        for seed in count(first_seed)
+        for name in sorted(catalogue(seed), key=lambda name: name not in new)
+        if (name, seed) not in done
     )
 
 
@@ -140,4 +157,4 @@ def write_record_page(plan: Plan) -> None:
     runs = read_runs(plan.ledger)
     for name in PLOTS if runs else ():
         replace_file(plan.ledger.with_name(name), draw(name, runs))
-    replace_file(plan.page, write_page(runs))
+    replace_file(plan.page, write_page(runs, read_commits(plan.ledger.parent)))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.experiments.results import COUNTS, ExperimentResult
-from chaos.ledger import Codec, Ledger, count_in
+from chaos.ledger import Codec, Ledger, count_in, recorded
 from chaos.ledger import read_ledger as read_rows
+from chaos.record import FAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,18 @@ def runs_ledger(path: Path) -> Ledger[Run]:
 def read_runs(path: Path) -> list[Run]:
     """The runs of a ledger; none where there is no file. Raises LedgerError."""
     return read_rows(path, RUNS)
+
+
+def recorded_code(runs: Sequence[Run]) -> str:
+    """The code version that a page is about: `recorded`, of those with enough faults."""
+    codes = list(dict.fromkeys(run.code for run in reversed(runs)))[::-1]
+    found = {code: runs_of(runs, code) for code in codes}
+    return recorded(
+        {
+            code: (sum(run.faults for run in mine) >= FAULTS, all(run.passed for run in mine))
+            for code, mine in found.items()
+        }
+    )
 
 
 def runs_of(runs: Sequence[Run], code: str) -> list[Run]:

@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from chaos.cli import chaos
+from chaos.evidence.commits import Commit, read_commits
 from chaos.fuzz.fuzzing import Plan, make_record, make_runs
-from chaos.fuzz.ledger import BLOCKS
+from chaos.fuzz.ledger import BLOCKS, Found
 from chaos.fuzz.linked_routers import LinkedRouters
 from chaos.fuzz.page import write_page
-from chaos.fuzz.target import InputTarget, Target
+from chaos.fuzz.target import Counts, InputTarget, Target
 from chaos.fuzz.targets import GOALS
 from chaos.ledger import read_ledger
 
@@ -123,7 +124,23 @@ def test_numbers_of_other_code_are_kept_and_not_added(tmp_path: Path) -> None:
     assert make_record(plan)
     page = plan.page.read_text()
     assert "**400 inputs" in page
-    assert "| `router-messages` | `0123456789ab` | 400 | 0 |" in page.split("## Earlier versions")[1]
+    assert "| `router-messages` | `0123456789ab` | 400 | 0 |" in page.split("## Other versions")[1]
+
+
+def test_a_record_of_newer_code_that_has_only_begun_does_not_take_the_place_of_one_that_is_whole(
+    tmp_path: Path,
+) -> None:
+    plan = plan_in(tmp_path)
+    assert make_record(plan)
+    whole = read_ledger(plan.ledger, BLOCKS)
+    begun = replace(whole[0], code="newer", counts=Counts(20))
+    commits = {whole[0].code: Commit("0a1b2c3d4e5f", "2026-11-28")}
+    page = write_page([*whole, begun], plan.goals, commits)
+    assert "**400 inputs" in page
+    assert "the code of commit `0a1b2c3d4e5f` of 2026-11-28." in page
+    assert "| `router-messages` | `newer` | 20 | 0 |" in page.split("## Other versions")[1]
+    page = write_page([*whole, replace(begun, found=(Found(3, "a fault"),))], plan.goals, commits)
+    assert "a fault" in page.split("## Findings")[1]
 
 
 def test_findings_stand_on_the_page_and_fail_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +153,12 @@ def test_findings_stand_on_the_page_and_fail_the_record(tmp_path: Path, monkeypa
 def test_the_page_says_what_the_ledger_says() -> None:
     blocks = read_ledger(EVIDENCE / "fuzz.jsonl", BLOCKS)
     assert blocks
-    assert (EVIDENCE / "fuzz.md").read_text() == write_page(blocks, GOALS)
+    assert (EVIDENCE / "fuzz.md").read_text() == write_page(blocks, GOALS, read_commits(EVIDENCE))
 
 
 def test_the_command_writes_the_page_anew_from_the_ledger(tmp_path: Path) -> None:
-    shutil.copy(EVIDENCE / "fuzz.jsonl", tmp_path)
+    for name in ("fuzz.jsonl", "commits.json"):
+        shutil.copy(EVIDENCE / name, tmp_path)
     done = CliRunner().invoke(chaos, ["fuzz", "--page-only", "--state", str(tmp_path / "fuzz.jsonl")])
     assert done.exit_code == 0
     assert (tmp_path / "fuzz.md").read_text() == (EVIDENCE / "fuzz.md").read_text()

@@ -17,23 +17,23 @@ import pytest
 
 from chaos.checker import SubscriberVerdict, Verdict
 from chaos.cli import chaos
-from chaos.experiments.catalogue import catalogue
+from chaos.evidence.commits import Commit, read_commits
+from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.plans import UNSETTLED_AT_FAULT, Expectation
 from chaos.experiments.results import COUNTS, ExperimentResult, Step
 from chaos.faults import Fault
 from chaos.ledger import LedgerError
+from chaos.record import FAULTS
 from chaos.record.page import write_page
 from chaos.record.plots import PLOTS, digest_in, draw
-from chaos.record.record import Plan, Summary, make_record
-from chaos.record.runs import Run, read_runs, run_of, runs_of
+from chaos.record.record import Plan, Summary, make_record, never_fired
+from chaos.record.runs import Run, read_runs, recorded_code, run_of, runs_ledger, runs_of
 from chaos.recovery import RoundCost
 from oncewire.cli.run import run
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
 NAMES = list(catalogue(1))
-FAULTS = 500
-"""What `oncewire chaos record` fires by default."""
 FAULTS_OF_ONE_SEED = sum(experiment.faults for experiment in catalogue(1).values())
 
 
@@ -185,7 +185,7 @@ def runs_of_seeds(*seeds: int, code: str = "now") -> list[Run]:
 
 def test_every_fault_is_counted_in_one_row_of_the_page() -> None:
     runs = runs_of_seeds(1, 2)
-    page = write_page(runs)
+    page = write_page(runs, {})
     total = sum(run.faults for run in runs)
     assert page.count(f"**{total} faults: 0 lost, 0 duplicated, 0 reordered, 0 stuck.**") == 1
     tables = page[page.index("## By kind of fault") : page.index("## Plots")].splitlines()
@@ -199,37 +199,63 @@ def test_every_fault_is_counted_in_one_row_of_the_page() -> None:
 def test_percentiles_of_a_kind_are_over_its_rounds_alone() -> None:
     first = run_of(result_of("kill", 1), "now", "3.11", "a machine")
     slower = replace(first, seed=2, rounds=[replace(each, recovery_ms=9_000) for each in first.rounds])
-    page = write_page([first, slower])
+    page = write_page([first, slower], {})
     # Three rounds of one SIGKILL each in either run: 0, 0.25 and 0.5 s, and 9 s three times.
     assert "| SIGKILL | 6 | 0 | 0 | 0 | 0 | 100 | 3.00 | 0.50 | 9.00 | 9.00 | 0.25 |" in page
     assert "| 2 x SIGKILL | 4 |" in page
 
 
 def test_numbers_of_other_code_are_never_added_up() -> None:
-    page = write_page([*runs_of_seeds(1, code="before"), *runs_of_seeds(1)])
+    page = write_page([*runs_of_seeds(1, code="before"), *runs_of_seeds(1)], {})
     assert f"**{FAULTS_OF_ONE_SEED} faults:" in page
     assert f"| `before` | {len(NAMES)} | {FAULTS_OF_ONE_SEED} | 0 | nothing |" in page
 
 
 def test_a_page_without_any_run_says_so() -> None:
-    assert "No experiment has been run yet." in write_page([])
+    assert "No experiment has been run yet." in write_page([], {})
 
 
 def test_the_committed_page_says_what_its_ledger_says() -> None:
     page = (EVIDENCE / "chaos.md").read_text(encoding="utf-8")
-    written = write_page(read_runs(EVIDENCE / "chaos.jsonl"))
+    written = write_page(read_runs(EVIDENCE / "chaos.jsonl"), read_commits(EVIDENCE))
     assert page == written, "run `oncewire chaos record --page-only` in the project's folder"
 
 
 def test_the_committed_record_has_all_the_faults_it_promises_and_none_cost_a_message() -> None:
-    runs = read_runs(EVIDENCE / "chaos.jsonl")
-    runs = runs_of(runs, runs[-1].code)
+    # Of the code that the page names: code that is newer asks for no new record.
+    every = read_runs(EVIDENCE / "chaos.jsonl")
+    runs = runs_of(every, recorded_code(every))
     assert sum(run.faults for run in runs) >= FAULTS
     assert [run.reasons for run in runs if not run.passed] == []
     assert {count: sum(getattr(run, count) for run in runs) for count in COUNTS} == dict.fromkeys(COUNTS, 0)
-    fired = {fault.kind for run in runs for each in run.rounds for fault in each.faults}
-    planned = {each.kind_of(fault) for each in catalogue(1).values() for together in each.rounds for fault in together}
-    assert planned - fired == set()
+    assert never_fired(every) == [], "run `oncewire chaos record --faults 1`: it begins with these"
+
+
+def test_a_record_of_newer_code_that_has_only_begun_does_not_take_the_place_of_one_that_is_whole() -> None:
+    seeds = range(1, FAULTS // FAULTS_OF_ONE_SEED + 2)
+    whole, begun = runs_of_seeds(*seeds, code="before"), runs_of_seeds(1)[:2]
+    assert recorded_code([]) == ""
+    assert recorded_code(begun) == "now"
+    assert recorded_code([*whole, *begun]) == "before"
+    page = write_page([*whole, *begun], {"before": Commit("0a1b2c3d4e5f", "2026-11-28")})
+    assert "Code version `before`, commit `0a1b2c3d4e5f` of 2026-11-28." in page
+    assert f"| `now` | 2 | {sum(run.faults for run in begun)} | 0 | nothing |" in page.split("## Other versions")[1]
+    assert [digest_in(name, [*whole, *begun]) for name in PLOTS] == [digest_in(name, whole) for name in PLOTS]
+    failed = run_of(result_of(NAMES[0], 1, lost=1), "now", "3.11", "a machine")
+    assert recorded_code([*whole, failed]) == "now", "a failure is not hidden behind a record that is whole"
+    assert recorded_code([*whole, failed, *runs_of_seeds(1, code="fixed")[:1]]) == "before"
+
+
+def test_experiments_with_kinds_of_faults_that_no_run_has_fired_come_first(tmp_path: Path) -> None:
+    new = NAMES[4]
+    with runs_ledger(tmp_path / "chaos.jsonl") as ledger:
+        for run in runs_of_seeds(1, code="before"):
+            if run.experiment not in (new, MIXED):
+                ledger.append(run)
+        assert new in never_fired(ledger.rows)
+    processes = Processes()
+    go_on(plan_in(tmp_path, 1), processes)
+    assert processes.asked == [(new, 1)]
 
 
 @pytest.mark.parametrize("name", PLOTS)
@@ -282,6 +308,6 @@ def test_the_command_records_real_faults_and_writes_page_and_plots(
     assert recorded.accepted == recorded.published > 0
     assert all(fault.unsettled_then >= UNSETTLED_AT_FAULT for each in recorded.rounds for fault in each.faults)
     assert {path.name for path in tmp_path.iterdir()} == {"chaos.jsonl", "chaos.md", *PLOTS}
-    assert (tmp_path / "chaos.md").read_text() == write_page([recorded])
+    assert (tmp_path / "chaos.md").read_text() == write_page([recorded], read_commits(tmp_path))
     for first, second in itertools.pairwise(recorded.rounds):
         assert first.kind != second.kind

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.commits import a_commit_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 RESULTS = PROJECT / "docs" / "evidence" / "long-runs.json"
@@ -58,15 +61,18 @@ def test_every_test_left_to_the_campaign_has_passed_there() -> None:
     assert all(result["counted"] for result in results.values()), "a result says what it counted"
 
 
-def test_results_say_what_was_counted_and_a_failure_anywhere_is_no_pass(tmp_path: Path) -> None:
+def test_results_name_their_commit_say_what_was_counted_and_a_failure_anywhere_is_no_pass(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(SAMPLE)
     command = [sys.executable, "-m", "pytest", "test_sample.py", "--rootdir", str(tmp_path), "--long-runs", "out.json"]
-    environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": str(PROJECT / "tests" / "support")}
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONPATH": str(PROJECT / "tests" / "support")}
+    name, date = a_commit_of(tmp_path)
     subprocess.run(
         [*command, "-p", "long_runs", "-p", "no:cacheprovider"],
         cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
-    found = json.loads((tmp_path / "out.json").read_text())["tests"]
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert (document["commit"], document["date"]) == (name, date)
+    found = document["tests"]
     assert found["test_sample.py::test_counts"]["outcome"] == "passed"
     assert found["test_sample.py::test_counts"]["counted"] == {"lost": 0}
     assert found["test_sample.py::test_fails"]["outcome"] == "failed"

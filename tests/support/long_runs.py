@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -50,5 +51,20 @@ class LongRuns:
     def pytest_sessionfinish(self) -> None:
         """A run without tests leaves the file as it was."""
         if self._found:
-            document = {"cores": os.cpu_count(), "tests": dict(sorted(self._found.items()))}
+            tests = dict(sorted(self._found.items()))
+            document = {"cores": os.cpu_count(), **last_commit(), "tests": tests}
             self._path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def last_commit() -> dict[str, str]:
+    """Name and date of the commit that the tests ran on; empty where no commit has these sources, or no git is here."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        is_changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
+        name, date = ("", "") if is_changed else git("log", "-1", "--abbrev=12", "--format=%h %cs").split()
+    except (OSError, subprocess.CalledProcessError):
+        name = date = ""
+    return {"commit": name, "date": date}
