@@ -19,12 +19,18 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 VERSION: str = PROJECT["project"]["version"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 BUILD_S = 200.0
+ONE_PAGE = 60
 
 
 def test_the_version_is_one_of_semver_and_the_changelog_begins_with_it() -> None:
     assert SEMVER.fullmatch(VERSION)
     first = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert first == f"Unreleased ({VERSION})" or re.fullmatch(rf"{re.escape(VERSION)} \(\d{{4}}-\d\d-\d\d\)", first)
+
+
+def test_the_changelog_says_on_one_page_what_a_release_does() -> None:
+    _, *releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert [release.partition("\n")[0] for release in releases if len(release.splitlines()) > ONE_PAGE] == []
 
 
 def test_a_version_without_an_entry_in_the_changelog_is_not_built(tmp_path: Path) -> None:
