@@ -17,7 +17,8 @@ NAMED_IN = PROJECT / "deploy" / "previous-release"
 def _git(*arguments: str) -> bytes | None:
     """What git answers; None where there is no git, no repository, or no such thing in it."""
     try:
-        done = subprocess.run(["git", "-C", str(PROJECT), *arguments], check=True, capture_output=True)
+        git = ["git", "-c", "safe.directory=*", "-C", str(PROJECT)]  # whoever owns the checkout
+        done = subprocess.run([*git, *arguments], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout
