@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,23 +17,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
-    f"tests.support.{name}" for name in ("requirements", "long_runs", "fuzz_options", "ports")
+    f"tests.support.{name}" for name in ("requirements", "long_runs", "fuzz_options", "ports", "isolation")
 ]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.
 settings.register_profile("oncewire", deadline=None, print_blob=True)
 settings.load_profile("oncewire")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def nobodys_networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Commands find no context and no local network of whoever runs the tests, and leave none behind."""
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
-        for variable in ("ONCEWIRE_URL", "ONCEWIRE_HTTP_URL", "ONCEWIRE_CONTEXT"):
-            patch.delenv(variable, raising=False)
-        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,9 @@ ends with its parent process, however that ends.
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
+import itertools
 import os
 import random
 import re
@@ -20,7 +22,6 @@ import sys
 import tempfile
 import time
 import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,10 +38,10 @@ ANSWER_TIMEOUT_S = 2.0
 POLL_S = 0.02
 PORT_ATTEMPTS = 5
 """Between choosing a free port and etcd's listening another process may take it."""
-FIRST_PORT, LAST_PORT = 20_000, 32_000
+DEFAULT_PORTS = "20000-32000"
 """Below the ports Linux gives to outgoing connections, so that a port is still free after a restart."""
-_given: deque[int] = deque(maxlen=1_000)
-"""Who is given a port may listen there only later: until then a probe finds it free."""
+PORTS_VARIABLE = "ONCEWIRE_FREE_PORTS"
+"""Names the range of `free_port` for a program and those it starts: FIRST-LAST. Tests give each run its own."""
 LOG_TAIL_BYTES = 2_000
 
 # Makes a program die with its parent. It runs in the program's own process before the program does, because code
@@ -379,19 +380,52 @@ def tied_to_parent(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
 
 
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of loopback now."""
+    with socket.socket() as probe:
+        # As servers do: connections of the one before, which are closed and not yet forgotten, are not in the way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class PortRange:
+    """Gives the free ports of a range in turn: none a second time before all the others.
+
+    A server may listen on its port only later, or again after a restart; until then the port looks free.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        """Begin anywhere in it: programs with the same range then rarely want the same port."""
+        self._ports = range(first, last + 1)
+        self._turns = itertools.count(random.randrange(len(self._ports)))
+
+    def take(self) -> int:
+        """The next one that is free.
+
+        Raises:
+            OSError: none is.
+        """
+        for turn in itertools.islice(self._turns, len(self._ports)):
+            port = self._ports[turn % len(self._ports)]
+            if is_free(port):
+                return port
+        raise OSError(errno.EADDRINUSE, f"no port from {self._ports[0]} to {self._ports[-1]} is free")
+
+
+@cache
+def port_range() -> PortRange:
+    """The range of this process."""
+    first, _, last = os.environ.get(PORTS_VARIABLE, DEFAULT_PORTS).partition("-")
+    return PortRange(int(first), int(last))
+
+
 def free_port() -> int:
     """A port on loopback nobody listens on now, and that this process was not given lately."""
-    while True:
-        port = random.randint(FIRST_PORT, LAST_PORT)
-        if port in _given:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            _given.append(port)
-            return port
+    return port_range().take()
 
 
 async def is_healthy(url: str) -> bool:

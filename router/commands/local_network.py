@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,7 +29,7 @@ from delivery_records.limits import DRAIN_LIMIT_S
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import registered
 from router.config_loading import SETTINGS
-from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port
+from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port, is_free
 
 READY_TIMEOUT_S = 60.0
 """From start to /readyz: a second on a quiet machine, far more where everything is busy."""
@@ -110,20 +109,13 @@ def free_pairs() -> Iterator[tuple[int, int]]:
 
 def following_pairs(amqp: int, http: int) -> Iterator[tuple[int, int]]:
     """The pairs from these on of which both are free: who is used to 5672 and 8672 finds the routers there."""
+    given = set[int]()  # where both begin close to each other; nobody listens there yet
     for step in range(min(PORTS_TRIED, MAX_PORT + 1 - max(amqp, http))):
-        if _is_free(amqp + step) and _is_free(http + step):
-            yield amqp + step, http + step
+        pair = amqp + step, http + step
+        if given.isdisjoint(pair) and all(map(is_free, pair)):
+            given.update(pair)
+            yield pair
     yield from free_pairs()
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 class LocalNetwork:

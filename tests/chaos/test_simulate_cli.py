@@ -277,6 +277,8 @@ def test_a_worker_that_ends_early_is_named_with_what_it_was_doing() -> None:
 
 # --- one story everywhere ---------------------------------------------------------------------------------------------
 
+HOME = Path.home()
+"""Of whoever runs the tests: while they run it is another one."""
 SEEDS = range(0, 60, 8)
 TELL = """
 import hashlib, sys
@@ -297,7 +299,7 @@ def interpreters() -> dict[str, str]:
     found: dict[str, str] = {}
     for minor in range(11, 16):
         name = f"python3.{minor}"
-        kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
+        kept = sorted(HOME.glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
         for path in filter(None, [shutil.which(name), *map(str, kept)]):
             code = "import sys; print(*sys.version_info[:3], sep='.')"
             said = subprocess.run([path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)

@@ -21,6 +21,8 @@ from oncewire.cli.token import token_of_command, token_option
 from oncewire.cli.where import amqp_addresses, context_option, http_address
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority
+from tests.support.isolation import refusing_network
+from tests.support.ports import PortBlock
 from tests.support.terminal import ONCEWIRE
 
 SEEN: list[dict[str, object]] = []
@@ -217,7 +219,9 @@ async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: 
         assert "refuses" in err
 
 
-async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_context(tmp_path: Path) -> None:
+async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_context(
+    tmp_path: Path, ports_of_this_run: PortBlock
+) -> None:
     commands = "queue=bridges.workqueue.cli:queue"
     store = ("--store", f"sqlite:///{tmp_path / 'work.db'}", "--json")
 
@@ -237,8 +241,9 @@ async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_
             await process.communicate()
         return found
 
-    process = await start("publish", "--until-empty")
-    err = (await process.communicate())[1].decode()
+    with refusing_network(ports_of_this_run):
+        process = await start("publish", "--until-empty")
+        err = (await process.communicate())[1].decode()
     assert process.returncode == 2
     assert "there is no router to connect to" in err
 

@@ -19,6 +19,8 @@ from oncewire.cli import local_registry
 from oncewire.cli.errors import CliError
 from oncewire.cli.where import Where, require_listener
 from router.commands.local_network import following_pairs
+from tests.support.isolation import refusing_network
+from tests.support.ports import PortBlock
 from tests.support.terminal import ONCEWIRE, on_terminal
 from topology.etcd_server import free_port
 
@@ -51,15 +53,11 @@ def taken(port: int) -> Iterator[None]:
 
 
 def free_ports_in_a_row(count: int) -> int:
-    while True:
-        first = free_port()
-        try:
-            for port in range(first, first + count):
-                with taken(port):
-                    pass
-        except OSError:
-            continue
-        return first
+    row: list[int] = []
+    while len(row) < count:  # each port is taken from those that are left to others
+        port = free_port()
+        row = [*row, port] if row and port == row[-1] + 1 else [port]
+    return row[0]
 
 
 def until_closed(port: int) -> None:
@@ -74,6 +72,12 @@ def test_ports_follow_each_other_and_leave_out_those_that_are_taken() -> None:
     assert next(pairs) == (amqp, http)
     with taken(amqp + 1), taken(http + 2):
         assert next(pairs) == (amqp + 3, http + 3)
+
+
+def test_no_port_is_in_two_pairs_where_both_begin_close_to_each_other() -> None:
+    first = free_ports_in_a_row(4)
+    pairs = following_pairs(first, first + 1)
+    assert [next(pairs), next(pairs)] == [(first, first + 1), (first + 2, first + 3)]
 
 
 @pytest.mark.usefixtures("own_folders")
@@ -109,9 +113,6 @@ def test_a_person_sees_addresses_page_and_next_steps_and_other_commands_need_no_
         assert [row["id"] for row in rows if row["is_self"]] == ["r2"]
         assert network.end() == 0
     assert local_registry.running_network() is None
-    done = oncewire("inspect")
-    assert done.returncode == 2
-    assert "what to do: start a network with `oncewire local`" in done.stderr
 
 
 @pytest.mark.usefixtures("own_folders")
@@ -157,13 +158,13 @@ def test_without_an_address_and_without_a_router_nothing_is_waited_for() -> None
 
 
 @pytest.mark.usefixtures("own_folders")
-def test_pub_at_a_network_that_has_gone_says_what_to_start() -> None:
-    dead = f"amqp://127.0.0.1:{free_port()}"
-    with local_registry.registered([dead], []):
-        done = oncewire("pub", "orders", text="two coffees\n")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"(the local network of process {os.getpid()})" in done.stderr
-    assert "what to do: start a network with `oncewire local`, or name a router: --url" in done.stderr
+def test_pub_and_inspect_at_a_network_that_has_gone_say_what_to_start(ports_of_this_run: PortBlock) -> None:
+    with refusing_network(ports_of_this_run):
+        for command in ("pub", "orders"), ("inspect",):
+            done = oncewire(*command, text="two coffees\n")
+            assert (done.returncode, done.stdout) == (2, "")
+            assert f"(the local network of process {os.getpid()})" in done.stderr
+            assert "what to do: start a network with `oncewire local`, or name a router: --url" in done.stderr
 
 
 @pytest.mark.usefixtures("own_folders")

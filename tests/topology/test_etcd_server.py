@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,13 +14,15 @@ import pytest
 
 from tests.support.stores import eventually
 from topology.etcd_server import (
+    PORTS_VARIABLE,
     EtcdBinary,
     EtcdFailed,
     EtcdNotFound,
     EtcdServer,
     GivenEtcd,
+    PortRange,
     find_etcd,
-    free_port,
+    is_free,
     is_healthy,
     server_version,
 )
@@ -175,6 +179,24 @@ async def test_a_given_etcd_that_does_not_answer_is_an_error(unused_tcp_port: in
             pass
 
 
-def test_a_port_is_not_given_twice_while_nobody_listens_there_yet() -> None:
-    given = [free_port() for _ in range(500)]
-    assert len(set(given)) == len(given)
+def test_a_port_is_not_given_twice_before_all_others_of_the_range(unused_tcp_port: int) -> None:
+    ports = PortRange(unused_tcp_port, unused_tcp_port + 9)
+    free = [port for port in range(unused_tcp_port, unused_tcp_port + 10) if is_free(port)]
+    for _ in range(3):
+        assert sorted(ports.take() for _ in free) == free
+
+
+def test_a_port_that_is_in_use_is_not_given_and_a_full_range_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+        with pytest.raises(OSError, match=f"no port from {port} to {port} is free"):
+            PortRange(port, port).take()
+
+
+def test_a_program_takes_ports_of_the_range_that_the_environment_names(unused_tcp_port: int) -> None:
+    program = "from topology.etcd_server import free_port; print(free_port())"
+    environment = os.environ | {PORTS_VARIABLE: f"{unused_tcp_port}-{unused_tcp_port}"}
+    command = [sys.executable, "-P", "-c", program]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert printed == f"{unused_tcp_port}\n"
