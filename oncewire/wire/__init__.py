@@ -164,6 +164,7 @@ from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import ConnectionState, LinkState, SessionState
 from oncewire.wire.types import (
     AmqpArray,
+    AmqpMap,
     AmqpValue,
     Byte,
     Char,
@@ -233,6 +234,7 @@ __all__ = [
     "Accepted",
     "AmqpArray",
     "AmqpError",
+    "AmqpMap",
     "AmqpSession",
     "AmqpValue",
     "AnonymousClient",

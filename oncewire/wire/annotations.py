@@ -110,6 +110,8 @@ class _Prefix:
         pos = 0
         last = HEADER_CODE - 1
         while True:
+            if pos >= len(message):
+                raise DecodeError("the message has no body")
             code, value = read_section_code(message, pos)
             if code <= last:
                 raise DecodeError(

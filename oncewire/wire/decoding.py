@@ -14,6 +14,7 @@ from uuid import UUID
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import (
     AmqpArray,
+    AmqpMap,
     Byte,
     Char,
     Decimal32,
@@ -269,13 +270,33 @@ def _map(width: int) -> Reader:
         items = _read_items(buf, start, stop, count, budget)
         try:
             result = dict(zip(items[::2], items[1::2], strict=True))
-        except TypeError:
-            raise DecodeError("a key of a map is itself a list or a map") from None
-        if len(result) * 2 != count:  # 1.6.23: identical keys make a map invalid
-            raise DecodeError("a map has the same key twice")
-        return result, stop
+        except TypeError:  # a key is itself a list or a map
+            return _amqp_map(items), stop
+        return (result if len(result) * 2 == count else _amqp_map(items)), stop
 
     return read
+
+
+def _amqp_map(items: list[object]) -> AmqpMap:
+    """Keys that Python takes for one may be several: those of different types are different (1.6.23)."""
+    if len({_identity(key) for key in items[::2]}) * 2 != len(items):  # identical keys make a map invalid
+        raise DecodeError("a map has the same key twice")
+    return AmqpMap(tuple(zip(items[::2], items[1::2], strict=True)))
+
+
+def _identity(value: object) -> object:
+    """What is equal for values of the same AMQP type that are equal, at every depth; it can be hashed."""
+    if isinstance(value, list):
+        return list, tuple([_identity(item) for item in value])
+    if isinstance(value, dict):
+        return dict, frozenset([(_identity(key), _identity(item)) for key, item in value.items()])
+    if isinstance(value, AmqpMap):
+        return dict, frozenset([(_identity(key), _identity(item)) for key, item in value.pairs])
+    if isinstance(value, AmqpArray):
+        return value.element_type, _identity([*value.items]), _identity([*value.descriptors])
+    if isinstance(value, Described):
+        return Described, _identity(value.descriptor), _identity(value.value)
+    return type(value), repr(value) if isinstance(value, float) else value  # 0.0 and -0.0 are two values
 
 
 def _array(width: int) -> Reader:

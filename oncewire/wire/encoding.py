@@ -11,6 +11,7 @@ from oncewire.wire.decoding import MAX_DEPTH
 from oncewire.wire.errors import LocalProtocolError
 from oncewire.wire.types import (
     AmqpArray,
+    AmqpMap,
     Byte,
     Char,
     Decimal32,
@@ -291,10 +292,10 @@ def _write_list(value: object, depth: int) -> bytes:
 
 
 def _map_octets(value: object, depth: int) -> tuple[int, bytes]:
-    assert isinstance(value, dict)
+    assert isinstance(value, (dict, AmqpMap))
     inner = _deeper(depth)
     parts: list[bytes] = []
-    for key, item in value.items():
+    for key, item in value.pairs if isinstance(value, AmqpMap) else value.items():
         parts.append(_encode(key, inner))
         parts.append(_encode(item, inner))
     return len(parts), b"".join(parts)
@@ -323,7 +324,8 @@ def _array_octets(value: object, depth: int) -> tuple[int, bytes]:
         inner = _deeper(inner)
         head += b"\x00" + _encode(descriptor, inner)
     for item in value.items:
-        if not isinstance(item, value.element_type) or (value.element_type is int and isinstance(item, bool)):
+        fits = isinstance(item, value.element_type) or (value.element_type is dict and isinstance(item, AmqpMap))
+        if not fits or (value.element_type is int and isinstance(item, bool)):
             raise LocalProtocolError(
                 f"{item!r} is no {value.element_type.__name__}, as all of its array must be"
             )
@@ -430,6 +432,7 @@ _NESTED_WRITERS: dict[type[object], NestedWriter] = {
     list: _write_list,
     tuple: _write_list,
     dict: _write_map,
+    AmqpMap: _write_map,
     AmqpArray: _write_array,
     Described: _write_described,
 }

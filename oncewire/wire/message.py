@@ -108,7 +108,8 @@ class Message:
 
     Attributes:
         body: ``bytes`` for ``BodyKind.DATA`` (several data sections are joined), a list for ``BodyKind.SEQUENCE``
-            (several are joined), any value of the codec for ``BodyKind.VALUE``.
+            (several are joined), any value of the codec for ``BodyKind.VALUE``. None, of that kind, where a message
+            that was decoded has no body.
         kind: the form of the body.
         header, properties: None if the message has no such section.
         application_properties: the application's own, keys are strings.
@@ -303,35 +304,42 @@ def _string_keys(value: object, what: str) -> dict[str, object]:
 def decode_message(encoded: bytes | bytearray | memoryview) -> Message:
     """Decode a message (message-format 0).
 
+    Routers look at the sections before the bare message alone, so publishers may have been told *accepted* for a bare
+    message without a body, or with its sections out of order: its meaning is clear, and it is decoded, too.
+
     Raises:
-        DecodeError: malformed, sections out of order, or no body.
+        DecodeError: malformed, a section is there twice, or nothing is behind those before the bare message.
     """
     data = bytes(encoded)  # no copy if it is bytes already
     message = Message(None)
     budget = DecodeBudget(MAX_MESSAGE_VALUES)
     bodies: list[object] = []
-    kind: BodyKind | None = None
+    kind = BodyKind.VALUE
     pos = 0
-    last = HEADER_CODE - 1
+    seen = {HEADER_CODE - 1}
     while pos < len(data):
         code, pos = read_section_code(data, pos)
         value, pos = read_value(data, pos, len(data), budget)
-        repeated = code == last and code in (DATA_CODE, SEQUENCE_CODE)  # 3.2: only these two may come again
-        if not repeated and (code <= last or (kind is not None and code != FOOTER_CODE)):
+        # I-1b: what lies before the bare message counts there only, for nobody looked for it behind.
+        misplaced = code < PROPERTIES_CODE and code < max(seen)
+        if misplaced or (code in seen and code not in (DATA_CODE, SEQUENCE_CODE)):  # 3.2: these two may come again
             raise DecodeError("the sections of the message are out of order, or one of them is there twice")
-        last = code
+        seen.add(code)
         if code in _BODY_KINDS:
+            if bodies and kind is not _BODY_KINDS[code]:
+                raise DecodeError("the message has bodies of two kinds")
             kind = _BODY_KINDS[code]
             bodies.append(value)
         else:
             _set_section(message, code, value)
-    if kind is None:
+    if not seen.intersection(_BARE_CODES):
         raise DecodeError("the message has no body")
     message.kind = kind
-    message.body = _join_bodies(kind, bodies)
+    message.body = _join_bodies(kind, bodies) if bodies else None
     return message
 
 
+_BARE_CODES = range(PROPERTIES_CODE, FOOTER_CODE)
 _BODY_KINDS = {DATA_CODE: BodyKind.DATA, SEQUENCE_CODE: BodyKind.SEQUENCE, VALUE_CODE: BodyKind.VALUE}
 
 

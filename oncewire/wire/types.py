@@ -1,9 +1,10 @@
 """Python values for the AMQP 1.0 primitive types (AMQP 1.0 part 1, section 1.6).
 
 Most AMQP types have a natural Python type: null is ``None``, boolean is ``bool``, double is ``float``, binary is
-``bytes``, string is ``str``, uuid is ``uuid.UUID``, list is ``list`` and map is ``dict``. A plain ``int`` stands for
-the AMQP type long. Where Python has one type and AMQP has several, the thin subclasses of this module name the AMQP
-type, so that a decoded value is encoded again as the type it had.
+``bytes``, string is ``str``, uuid is ``uuid.UUID``, list is ``list`` and map is ``dict``, or ``AmqpMap`` where a
+``dict`` would lose an entry. A plain ``int`` stands for the AMQP type long. Where Python has one type and AMQP has
+several, the thin subclasses of this module name the AMQP type, so that a decoded value is encoded again as the type it
+had.
 """
 
 from __future__ import annotations
@@ -125,6 +126,20 @@ class AmqpArray:
     element_type: type[object]
     items: tuple[object, ...]
     descriptors: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpMap:
+    """An AMQP map that no ``dict`` can hold (section 1.6.23): a key is a list or a map, or keys differ by type only.
+
+    To Python ``1``, ``1.0``, ``True`` and ``UInt(1)`` are one key, as are ``"a"`` and ``Symbol("a")``. To AMQP they are
+    not. Decoding gives a ``dict`` wherever that keeps every entry.
+
+    Attributes:
+        pairs: keys and their values, in order.
+    """
+
+    pairs: tuple[tuple[object, object], ...]
 
 
 # What a Python value may be on the wire. The codec checks it when it encodes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,82 +11,16 @@ from oncewire.wire.codec import decode, encode, skip
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import (
     AmqpArray,
-    Byte,
+    AmqpMap,
     Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
     Described,
-    Float,
-    Int,
     Long,
-    Short,
     Symbol,
     Timestamp,
-    UByte,
     UInt,
     ULong,
-    UShort,
 )
-
-
-def _integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
-    low = -(1 << (bits - 1)) if signed else 0
-    return st.integers(low, low + (1 << bits) - 1)
-
-
-TEXT = st.text(st.characters(codec="utf-8"), max_size=300)
-SYMBOLS = st.text(st.characters(codec="ascii"), max_size=300).map(Symbol)
-ELEMENTS: dict[type[object], st.SearchStrategy[object]] = {
-    type(None): st.none(),
-    bool: st.booleans(),
-    UByte: _integers(8, False).map(UByte),
-    UShort: _integers(16, False).map(UShort),
-    UInt: _integers(32, False).map(UInt),
-    ULong: _integers(64, False).map(ULong),
-    Byte: _integers(8, True).map(Byte),
-    Short: _integers(16, True).map(Short),
-    Int: _integers(32, True).map(Int),
-    int: _integers(64, True),
-    Timestamp: _integers(64, True).map(Timestamp),
-    Float: st.floats(width=32, allow_nan=False).map(Float),
-    float: st.floats(allow_nan=False),
-    Char: st.characters(codec="utf-8").map(Char),
-    Decimal32: st.binary(min_size=4, max_size=4).map(Decimal32),
-    Decimal64: st.binary(min_size=8, max_size=8).map(Decimal64),
-    Decimal128: st.binary(min_size=16, max_size=16).map(Decimal128),
-    UUID: st.uuids(),
-    bytes: st.binary(max_size=300),
-    str: TEXT,
-    Symbol: SYMBOLS,
-}
-PRIMITIVES = st.one_of(*ELEMENTS.values())
-DESCRIPTORS = st.one_of(ELEMENTS[ULong], SYMBOLS)
-
-
-def _arrays(children: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    def of(kind: type[object], items: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-        return st.builds(
-            AmqpArray,
-            st.just(kind),
-            st.lists(items, max_size=5).map(tuple),
-            st.lists(DESCRIPTORS, max_size=2).map(tuple),
-        )
-
-    simple = st.sampled_from(sorted(ELEMENTS, key=str)).flatmap(lambda kind: of(kind, ELEMENTS[kind]))
-    return st.one_of(simple, of(list, st.lists(children, max_size=3)), of(AmqpArray, simple))
-
-
-def _compounds(children: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    return st.one_of(
-        st.lists(children, max_size=5),
-        st.dictionaries(PRIMITIVES, children, max_size=5),
-        st.builds(Described, DESCRIPTORS, children),
-        _arrays(children),
-    )
-
-
-VALUES = st.recursive(PRIMITIVES, _compounds, max_leaves=20)
+from tests.support.amqp_values import VALUES, integers
 
 
 def _same(left: object, right: object) -> bool:
@@ -96,6 +29,8 @@ def _same(left: object, right: object) -> bool:
         return False
     if isinstance(left, dict) and isinstance(right, dict):
         return len(left) == len(right) and all(map(_same, _flat(left), _flat(right)))
+    if isinstance(left, AmqpMap) and isinstance(right, AmqpMap):
+        return _same(left.pairs, right.pairs)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, Described) and isinstance(right, Described):
@@ -122,7 +57,7 @@ def test_every_value_survives_encoding_and_decoding(value: object) -> None:
     assert encode(decoded) == data
 
 
-@given(st.one_of(_integers(64, True).map(Long)))
+@given(st.one_of(integers(64, True).map(Long)))
 def test_a_long_comes_back_as_a_plain_int(value: int) -> None:
     assert type(decode(encode(value))[0]) is int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -19,6 +20,8 @@ from oncewire.wire.message import (
     decode_message,
     encode_data_message,
     encode_message,
+    splice_annotations,
+    topic_annotations,
 )
 from oncewire.wire.types import Described, Float, Symbol, Timestamp, UInt, ULong
 
@@ -195,19 +198,41 @@ def test_sections_are_known_by_every_form_of_their_descriptor(form: str) -> None
 
 DATA = encode_data_message(b"x")
 HEADER = b"\x00\x53\x70\x45"
+IDENTIFIED = b"\x00\x53\x73" + encode(["m"])
+FOOTER = b"\x00\x53\x78\xc1\x01\x00"
+UNUSUAL = {
+    "properties only": (IDENTIFIED, Message(None, BodyKind.VALUE, properties=Properties("m"))),
+    "application properties only": (
+        b"\x00\x53\x74" + encode({"a": 1}),
+        Message(None, BodyKind.VALUE, application_properties={"a": 1}),
+    ),
+    "properties behind the body": (DATA + IDENTIFIED, Message(b"x", properties=Properties("m"))),
+    "data behind the footer": (DATA + FOOTER + DATA, Message(b"xx")),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_what_routers_accept_is_decoded_without_a_body_or_in_another_order(data: bytes, message: Message) -> None:
+    pairs, count = topic_annotations("c/l", b"t", 1)
+    decoded = decode_message(splice_annotations(HEADER + data, pairs, count))  # as a router sends it on
+    assert decoded.annotations[Symbol("x-opt-topic-publisher")] == "c/l"
+    assert decoded == replace(message, header=Header(), annotations=decoded.annotations)
+    assert decode_message(data) == message
+
+
 MALFORMED = {
     "nothing": b"",
     "no section": b"hello",
     "zero byte": b"\x00",
     "header only": HEADER,
-    "properties only": b"\x00\x53\x73\x45",
+    "footer only": FOOTER,
     "header twice": HEADER + HEADER + DATA,
     "header behind the annotations": b"\x00\x53\x72\xc1\x01\x00" + HEADER + DATA,
     "header behind the body": DATA + HEADER,
-    "properties behind the body": DATA + b"\x00\x53\x73\x45",
+    "annotations behind the body": DATA + b"\x00\x53\x72\xc1\x01\x00",
+    "properties twice": IDENTIFIED + DATA + IDENTIFIED,
     "two values": b"\x00\x53\x77\x40" * 2,
     "value behind data": DATA + b"\x00\x53\x77\x40",
-    "data behind the footer": DATA + b"\x00\x53\x78\xc1\x01\x00" + DATA,
     "unknown section": b"\x00\x53\x79\x45" + DATA,
     "performative": b"\x00\x53\x14\x45",
     "unknown symbol": b"\x00\xa3\x03a:b\x45",

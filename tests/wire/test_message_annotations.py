@@ -318,6 +318,12 @@ def test_a_malformed_part_in_front_of_the_bare_message_is_refused(message: bytes
             change()
 
 
+@pytest.mark.parametrize("message", [b"", HEADER, ANNOTATIONS, HEADER + FOOTER], ids=bytes.hex)
+def test_the_reason_of_a_message_that_ends_before_its_bare_message_is_that(message: bytes) -> None:
+    with pytest.raises(DecodeError, match="the message has no body"):
+        splice_annotations(message, OURS, COUNT)
+
+
 @pytest.mark.parametrize("message", MALFORMED_ANNOTATIONS.values(), ids=MALFORMED_ANNOTATIONS.keys())
 def test_malformed_annotations_are_refused(message: bytes) -> None:
     for change in (
