@@ -42,7 +42,7 @@ PURE = {
     # Classes that inherit from `str`, `int` or `bytes`, which mypyc cannot translate, and logins.
     *(f"oncewire/wire/{name}.py" for name in ("types", "message", "sasl", "scram", "saslprep", "bearer")),
     # No message passes through these: translating and compiling them would take a quarter of the time.
-    *(f"oncewire/wire/{name}.py" for name in ("codec", "large_attach", "negotiation", "transactions")),
+    *(f"oncewire/wire/{name}.py" for name in ("codec", "json_values", "large_attach", "negotiation", "transactions")),
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (

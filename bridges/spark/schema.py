@@ -2,19 +2,20 @@
 
     key            properties.group-id, else the annotation x-opt-partition-key; written to group-id, bytes that are no
                    UTF-8 to the annotation
-    value          data as it is, a string as UTF-8, null as null, any other value as JSON; written as data, or as null
+    value          data as it is, a string as UTF-8, null as null, any other value as JSON; written as data, or as null.
+                   `oncewire.wire.json_values` has a form for each value, and says what it loses
     topic          as subscribed to; behind a pattern properties.to where it matches. Written: where to publish
     partition      0
     offset         position in the journal
     timestamp      arrival in the journal; timestampType is 1 (the log's time)
-    headers        application properties: bytes as they are, others as UTF-8 text; written as binary
+    headers        application properties: bytes as they are, texts as UTF-8, others as JSON; written as binary
     message_id, subject, content_type, correlation_id, creation_time
                    the properties of these names
     producer, producer_seq
                    who numbered the message, and its number; else its publisher and null
     delivery_hash  the annotation x-opt-topic-delivery-hash
     application_properties
-                   application properties as text; written as strings
+                   application properties: texts as they are, others as JSON; written as strings
 
 The names up to `headers` are Kafka's. Spark is not needed here; pyarrow is, for batches.
 """
@@ -22,7 +23,6 @@ The names up to `headers` are Kafka's. Spark is not needed here; pyarrow is, for
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +40,8 @@ from oncewire.wire import (
     Message,
     Properties,
     Symbol,
+    as_text,
+    body_octets,
     decode_message,
     encode_data_message,
     encode_message,
@@ -246,10 +248,10 @@ def message_row(payload: bytes) -> MessageRow:
     created = properties.creation_time
     entries = message.application_properties
     return MessageRow(
-        value=_value(message),
-        key=_key(properties.group_id, annotations.get(PARTITION_KEY)),
+        value=None if message.body is None else body_octets(message.body),
+        key=_octets(annotations.get(PARTITION_KEY)) if properties.group_id is None else properties.group_id.encode(),
         topic=properties.to,
-        headers=[(name, _as_bytes(item)) for name, item in entries.items()] if entries else None,
+        headers=[(name, _octets(item)) for name, item in entries.items()] if entries else None,
         message_id=_id_text(properties.message_id),
         producer=str(producer) if is_numbered else str(publisher) if isinstance(publisher, str) else None,
         producer_seq=int(number) if is_numbered and isinstance(number, int) else None,
@@ -258,23 +260,8 @@ def message_row(payload: bytes) -> MessageRow:
         content_type=None if properties.content_type is None else str(properties.content_type),
         correlation_id=_id_text(properties.correlation_id),
         creation_time=None if created is None or abs(created) > 1 << 52 else created * 1000,
-        application_properties=[(name, as_text(item)) for name, item in entries.items()] if entries else None,
+        application_properties=[(name, _text(item)) for name, item in entries.items()] if entries else None,
     )
-
-
-def _value(message: Message) -> bytes | None:
-    body = message.body
-    if isinstance(body, bytes):
-        return body
-    if body is None:
-        return None
-    return body.encode() if isinstance(body, str) else json.dumps(body, default=as_text).encode()
-
-
-def _key(group: str | None, annotated: object) -> bytes | None:
-    if group is not None:
-        return group.encode()
-    return None if annotated is None else _as_bytes(annotated)
 
 
 def _id_text(value: int | UUID | bytes | str | None) -> str | None:
@@ -283,24 +270,14 @@ def _id_text(value: int | UUID | bytes | str | None) -> str | None:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _as_bytes(value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
+def _octets(value: object) -> bytes | None:
+    if type(value) is bytes:
         return value
-    text = as_text(value)
-    return None if text is None else text.encode()
+    return None if value is None else as_text(value).encode()
 
 
-def as_text(value: object) -> str | None:
-    """An AMQP value for people: numbers and strings as they are, bytes as UTF-8 with escapes, others as JSON."""
-    if value is None or isinstance(value, str):
-        return None if value is None else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | dict):
-        return json.dumps(value, default=as_text)
-    return str(value)
+def _text(value: object) -> str | None:
+    return None if value is None else as_text(value)
 
 
 # --- rows to messages -------------------------------------------------------------------------------------------------

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 from bridges.workqueue.errors import InvalidRequest
 from bridges.workqueue.items import DEFAULT_PRIORITY, Handle, NewItem, Taken
 from bridges.workqueue.rules_core import check_name, check_seconds
 from oncewire.wire import (
-    BodyKind,
     DecodeError,
     Header,
     Message,
     Symbol,
+    body_octets,
     decode_message,
     encode_message,
     vocabulary,
@@ -39,7 +37,7 @@ def queue_of(address: str | None) -> str:
 def item_of(encoded: bytes) -> NewItem:
     """The item that a message asks to be pushed.
 
-    The payload is the body: of data sections as it is, a text in UTF-8, any other value as JSON.
+    The payload is the body: of data sections as it is, a text in UTF-8, any other value as JSON; there is one for each.
 
     Raises:
         InvalidRequest: it is no message, or something in it cannot be.
@@ -59,7 +57,7 @@ def item_of(encoded: bytes) -> NewItem:
     if key is not None:
         check_name("key", str(key))
     priority = DEFAULT_PRIORITY if message.header is None else message.header.priority
-    return NewItem(_payload(message), delay or 0.0, when, int(priority), None if key is None else str(key))
+    return NewItem(body_octets(message.body), delay or 0.0, when, int(priority), None if key is None else str(key))
 
 
 def _milliseconds(message: Message, name: str) -> float | None:
@@ -69,20 +67,6 @@ def _milliseconds(message: Message, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequest("the message was not pushed", f"{name} is no number of milliseconds", _FIX)
     return int(value) / 1000
-
-
-def _payload(message: Message) -> bytes:
-    body = message.body
-    if isinstance(body, bytes):
-        return body
-    if message.kind is BodyKind.VALUE and isinstance(body, str):
-        return str(body).encode()
-    try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(
-            "the message was not pushed", f"its body is neither bytes, text nor a value of JSON: {error}", _FIX
-        ) from error
 
 
 def message_of(item: Taken) -> bytes:

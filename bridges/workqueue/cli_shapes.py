@@ -17,10 +17,15 @@ from oncewire.cli.errors import CliError
 
 
 def payload_words(payload: bytes) -> dict[str, Json]:
-    """Return the payload itself where it is JSON, and else as base64; `encoding` says which."""
+    """Return the payload itself where it is JSON, and else as base64; `encoding` says which.
+
+    JSON that cannot be written again, as a number beyond those that Python has, is shown as base64, too.
+    """
     try:
-        return {"payload": decode(payload), "encoding": "json"}
-    except ValueError:
+        value = decode(payload)
+        json.dumps(value, allow_nan=False)
+        return {"payload": value, "encoding": "json"}
+    except (ValueError, RecursionError):
         return {"payload": base64.b64encode(payload).decode(), "encoding": "base64"}
 
 

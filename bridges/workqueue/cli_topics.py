@@ -16,7 +16,7 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.unpublished import Unpublished, drop_unpublished, list_unpublished, publish_again
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
-from oncewire.wire import DecodeError, decode_message
+from oncewire.wire import DecodeError, body_octets, decode_message
 
 
 @store_command("feed", "Push the messages of a topic, until Ctrl-C.")
@@ -106,10 +106,9 @@ def unpublished(
 
 def _words(each: Unpublished) -> dict[str, object]:
     try:
-        body = decode_message(each.payload).body
+        shown = body_octets(decode_message(each.payload).body)
     except DecodeError:
-        body = each.payload
-    shown = body if isinstance(body, bytes) else str(body).encode()
+        shown = each.payload
     reason = ": ".join(part for part in (each.outcome.condition, each.outcome.description) if part)
     return {
         "topic": each.topic, "number": each.number, "outcome": each.outcome.kind.value, "reason": reason,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bridges.workqueue.crash_points import CrashPoint, passed
 from bridges.workqueue.errors import QueueError
-from bridges.workqueue.items import DEFAULT_PRIORITY, NewItem, encode
+from bridges.workqueue.items import DEFAULT_PRIORITY, NewItem
 from bridges.workqueue.queue import Queue
 from bridges.workqueue.rules_core import check_payload, check_priority, check_topic
 from bridges.workqueue.topic_journal import FeedJournal, Owner, take_over
@@ -16,7 +16,7 @@ from bridges.workqueue.topic_link import TopicLink, logger
 from oncewire.client import Client, Delivery, Subscriber
 from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import rejected
-from oncewire.wire import DecodeError
+from oncewire.wire import DecodeError, body_octets
 
 BATCH = 256
 """Messages of one transaction, at most: as many as a subscriber prefetches."""
@@ -123,9 +123,8 @@ class Feed(TopicLink):
 
         Raises:
             DecodeError: the message is no AMQP message.
-            InvalidRequest, PayloadTooLarge: its body can be no item of this queue.
+            PayloadTooLarge: its body can be no item of this queue.
         """
-        body = delivery.body
-        payload = body.encode() if isinstance(body, str) else encode(body)
+        payload = body_octets(delivery.body)
         check_payload(payload, self._max_payload_bytes)
         return payload

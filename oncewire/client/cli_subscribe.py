@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from oncewire.client import (
     SubscriptionExpired,
 )
 from oncewire.client.cli_publish import Reporter, Target, leave, say
-from oncewire.wire import DecodeError
+from oncewire.wire import DecodeError, Message, body_octets, to_json
 
 
 class _Reporter(Reporter):
@@ -69,11 +70,7 @@ async def _print_messages(subscriber: Subscriber, count: int | None, *, as_json:
         except BrokenPipeError:  # the reader closed the pipe; the message is not accepted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return received
-        except DecodeError as error:
-            say(f"rejected a message that is not valid AMQP: {error.description}")
-            await delivery.reject(error.description, str(error.condition))
-        else:
-            await delivery.accept()
+        await delivery.accept()
         received += 1
         if received == count:
             break
@@ -82,18 +79,25 @@ async def _print_messages(subscriber: Subscriber, count: int | None, *, as_json:
 
 def _print(delivery: Delivery, *, as_json: bool) -> None:
     """One line on the standard output, out of our hands when this returns."""
-    body = delivery.body
-    if as_json:
-        text = body.decode(errors="replace") if isinstance(body, bytes) else body
-        line: dict[str, Any] = {"body": text, "publisher": delivery.publisher}
-        if delivery.message.application_properties:
-            line["application_properties"] = delivery.message.application_properties
-        if delivery.is_in_doubt:
-            line["in_doubt"] = True
-        if delivery.dead_letter is not None:
-            line["dead_letter"] = asdict(delivery.dead_letter)
-        octets = json.dumps(line, default=str).encode()
+    try:
+        message = delivery.message
+    except DecodeError as error:  # routers let it through, so whoever reads gets it, too
+        say(f"a message is printed as it came: it is not valid AMQP: {error.description}")
+        payload = bytes(delivery.payload)
+        line: object = {"undecodable": base64.b64encode(payload).decode(), "reason": error.description}
+        octets = json.dumps(line).encode() if as_json else payload
     else:
-        octets = body if isinstance(body, bytes) else str(body).encode()
+        octets = _json_line(delivery, message) if as_json else body_octets(message.body)
     sys.stdout.buffer.write(octets + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _json_line(delivery: Delivery, message: Message) -> bytes:
+    line: dict[str, object] = {"body": message.body, "publisher": delivery.publisher}
+    if message.application_properties:
+        line["application_properties"] = message.application_properties
+    if delivery.is_in_doubt:
+        line["in_doubt"] = True
+    if delivery.dead_letter is not None:
+        line["dead_letter"] = asdict(delivery.dead_letter)
+    return json.dumps(to_json(line), allow_nan=False).encode()

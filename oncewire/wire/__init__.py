@@ -62,6 +62,7 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
 from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
+from oncewire.wire.json_values import as_text, body_octets, encode_json, to_json
 from oncewire.wire.link import (
     DEFAULT_MAX_MESSAGE_SIZE,
     DispositionReceived,
@@ -338,12 +339,15 @@ __all__ = [
     "UShort",
     "UnsettledMap",
     "WireError",
+    "as_text",
+    "body_octets",
     "decode",
     "decode_message",
     "decode_performative",
     "derive_keys",
     "encode",
     "encode_data_message",
+    "encode_json",
     "encode_message",
     "encode_performative",
     "is_token",
@@ -356,6 +360,7 @@ __all__ = [
     "set_delivery_count",
     "skip",
     "splice_annotations",
+    "to_json",
     "topic_annotations",
     "unsettled_map_bound",
 ]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import sys
+from base64 import b64decode
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from oncewire.client import connect
+from oncewire.wire import AmqpMap, BodyKind, Described, Message, ULong, encode_data_message
+from tests.client.reference_router import TAG_BYTES
 from tests.client.shell_helpers import LONG, error, until
 from tests.client.wire_server import RELEASED, Network, WireServer
+from tests.router.raw_client import RawClient
 
 RUN = """
 import sys, click
@@ -78,6 +84,48 @@ async def test_sub_prints_json_lines(server: WireServer, network: Network) -> No
     line = json.loads(out)
     assert line["body"] == "hello"
     assert line["application_properties"] == {"n": 1}
+
+
+async def test_sub_prints_json_of_what_json_cannot_say_and_accepts_it(server: WireServer, network: Network) -> None:
+    subscriber = await start("sub", "news", "--count", "3", "--url", server.url, "--json")
+    await until(lambda: network.topic("news").subscriptions)
+    key = UUID(int=5)
+    async with connect(server.url) as client:
+        publisher = await client.publisher("news")
+        for body in ({key: b"x", 1: math.nan}, {1: "a", "1": "b"}, AmqpMap(((1, "a"), (True, "b")))):
+            message = Message(body, BodyKind.VALUE, application_properties={"p": {key: Described(ULong(1), body)}})
+            assert (await publisher.send(message, timeout=LONG)).is_accepted
+    _, out, _ = await finish(subscriber)
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in out.splitlines()]
+    assert [line["body"] for line in lines] == [
+        {str(key): "x", "1": "NaN"}, [[1, "a"], ["1", "b"]], {"1": "a", "true": "b"},
+    ]  # fmt: skip
+    assert lines[0]["application_properties"] == {
+        "p": {str(key): {"descriptor": 1, "value": {str(key): "x", "1": "NaN"}}}
+    }
+
+
+@pytest.mark.parametrize("options", [("--json",), ()])
+async def test_sub_prints_what_it_cannot_decode_as_it_came(
+    server: WireServer, network: Network, options: tuple[str, ...]
+) -> None:
+    malformed = b"\0Sw"
+    subscriber = await start("sub", "news", "--count", "2", "--url", server.url, *options)
+    await until(lambda: network.topic("news").subscriptions)
+    raw = await RawClient.connect(server.port, "raw")
+    link = (await raw.publisher("news")).link
+    for tag, payload in enumerate((malformed, encode_data_message(b"next")), 1):
+        link.send(tag.to_bytes(TAG_BYTES), payload)
+    raw.flush()
+    _, out, err = await finish(subscriber)
+    raw.cut()
+    assert "printed as it came" in err
+    first, second = out.splitlines()
+    if options:
+        assert b64decode(json.loads(first)["undecodable"]) == malformed
+        assert json.loads(second)["body"] == "next"
+    else:
+        assert (first.encode(), second) == (malformed, "next")
 
 
 @pytest.mark.parametrize("more", [(), ("--file", "lines.txt", "--name", "p", "--journal", "j.db")])

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridges.node.arrow_bodies import count_topics, encode_rows, range_batch
@@ -34,13 +34,16 @@ from oncewire.wire import (
     Properties,
     Symbol,
     ULong,
+    body_octets,
     decode_message,
+    encode,
     encode_data_message,
     encode_message,
     splice_annotations,
     topic_annotations,
 )
-from oncewire.wire.vocabulary import PRODUCER, SEQUENCE
+from oncewire.wire.vocabulary import PARTITION_KEY, PRODUCER, SEQUENCE
+from tests.support.amqp_values import VALUES, map_of
 
 KEPT = (b"x-opt-topic-producer", b"x-opt-topic-seq", b"x-opt-topic-delivery-hash")
 
@@ -127,8 +130,8 @@ def test_bodies_that_are_no_bytes_become_bytes() -> None:
     assert value(None) is None
     assert value(b"\xff") == b"\xff"
     assert value(5) == b"5"
-    assert value({"a": [1, b"x"]}) == b'{"a": [1, "x"]}'
-    assert value([1, "x"], BodyKind.SEQUENCE) == b'[1, "x"]'
+    assert value({"a": [1, b"x"]}) == b'{"a":[1,"x"]}'
+    assert value([1, "x"], BodyKind.SEQUENCE) == b'[1,"x"]'
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,25 @@ def test_bodies_that_are_no_bytes_become_bytes() -> None:
 )
 def test_every_kind_of_message_id_becomes_text(identifier: Any, text: str) -> None:
     assert message_row(encode_message(Message(b"", properties=Properties(message_id=identifier)))).message_id == text
+
+
+@settings(deadline=None, max_examples=100)
+@given(VALUES)
+def test_every_amqp_value_becomes_a_row_as_body_as_property_and_as_key(value: object) -> None:
+    """The query would fail on it for ever otherwise: it is in the journal, and accepted."""
+    bodies = (value, map_of([(value, value)]), map_of([(1, value), ("1", value), (True, value)]))
+    messages = [
+        Message(body, BodyKind.VALUE, application_properties={"p": body}, annotations={PARTITION_KEY: body})
+        for body in bodies
+    ]
+    rows = rows_of([routed(encode_message(message)) for message in messages])
+    assert [row["value"] for row in rows] == [None if each is None else body_octets(each) for each in bodies]
+    assert all(row["content_type"] is None for row in rows)
+
+
+def test_a_message_without_a_body_becomes_a_row() -> None:
+    (row,) = rows_of([routed(b"\0Ss" + encode(["m1"]))])
+    assert (row["value"], row["message_id"], row["content_type"]) == (None, "m1", None)
 
 
 def test_a_message_that_cannot_be_decoded_becomes_a_row_that_says_so() -> None:

@@ -63,11 +63,13 @@ def test_a_payload_that_is_no_json_is_base64(shell: Shell, tmp_path: Path) -> No
     shell.run("push", "q", "--file", "-", stdin=b"\xff\x00")
     (tmp_path / "body").write_bytes(b"[1]")
     shell.run("push", "q", "--file", str(tmp_path / "body"))
-    found = [shell.json("pop", "q")[0] for _ in range(3)]
+    shell.run("push", "q", "1e999")
+    found = [shell.json("pop", "q")[0] for _ in range(4)]
     assert [(item["payload"], item["encoding"]) for item in found] == [
         ("cGxhaW4gd29yZHM=", "base64"),
         ("/wA=", "base64"),
         ([1], "json"),
+        ("MWU5OTk=", "base64"),  # JSON, but no number that Python can write again
     ]
 
 

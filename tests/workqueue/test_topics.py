@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -93,8 +94,12 @@ async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_wh
             # What is accepted is there for everybody.
             assert sql_database.rows("SELECT count(*) FROM oncewire_items") == [(301,)]
             _ = await publisher.send(Message({"a": 1}, BodyKind.VALUE))
-        taken = await queue.reserve_many(302)
-    assert [item.payload for item in taken] == [*(b"%d" % n for n in range(300)), b"a string", b'{"a":1}']
+            _ = await publisher.send(Message({UUID(int=1): float("nan"), None: [b"x"]}, BodyKind.VALUE))
+        taken = await queue.reserve_many(303)
+    assert [item.payload for item in taken] == [
+        *(b"%d" % n for n in range(300)), b"a string", b'{"a":1}',
+        b'{"00000000-0000-0000-0000-000000000001":"NaN","null":["x"]}',
+    ]  # fmt: skip
 
 
 async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_ones_pass(
@@ -108,7 +113,7 @@ async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_o
         await confirmed(router)
         publisher = await client.publisher("orders")
         reasons = []
-        for body in (b"x" * 101, Message(float("nan"), BodyKind.VALUE)):
+        for body in (b"x" * 101, Message(["x" * 98], BodyKind.VALUE)):
             with pytest.raises(NotAccepted) as caught:
                 await publisher.send(body, timeout=LONG)
             reasons.append(caught.value.outcomes[0].kind)

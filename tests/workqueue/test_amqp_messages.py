@@ -1,0 +1,16 @@
+"""What a message that is pushed over AMQP becomes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from bridges.workqueue.amqp_messages import item_of
+from oncewire.wire import BodyKind, Message, body_octets, encode_message
+from tests.support.amqp_values import VALUES, map_of
+
+
+@settings(deadline=None, max_examples=100)
+@given(VALUES)
+def test_every_amqp_value_can_be_pushed_also_as_a_key(value: object) -> None:
+    for body in (value, map_of([(value, 1)]), map_of([(1, value), ("1", value), (True, value)])):
+        assert item_of(encode_message(Message(body, BodyKind.VALUE))).payload == body_octets(body)
