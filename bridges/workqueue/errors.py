@@ -26,6 +26,10 @@ class InvalidRequest(QueueError, ValueError):
     """An argument cannot be: the application's code or settings must change."""
 
 
+class NoFurtherTime(InvalidRequest):
+    """A schedule describes no time, or none any more."""
+
+
 class UnknownQueue(QueueError, LookupError):
     """There is no queue of that name in the store."""
 

@@ -297,7 +297,7 @@ class Schedule:
         name: unique in the store.
         queue: where instances go.
         cron: five fields (minute, hour, day of month, month, day of week), or six with seconds last.
-        timezone: a name of the IANA database that the fields are meant in.
+        timezone: a name of the IANA database that the fields are meant in. See W-25 for its changes of clocks.
         payload: of each instance.
         priority: of each instance.
         next_at: when the next instance is ready; filled in by the store.
