@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
 
-from bridges.workqueue.errors import InvalidRequest
+from bridges.workqueue.errors import InvalidRequest, NoFurtherTime
 from bridges.workqueue.items import QueueSettings, Schedule
 from bridges.workqueue.mongodb import MongoConnection
 from bridges.workqueue.mongodb_documents import Document, new_document
@@ -78,12 +78,15 @@ class MongoSchedules:
         """Add or replace a schedule; see Operations.
 
         W-12: its document decides. It says which generation of instances counts, so replacing or deleting it is one
-        change; an instance of another generation is dropped when it is taken.
+        change; an instance of another generation is dropped when it is taken. One that is there as it is keeps its own.
         """
         check_name("schedule", schedule.name)
         check_priority(schedule.priority)
         settings = await self._known(schedule.queue)
         check_payload(schedule.payload, settings.max_payload_bytes)
+        found = await self._db.schedules.find_one({"_id": schedule.name})
+        if found is not None and replace(known := _schedule_of(found), next_at=schedule.next_at) == schedule:
+            return known
         generation = await self._db.number()
         due = to_us(next_after(schedule.cron, schedule.timezone, self.now))
         await self._db.queues.update_one({"_id": schedule.queue}, {"$set": {"schedules": True}})
@@ -124,7 +127,7 @@ class MongoSchedules:
         schedule = _schedule_of(found)
         try:
             due = to_us(next_after(schedule.cron, schedule.timezone, self.now))
-        except InvalidRequest:  # there is no further time: it must not keep this instance from its worker
+        except NoFurtherTime:  # there is no further time: it must not keep this instance from its worker
             await self._items.update_one(held, {"$unset": {"plans": ""}})
             await self._db.schedules.delete_one({"_id": name, "generation": generation})
             return True

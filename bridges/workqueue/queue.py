@@ -378,7 +378,7 @@ class Queue:
         timezone: str = "UTC",
         priority: int = DEFAULT_PRIORITY,
     ) -> Schedule:
-        """Push a payload again and again; replaces the schedule of that name (W-12). See Schedule."""
+        """Push a payload again and again; another schedule of that name is replaced (W-12). See Schedule."""
         wanted = Schedule(name, self.name, cron, timezone, encode(payload), priority)
         return await self.store.transact(lambda do: do.schedule(wanted))
 

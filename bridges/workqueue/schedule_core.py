@@ -87,8 +87,8 @@ def _zone(timezone: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidRequest(
             f"the time zone {timezone!r} cannot be used",
-            "it is not in the IANA database",
-            "use one like Europe/Berlin",
+            "it is not in this machine's IANA database",
+            'use one like Europe/Berlin, or run pip install --upgrade "oncewire[queue]" tzdata',
         ) from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.errors import InvalidRequest
+from bridges.workqueue.errors import InvalidRequest, NoFurtherTime
 from bridges.workqueue.items import (
     Commit,
     Ending,
@@ -190,7 +190,7 @@ class SqlItems(SqlOutbox):
                 continue
             try:
                 self._put_schedule(Schedule(*columns))
-            except InvalidRequest:  # there is no further time: it must not keep this instance from its worker
+            except NoFurtherTime:  # there is no further time: it must not keep this instance from its worker
                 self.execute(sql.DELETE_SCHEDULE, (row.schedule,))
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:

@@ -151,10 +151,13 @@ class SqlOperations(SqlLinks):
         self._ended += 1
 
     def schedule(self, schedule: Schedule) -> Schedule:
-        """Add or replace a schedule; see Operations."""
+        """Add or replace a schedule; see Operations. W-12: one that is there as it is keeps its instance."""
         check_name("schedule", schedule.name)
         check_priority(schedule.priority)
         check_payload(schedule.payload, self._known(schedule.queue).max_payload_bytes)
+        for *columns, due, _ in self.execute(sql.SCHEDULE, (schedule.name,)):
+            if Schedule(*columns) == replace(schedule, next_at=0.0):
+                return replace(schedule, next_at=to_s(due))
         self._delete_instance(schedule.name)
         return self._put_schedule(schedule)
 

@@ -127,7 +127,7 @@ class Operations(Protocol):
         ...
 
     def schedule(self, schedule: Schedule) -> Schedule:
-        """Add a schedule, or replace the one of that name (W-12)."""
+        """Add a schedule, or replace the one of that name unless it is the same (W-12)."""
         ...
 
     def unschedule(self, name: str) -> None:

@@ -110,6 +110,15 @@ class Database:
         with closing(self.connect()) as connection:
             connection.execute("UPDATE oncewire_items SET due = 0")
 
+    def set_time_zones(self, name: str) -> None:
+        """As if another machine had written all schedules."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                change = {"$set": {"timezone": name}}
+                client.get_default_database()["oncewire_schedules"].update_many({}, change)
+            return
+        self.run(f"UPDATE oncewire_schedules SET timezone = '{name}'")
+
     def version(self) -> int:
         """Of the store in it."""
         if self.kind == "mongodb":

@@ -173,6 +173,18 @@ def test_a_schedule_that_is_replaced_or_deleted_leaves_no_instance(world: World)
         world.do(lambda do: do.unschedule("tick"))
 
 
+def test_a_schedule_that_is_added_again_as_it_is_keeps_the_instance_that_is_due(world: World) -> None:
+    daily = Schedule("daily", "work", "30 2 * * *", "Europe/Berlin", b"t")
+    planned = world.do(lambda do: do.schedule(daily))
+    world.clock.now = planned.next_at + 60  # as an application does that was down at that time, and starts
+    assert world.do(lambda do: do.schedule(daily)) == planned
+    assert len(world.reserve(9)) == 1
+    following = world.do(lambda do: do.schedules("work"))
+    assert following[0].next_at == planned.next_at + 86400
+    assert [world.do(lambda do: do.schedule(daily))] == following
+    assert world.do(lambda do: do.statistics("work")).waiting == 1
+
+
 @pytest.mark.parametrize(
     ("cron", "timezone"),
     [("never", "UTC"), ("61 * * * *", "UTC"), ("* * * * *", "Mars/Base"), ("0 0 30 2 *", "UTC"), ("", "UTC")],
@@ -180,6 +192,25 @@ def test_a_schedule_that_is_replaced_or_deleted_leaves_no_instance(world: World)
 def test_a_schedule_that_means_nothing_is_refused(world: World, cron: str, timezone: str) -> None:
     with pytest.raises(InvalidRequest):
         world.do(lambda do: do.schedule(Schedule("tick", "work", cron, timezone)))
+    assert world.do(lambda do: do.schedules("work")) == []
+
+
+def test_a_zone_that_a_machine_does_not_know_ends_no_schedule(world: World) -> None:
+    world.do(lambda do: do.schedule(Schedule("tick", "work", "* * * * *", payload=b"t")))
+    world.database.set_time_zones("Mars/Base")  # as a machine with a newer database of zones writes it
+    world.clock.now += 60
+    with pytest.raises(InvalidRequest, match="Mars/Base"):
+        world.reserve()
+    world.database.set_time_zones("UTC")
+    world.clock.now += 60  # the reservation of a MongoDB store has run out
+    assert len(world.reserve(9)) == 1
+    assert world.do(lambda do: do.statistics("work")).waiting == 1
+
+
+def test_a_schedule_ends_with_its_last_time(world: World) -> None:
+    world.do(lambda do: do.schedule(Schedule("once", "work", "0 0 1 1 * 0 2027", payload=b"t")))
+    world.clock.now = world.do(lambda do: do.schedules("work"))[0].next_at
+    assert len(world.reserve(9)) == 1
     assert world.do(lambda do: do.schedules("work")) == []
 
 
