@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 
 import uvloop
 
@@ -23,6 +24,14 @@ from oncewire.client import ClientError
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
+class LogFormatter(logging.Formatter):
+    """Times as routers write them, in UTC: a local one is shown twice where clocks are put back."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's
+        """The record's time; see logging.Formatter."""
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
 def run_node(settings: DaemonSettings, *, announce: bool) -> None:
     """Run a node until SIGTERM or SIGINT.
 
@@ -33,7 +42,9 @@ def run_node(settings: DaemonSettings, *, announce: bool) -> None:
     Raises:
         CliError: it cannot start, or its files cannot be used any more.
     """
-    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr, format=LOG_FORMAT, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(LOG_FORMAT))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import tomllib
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bridges.node.running import LOG_FORMAT, LogFormatter
 from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.settings_loading import explain, load, open_secret
 from oncewire.cli.errors import CliError
@@ -143,3 +146,12 @@ def test_a_folder_that_cannot_be_used_ends_the_command(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "cannot be used" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_log_says_times_in_utc_as_routers_do() -> None:
+    record = logging.LogRecord("node", logging.INFO, "", 0, "it runs", None, None)
+    time, level, name, *_ = LogFormatter(LOG_FORMAT).format(record).split()
+    assert (level, name) == ("INFO", "node")
+    at = datetime.fromisoformat(time)
+    assert at.utcoffset() == timedelta()
+    assert abs(at.timestamp() - record.created) < 0.01
