@@ -14,7 +14,8 @@ from chaos.simulator.scenario import Scenario, read, write
 from chaos.simulator.schedule import Result, run_seed
 from chaos.simulator.swarm import ALL_FAULTS
 
-SEEDS = 300
+SEEDS = 150
+"""All faults happen within 130; `make test-all` runs 300 others (tests/chaos/test_campaign.py)."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -79,7 +80,7 @@ def _told_elsewhere(hash_seed: str, seeds: list[int]) -> list[str]:
 
 
 def test_the_same_seed_tells_the_same_story_in_every_process() -> None:
-    seeds = [3, 17, 42, 99, 256]
+    seeds = [3, 17, 42]
     one, other = _told_elsewhere("1", seeds), _told_elsewhere("2", seeds)
     assert one == other
     assert len(set(one)) == len(seeds)

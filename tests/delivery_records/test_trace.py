@@ -294,7 +294,9 @@ def test_why_else_a_delivery_is_not_sent_or_accepted_is_told() -> None:
 WRITTEN = {Rule.MALFORMED, Rule.POISONED, Rule.ABANDONED, Rule.MAP_FULL, Rule.IN_ORDER}
 """Told by the test above; seeds meet them seldom."""
 SEEDS = 600
-"""Enough to meet all others; most runs need a quarter of them."""
+"""Enough to meet all others."""
+MEETING = (241, 172, 141, 39, 88, 11, 20, 36)
+"""Seeds that met all others once; tried first."""
 
 
 def _run_traced(seed: int) -> tuple[Result, list[Trace]]:
@@ -316,7 +318,7 @@ def test_tracing_changes_nothing_in_worlds_full_of_faults() -> None:
 
 def test_every_rule_of_the_trace_is_told_in_worlds_full_of_faults() -> None:
     left = set(Rule) - WRITTEN
-    for seed in range(SEEDS):
+    for seed in (*MEETING, *range(SEEDS)):
         for trace in _run_traced(seed)[1]:
             assert len(trace.newest(TRACE_STEPS)) == len(trace)  # every sentence has its fields
             left -= {rule for _, rule, _, _ in trace._ring}

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECT_S = 200.0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * COLLECT_S)
 def test_every_test_file_is_imported_without_an_optional_package_or_program(tmp_path: Path) -> None:
     environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
@@ -36,7 +37,8 @@ def test_ci_begins_with_the_commands_of_readme_in_an_environment_of_their_own() 
     beside = ".ci/beside.py "
     assert bare == ["make demo", f"{beside}make test"]
     assert commands[-1] == "make test-all"
-    assert commands.index("make compiled") > commands.index(f'.ci/bare "$bare" {beside}make test'), "pure, then compiled"
+    pure = commands.index(f'.ci/bare "$bare" {beside}make test')
+    assert commands.index("make compiled") > pure
     assert {command.removeprefix(beside) for command in bare} <= set(printed)
     first = min(number for number, command in enumerate(commands) if ".ci/bare " in command)
     assert not [command for command in commands[:first] if command.startswith("make ")]
