@@ -1,7 +1,7 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
 # make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
-# make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
+# make test [ARGS="-k name"]                     sets everything up and runs the tests, in six minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
 # make help                                      the other targets
 
@@ -12,8 +12,9 @@ SHELL := /bin/sh
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
-# Settings of the caller's shell must not put the source tree, or anything else, in front of what is installed.
-RUN := env -u PYTHONPATH -u PYTHONHOME PYTHONSAFEPATH=1
+# Settings of the caller's shell must not put the source tree, or anything else, in front of what is installed, nor have
+# each test process translate all test files anew.
+RUN := env -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1
 PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip install -q -c constraints.txt
 # Our own build needs setuptools only, which the environment has: no second download into an isolated one.
 BUILD := $(PIP) --no-build-isolation

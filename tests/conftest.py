@@ -17,7 +17,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
-    f"tests.support.{name}" for name in ("requirements", "long_runs", "fuzz_options", "ports", "isolation")
+    f"tests.support.{name}"
+    for name in ("requirements", "long_runs", "fuzz_options", "ports", "isolation", "warm_start")
 ]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.

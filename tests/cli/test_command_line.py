@@ -98,6 +98,7 @@ def test_a_program_that_path_does_not_have_is_named_as_it_was_typed(
     assert name_as_typed() == "oncewire"
 
 
+@pytest.mark.cold
 def test_only_the_command_that_runs_is_imported() -> None:
     code = (
         "import sys\n"
@@ -180,6 +181,7 @@ def test_this_python_is_not_too_old() -> None:
     assert python_check.complaint((4, 0)) is None
 
 
+@pytest.mark.cold
 def test_an_old_python_can_read_everything_up_to_the_check() -> None:
     listing = "import sys, oncewire.cli.main; print(*(name for name in sys.modules if name.startswith('oncewire')))"
     loaded = python("-c", listing).stdout.split()

@@ -198,6 +198,7 @@ async def test_a_journal_needs_a_name_and_a_container_id(server: WireServer, tmp
             await client.subscriber("t", journal=tmp_path / "b.db")
 
 
+@pytest.mark.cold
 def test_connect_is_found_in_the_package_itself_and_imported_only_then() -> None:
     import subprocess
     import sys

@@ -83,6 +83,7 @@ async def logins_work(router: RouterProcess, user: str, password: str) -> None:
         assert client.container_id
 
 
+@pytest.mark.cold
 async def test_users_of_a_file_log_in_with_scram_plain_and_http_and_no_secret_is_told(file: str) -> None:
     async with running_router(*GUARDED, f"--users-file={file}", "--roles=ann=admin", "--log-level=debug") as router:
         await logins_work(router, "ann", "secret-of-ann")
@@ -242,6 +243,7 @@ async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(
     assert "secret-of-routers" not in log
 
 
+@pytest.mark.cold
 async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of_processes(
     file: str, tmp_path: Path
 ) -> None:

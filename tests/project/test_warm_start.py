@@ -1,0 +1,88 @@
+"""Programs that tests start warm (`tests/support/warm_start.py`) are what a cold start would give."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.warm_start import WARM, python_arguments, start_warm
+
+TELL = """
+import json, os, signal, sys, tempfile, threading
+print(json.dumps({
+    "argv": sys.argv, "main": __name__, "folder": os.getcwd(), "environment": dict(os.environ), "parent": os.getppid(),
+    "own session": os.getsid(0) == os.getpid(), "stdin": sys.stdin.read(), "temporary": tempfile.gettempdir(),
+    "ctrl-c": signal.getsignal(signal.SIGINT) is signal.default_int_handler, "threads": threading.active_count(),
+    "files": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3], "path": sys.path,
+    "terminal": [os.isatty(file) for file in (0, 1, 2)],
+    "lines": [(file.line_buffering, file.write_through, file.encoding) for file in (sys.stdout, sys.stderr)],
+}))
+print("words", file=sys.stderr)
+sys.exit(7)
+"""
+IS_WARM = "import sys; print('bridges.workqueue.cli' in sys.modules)"
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=60, **options
+    )
+
+
+def both(*arguments: str, **options: object) -> list[subprocess.CompletedProcess[str]]:
+    """A warm and a cold start of the same."""
+    warm = run(*arguments, **options)
+    WARM.is_wanted = False
+    cold = run(*arguments, **options)
+    WARM.is_wanted = True
+    return [warm, cold]
+
+
+@pytest.fixture(autouse=True)
+def _also_in_a_run_of_cold_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", start_warm)
+
+
+@pytest.mark.parametrize("kind", ["-c", "file", "-m"])
+@pytest.mark.parametrize("options", [("-P",), ()])
+def test_a_warm_program_has_what_a_cold_one_has(kind: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "telling.py").write_text(TELL)
+    program = {"-c": ("-c", TELL), "file": (str(tmp_path / "telling.py"),), "-m": ("-m", "telling")}[kind]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "FURTHER": "ü"}
+    found = both(*options, *program, "a", "b c", input="in", cwd=tmp_path, env=environment, start_new_session=True)
+    if kind == "-m" and options:
+        assert [one.returncode for one in found] == [1, 1]  # the folder is not on the path
+        return
+    warm, cold = (json.loads(one.stdout) for one in found)
+    assert warm == cold
+    assert [(one.returncode, one.stderr) for one in found] == [(7, "words\n")] * 2
+    assert warm["parent"] == os.getpid()
+
+
+def test_it_is_warm_but_where_that_would_show() -> None:
+    assert [one.stdout for one in both("-P", "-c", IS_WARM)] == ["True\n", "False\n"]
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    assert run("-P", "-c", IS_WARM, env=environment).stdout == "False\n"
+    assert run("-P", "-W", "error", "-c", IS_WARM).stdout == "False\n"
+    assert python_arguments(["sh", "-c", "true"]) is None
+
+
+def test_a_warm_program_is_killed_and_stopped_as_any_other() -> None:
+    with subprocess.Popen([sys.executable, "-P", "-c", "input()"], stdin=subprocess.PIPE) as waiting:
+        assert waiting.poll() is None
+        waiting.send_signal(signal.SIGSTOP)
+        assert os.WIFSTOPPED(os.waitpid(waiting.pid, os.WUNTRACED)[1])
+        waiting.kill()
+        assert waiting.wait(60) == -signal.SIGKILL
+
+
+def test_an_error_of_a_warm_program_is_exit_code_1_and_said_on_stderr() -> None:
+    warm, cold = both("-P", "-c", "raise LookupError('gone')")
+    assert (warm.returncode, cold.returncode) == (1, 1)
+    assert warm.stderr.endswith("LookupError: gone\n")

@@ -1,0 +1,114 @@
+"""A Python that has imported what our programs need, and forks for each program that a test starts.
+
+`tests/support/warm_start.py` runs it, once for each process of a test run. A request is one packet: what to run, with
+which environment, in which folder, and the three standard files. The program is forked twice, so that the kernel makes
+it a child of the test's process (which is a subreaper for that time): there it is waited for and killed as any other.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[], object]
+
+IMPORTED = (
+    "aiohttp.web", "prometheus_client", "rich.table", "uvloop", "sqlite3", "ssl",
+    "bridges.workqueue.cli", "chaos.load", "oncewire.cli.main", "oncewire.client.cli", "router.commands.cli",
+    "router.commands.manage", "router.commands.running", "topology.cli",
+)  # fmt: skip
+"""What most programs of tests import; anything else they import themselves, as always."""
+LARGEST_REQUEST = 1 << 20
+"""Above what the kernel allows for one packet."""
+HIGHEST_FILE = 1024
+"""More files than this process opens."""
+POLL_S = 0.0005
+
+
+def main() -> Run | None:
+    """Serve requests until the test's process has gone; returns, in each fork, what it runs."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    owner = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test run
+    for name in IMPORTED:
+        importlib.import_module(name)
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a thread does not survive a fork"
+    gc.collect()
+    gc.freeze()
+    control.send(b"ready")
+    while True:
+        data, files, _, _ = socket.recv_fds(control, LARGEST_REQUEST, 3)
+        if not data:
+            return None
+        between = os.fork()
+        if between == 0:
+            if os.fork() != 0:
+                os._exit(0)
+            while os.getppid() != owner:
+                time.sleep(POLL_S)
+            for number, file in enumerate(files):
+                os.dup2(file, number)
+            control.send(str(os.getpid()).encode())
+            control.detach()
+            os.closerange(3, HIGHEST_FILE)
+            return become(json.loads(data))
+        for file in files:
+            os.close(file)
+        os.waitpid(between, 0)
+
+
+def become(request: dict[str, Any]) -> Run:
+    """Make this process what `python ARGUMENTS...` would be; returns what it runs."""
+    gc.unfreeze()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["new_session"]:
+        os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    tempfile.tempdir = None
+    open_standard_files()
+    kind, program, *arguments = request["arguments"]
+    if not request["is_safe"]:
+        sys.path.insert(0, {"-m": request["folder"], "-c": ""}.get(kind, str(Path(program).resolve().parent)))
+    sys.argv = [kind or program, *arguments]
+    if kind == "-m":
+        return lambda: runpy.run_module(program, run_name="__main__", alter_sys=True)
+    own = sys.modules["__main__"] = types.ModuleType("__main__")
+    if kind == "-c":
+        code = compile(program, "<string>", "exec")
+    else:
+        own.__file__ = program
+        code = compile(Path(program).read_bytes(), program, "exec")
+    return lambda: exec(code, own.__dict__)
+
+
+def open_standard_files() -> None:
+    """The standard files as Python opens them at its start."""
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # open as long as the process
+    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        file = open(number, "w", encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115  # as above
+        is_by_line = not is_unbuffered and (number == 2 or file.isatty())
+        file.reconfigure(line_buffering=is_by_line, write_through=is_unbuffered)
+        setattr(sys, name, file)
+        setattr(sys, f"__{name}__", file)
+
+
+if __name__ == "__main__":
+    run = main()
+    if run is not None:
+        run()
