@@ -30,6 +30,7 @@ from oncewire.client.opening import Opening
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
+from oncewire.client.put_off import ended
 from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.source_terms import member_name, source_terms
 from oncewire.client.subscriber import Subscriber
@@ -118,6 +119,7 @@ class Client:
         statistics: what happened so far.
         open_timeout: seconds a link may take to open.
         max_message_size: bytes of the largest message that subscribers take.
+        keeps_links: False = subscriptions end with this client, also those with a name: no process opens them again.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Client:
         self.statistics = ClientStatistics()
         self.open_timeout = timeout
         self.max_message_size = options.max_message_size
+        self.keeps_links = True
         self._options = options
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
@@ -173,12 +176,7 @@ class Client:
         loop = self.loop = asyncio.get_running_loop()
         if self._journals.default is not None:
             self.container_id = await self._kept_id()
-        self._connector = Connector(
-            self,
-            self._failover,
-            container_id=self.container_id,
-            options=self._options,
-        )
+        self._connector = Connector(self, self._failover, container_id=self.container_id, options=self._options)
         first = self._first_session = loop.create_future()
         self._runner = loop.create_task(self._run(self._connector), name=f"oncewire {self.container_id}")
         try:
@@ -256,6 +254,7 @@ class Client:
 
         For a block of `transaction()` that is still open it waits 10 s at most, and no longer when it is cancelled.
         Such a block fails at its end and writes nothing; a journal that the application opened is in use until then.
+        Cancelled, it closes everything nevertheless: it waits for no outcome, and a second at most for a router.
 
         Raises:
             JournalLocked: a block was still open; everything is closed nevertheless.
@@ -264,15 +263,13 @@ class Client:
         self._check_loop()
         self._journals.hurry()
         try:
-            for link in list(self._links.values()):
-                if isinstance(link, (Publisher, SettledPublisher)):
-                    await link.close()
-            for link in list(self._links.values()):
-                if isinstance(link, Subscriber):
-                    await link.close()
-        except asyncio.CancelledError:
-            self._journals.hurry(0.0)
-            raise
+            with self._journals.hurried_if_cancelled():
+                for link in list(self._links.values()):
+                    if isinstance(link, (Publisher, SettledPublisher)):
+                        await link.close()
+                for link in list(self._links.values()):
+                    if isinstance(link, Subscriber):
+                        await link.close()
         finally:
             await self._abandon()
 
@@ -284,8 +281,8 @@ class Client:
 
     async def _abandon(self) -> None:
         try:
-            with suppress(TimeoutError):  # a link may be waiting for a block since before
-                async with asyncio.timeout(PATIENCE_S):
+            with suppress(TimeoutError), self._journals.hurried_if_cancelled():
+                async with asyncio.timeout(PATIENCE_S):  # a link may be waiting for a block since before
                     for link in list(self._links.values()):
                         if isinstance(link, (Publisher, SettledPublisher, Subscriber)):
                             with suppress(ClientError):
@@ -303,8 +300,11 @@ class Client:
         self._connector.stop()
         if self._connector.session is None:  # no session to close: it may be dialling
             self._runner.cancel()
-        await asyncio.wait([self._runner])
-        await self._journals.close()
+        try:
+            with self._journals.hurried_if_cancelled():
+                await ended(self._runner)  # a router has CLOSE_S to answer
+        finally:
+            await self._journals.close()
 
     # --- links --------------------------------------------------------------------------------------------------------
 

@@ -270,9 +270,11 @@ class Connector:
                 return
             await asyncio.wait([transport.closed, self._stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not transport.closed.done():
-                await transport.close(CLOSE_S if self._session is not None else 0.0)
-            self._session_lost()
+            try:
+                if not transport.closed.done():
+                    await transport.close(CLOSE_S if self._session is not None else 0.0)
+            finally:
+                self._session_lost()
         transport.closed.result()  # a fault of our own code
 
     def _engine(self, address: Address, token: str | None) -> Connection:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from oncewire.client.errors import ClientClosed, JournalError, JournalLocked, JournalOwnerError
 from oncewire.client.journal import Journal
+from oncewire.client.put_off import wait_out
 
 PATIENCE_S = 10.0
 """How long a client that closes waits for a block of `transaction()`: a block is local work, of milliseconds. One that
@@ -183,12 +184,7 @@ class JournalWriter:
         """Run it in the journal's thread. A cancellation meanwhile is put off (half a commit is none) and returned."""
         assert self._thread is not None
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        cancelled = False
-        while not running.done():
-            try:
-                await asyncio.wait([running])
-            except asyncio.CancelledError:
-                cancelled = True
+        cancelled = await wait_out(running)
         running.result()
         return cancelled
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -81,6 +81,15 @@ class Journals:
         for writer in self._writers.values():
             writer.hurry(patience_s)
 
+    @contextmanager
+    def hurried_if_cancelled(self) -> Iterator[None]:
+        """Wait for no open transaction any more when this is cancelled, of whichever journal."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.hurry(0.0)
+            raise
+
     def cancel(self) -> None:
         """End the writers' tasks."""
         for writing in self._writing:
@@ -92,4 +101,8 @@ class Journals:
             for journal in self._own.values():
                 closing.callback(journal.close)
             for writer in self._writers.values():
-                closing.push_async_callback(writer.stop)
+                closing.push_async_callback(self._stop, writer)
+
+    async def _stop(self, writer: JournalWriter) -> None:
+        with self.hurried_if_cancelled():
+            await writer.stop()

@@ -50,11 +50,13 @@ class LinkOwner(Protocol):
         container_id: of the connection.
         open_timeout: seconds a link may take to open.
         max_message_size: bytes of the largest message that subscribers take.
+        keeps_links: whether another process may open its links again.
     """
 
     container_id: str
     open_timeout: float
     max_message_size: int
+    keeps_links: bool
 
     @property
     def router_name(self) -> str:

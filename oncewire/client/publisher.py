@@ -357,8 +357,10 @@ class Publisher(PublisherLink):
             return StillOwed((), 0, self._unsent, sending)
         answer = self._owing.setdefault(sending.number, self._loop.create_future())
         self._perform(effects)
-        await asyncio.wait([answer], timeout=ASK_S)
-        self._owing.pop(sending.number, None)
+        try:
+            await asyncio.wait([answer], timeout=ASK_S)
+        finally:
+            self._owing.pop(sending.number, None)
         if not answer.done() or answer.cancelled():
             return StillOwed((), 0, f"{self.client.router_name} did not report which subscriptions owe it", sending)
         report = answer.result()

@@ -96,6 +96,7 @@ class Subscriber(ClientLink):
         self._confirmed: asyncio.Future[None] = self._loop.create_future()
         # Set while the terminus is attached to only to be closed (E-8).
         self._looked_up: asyncio.Future[AmqpError | None] | None = None
+        self._is_ending = False  # no process is to open it again
         self._is_deleted = False
 
     # --- receiving ----------------------------------------------------------------------------------------------------
@@ -268,23 +269,18 @@ class Subscriber(ClientLink):
     async def suspend(self) -> None:
         """Detach; the network keeps the subscription (for its `timeout`) and everything it is owed.
 
-        Deliveries that are not finished come again when it is opened again.
+        Deliveries that are not finished come again when it is opened again. One without a name ends.
         """
         if not await self._begin_closing():
             return
         try:
             await self._journal.drain(self)
         finally:
-            if self._failure is None:
-                await self._leave(closed=False)  # waits for nothing
-                self.fail(self._is_over())
+            self.fail(self._is_over())  # waits for nothing
 
     async def close(self) -> None:
         """Suspend a subscription with a name, end one without: no process could open it again."""
-        if self._is_named:
-            await self.suspend()
-        else:
-            await self._delete()
+        await (self._delete() if self._is_worthless() else self.suspend())
 
     async def unsubscribe(self) -> None:
         """End the subscription for good. Returns when the network has deleted it (E-8).
@@ -305,16 +301,19 @@ class Subscriber(ClientLink):
 
         The attach may be on its way to etcd, so a detach is not enough: the router's answer shows that none is left.
         """
-        if not self._is_named and self._session is not None and await self._begin_closing():
-            with suppress(ClientError, TimeoutError):
-                async with asyncio.timeout(BREAK_OFF_S):
-                    await self._end_subscription()
-        self.fail(error)
+        try:
+            if self._is_worthless() and self._session is not None and await self._begin_closing():
+                with suppress(ClientError, TimeoutError):
+                    async with asyncio.timeout(BREAK_OFF_S):
+                        await self._end_subscription()
+        finally:
+            self.fail(error)
 
     async def _delete(self) -> None:
         """End the subscription, if its link has not ended otherwise."""
         if not await self._begin_closing() or self._failure is not None:
             return
+        self._is_ending = True
         try:
             await self._end_subscription()
         finally:
@@ -496,7 +495,7 @@ class Subscriber(ClientLink):
         self._core.lost()
 
     def _is_worthless(self) -> bool:
-        return not self._is_named
+        return not self._is_named or self._is_ending or not self.client.keeps_links
 
     def _expired(self) -> None:
         self.client.tell(SubscriptionExpired(self.name))

@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import Callable
 
+from oncewire.client.put_off import ended
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.tls import fault_of
 from oncewire.transport.turn import Turn
@@ -93,12 +94,14 @@ class Transport(EngineProtocol):
         super().abandon()
 
     async def close(self, grace_s: float) -> None:
-        """Close the connection, wait for the reply at most `grace_s` seconds, then drop it."""
+        """Close the connection, wait for the reply at most `grace_s` seconds, then drop it; at once when cancelled."""
         try:
             self.engine.close()
         except LocalProtocolError as error:  # it is ending already
             logger.debug("close: %s", error)
         self.mark_dirty()
-        await asyncio.wait([self.closed], timeout=grace_s)
-        self.abort()
-        await asyncio.wait([self.closed])
+        try:
+            await asyncio.wait([self.closed], timeout=grace_s)
+        finally:
+            self.abort()
+            await ended(self.closed)

@@ -45,7 +45,7 @@ EDITS = {
         "journal_writer",
         "                user.check_usable()  # S-2: it may have ended inside the block\n",
         "",
-        118,
+        294,
     ),
     "S-2: opening does not wait for the journal": (
         "journal_writer",
@@ -63,19 +63,19 @@ EDITS = {
         "publisher_link",
         "return self._failure is None and self._core.wants_commit",
         "return self._core.wants_commit",
-        14,
+        65,
     ),
     "acceptances that are being recorded are reported as failed when the link ends": (
         "subscriber",
         "for waiter in self._recording:",
         "for waiter in [*self._recording, *self._being_recorded]:",
-        4,
+        15,
     ),
     "a link that is being opened can be opened twice": (
         "connection",
         "if (name, kind) in self._links or (name, kind) in self._opening:",
         "if (name, kind) in self._links:",
-        1,
+        4,
     ),
     "a second close of a publisher does not wait for the first": (
         "link",
@@ -87,7 +87,7 @@ EDITS = {
         "subscriber",
         "        try:\n            await self._journal.drain(self)\n        finally:\n",
         "        await self._journal.drain(self)\n        if True:\n",
-        3,
+        11,
     ),
     "a subscriber whose unsubscribe was cancelled is neither open nor closed": (
         "subscriber",
@@ -99,7 +99,7 @@ EDITS = {
         "journal_writer",
         "                async with self._last_turn():\n                    pass\n",
         "                self.journal.is_claimed = self._has_claim = False\n",
-        22,
+        100,
     ),
 }
 

@@ -235,7 +235,8 @@ class WireServer:
                 topic.unsubscribe(attachment.identity)
         elif isinstance(attachment, Attachment):
             self.network.topic(attachment.topic).expire_session()
-        link.detach(True)
+        with suppress(LocalProtocolError):  # refused since: the attach came in the same read as its detach
+            link.detach(True)
 
     def gone(self, attachment: Attachment) -> None:
         if attachment in self.attachments:

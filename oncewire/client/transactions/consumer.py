@@ -32,6 +32,7 @@ from oncewire.client.errors import (
 )
 from oncewire.client.events import ClientEvent
 from oncewire.client.login import TokenSource
+from oncewire.client.put_off import ended
 from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
@@ -141,13 +142,12 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave. The network keeps the subscriptions for the next process. A ``run`` that goes on is cancelled."""
-        try:
+        async with AsyncExitStack() as leaving:
+            leaving.callback(self._thread.stop)
+            leaving.push_async_callback(self._close)
             if self._running is not None and self._running is not asyncio.current_task():
                 self._running.cancel()
-                await asyncio.wait([self._running])
-            await self._close()
-        finally:
-            self._thread.stop()
+                await ended(self._running)
 
     async def run(self, process: Process | None = None) -> None:
         """Process messages until ``stop``.
@@ -170,10 +170,13 @@ class Consumer:
                 "write `def`: it is called in a thread",
             )
         self._running = asyncio.current_task()
-        while not self._stop.is_set():
-            async with self._ownership() as handed_over:
-                if handed_over is not None:
-                    await self._own(work, handed_over)
+        try:
+            while not self._stop.is_set():
+                async with self._ownership() as handed_over:
+                    if handed_over is not None:
+                        await self._own(work, handed_over)
+        finally:
+            self._running = None
 
     def stop(self) -> None:
         """Let ``run`` return after the transaction in progress. What is published and not accepted is not lost."""

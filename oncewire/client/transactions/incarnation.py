@@ -13,7 +13,7 @@ from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
-from oncewire.client.transactions.opening import StoreThread, open_store
+from oncewire.client.transactions.opening import StoreThread
 from oncewire.client.transactions.outputs import BACKLOG, Outputs
 from oncewire.client.transactions.receiving import Network, Receiving
 from oncewire.client.transactions.running import until_first_ends
@@ -175,7 +175,7 @@ async def open_incarnation(plan: Plan, thread: StoreThread) -> Incarnation:
         StoreError: the store cannot be opened.
         ClientError: no router can be reached, or it refuses.
     """
-    store = await thread.call(lambda: open_store(plan.store, plan.name))
+    store = await thread.open(plan.store, plan.name)
     reach(CrashPoint.OPENED)
     try:
         inputs, feed = await thread.call(lambda: _prepare(plan, store))

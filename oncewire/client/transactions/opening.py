@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from oncewire.client.errors import UsageError
+from oncewire.client.put_off import in_thread
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_postgres import PostgresStore
 from oncewire.client.transactions.store_sqlite import SqliteStore
@@ -49,17 +49,11 @@ class StoreThread:
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """Run it and return its result. A cancellation meanwhile waits for its end: half a transaction is none."""
-        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        cancelled = False
-        while not running.done():
-            try:
-                await asyncio.wait([running])
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
-            running.exception()  # seen: whoever cancelled does not wait for it
-            raise asyncio.CancelledError
-        return running.result()
+        return await in_thread(self._pool, work)
+
+    async def open(self, url: str, name: str) -> Store[Any]:
+        """Open a store, as `open_store`; when this is cancelled it is closed again."""
+        return await in_thread(self._pool, lambda: open_store(url, name), lambda store: store.close())
 
     def stop(self) -> None:
         """End the thread; nothing runs in it."""

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import ssl
 import tempfile
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any
 
 from oncewire.client.errors import UsageError
 from oncewire.client.login import TokenSource
+from oncewire.client.put_off import ended
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage
-from oncewire.client.transactions.opening import SQLITE_PREFIX, StoreThread, open_store
+from oncewire.client.transactions.opening import SQLITE_PREFIX, StoreThread
 from oncewire.client.transactions.receiving import Network, Receiving
 from oncewire.client.transactions.sequencer import RING_MESSAGES, Isolation
 from oncewire.client.transactions.store import Store
@@ -55,6 +57,7 @@ class Reader:
         self._thread = StoreThread()
         self._closing = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
+        self._unread: deque[ReceivedMessage] = deque()
 
     async def __aenter__(self) -> Reader:
         """Open the store and subscribe: what is published from now on is read.
@@ -70,12 +73,12 @@ class Reader:
             if url is None:
                 folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="oncewire-reader-"))
                 url = f"{SQLITE_PREFIX}{Path(folder) / 'input.db'}"
-            self._store: Store[Any] = await self._thread.call(lambda: open_store(url, self._name))
+            self._store: Store[Any] = await self._thread.open(url, self._name)
             closing.push_async_callback(self._thread.call, self._store.close)
             self._inputs, self._feed = await self._thread.call(self._prepare)
             self._receiving = Receiving(self._network, self._name, self._inputs, self._thread, self._backlog)
             closing.push_async_callback(self._leave)
-            await self._receiving.open(self._topics, self._timeout_s)
+            await self._receiving.open(self._topics, self._timeout_s, is_kept=self._url is not None)
             self._running = asyncio.ensure_future(self._receiving.run())
             self._running.add_done_callback(lambda _: self._receiving.wake())
             self._closing = closing.pop_all()
@@ -85,10 +88,10 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave. With a store, the network keeps the subscription for the next process of this name."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
-        await self._closing.aclose()
+        async with self._closing:
+            if self._running is not None:
+                self._running.cancel()
+                await ended(self._running)
 
     async def _leave(self) -> None:
         await self._receiving.close(unsubscribe=self._url is None)
@@ -112,14 +115,19 @@ class Reader:
         """
         assert self._running is not None, "use `async with`"
         while True:
-            while not self._feed.has_more:
+            while not self._unread and not self._feed.has_more:
                 if self._running.done():
                     self._running.result()  # raises
                 await self._receiving.changed()
-            for message in await self._thread.call(lambda: list(self._feed.messages(BATCH))):
-                yield message
+            if not self._unread:  # else an iteration before was broken off
+                await self._thread.call(self._read)
+            while self._unread:
+                yield self._unread.popleft()
             await self._thread.call(self._save)
             self._receiving.made_room()
+
+    def _read(self) -> None:
+        self._unread.extend(self._feed.messages(BATCH))
 
     def _save(self) -> None:
         with self._store.transaction(self._feed.sequencers):

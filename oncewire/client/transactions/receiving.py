@@ -79,12 +79,18 @@ class Receiving:
         # Set when another process attaches a link of ours: a later owner of the store, or a consumer of the same name.
         self._was_stolen = asyncio.Event()
 
-    async def open(self, topics: Sequence[str], timeout_s: int | None) -> None:
+    async def open(self, topics: Sequence[str], timeout_s: int | None, *, is_kept: bool = True) -> None:
         """Connect and subscribe. What is published from now on is received.
+
+        Args:
+            topics: topics or patterns.
+            timeout_s: how long the network keeps the subscriptions without this process.
+            is_kept: whether another process may go on with them.
 
         Raises:
             ClientError: no router can be reached, or it refuses.
         """
+        self._client.keeps_links = is_kept
         _ = await self._client.start()
         for topic in topics:
             self._subscribers.append(
@@ -159,6 +165,7 @@ class Receiving:
         """Leave; the network keeps the subscriptions unless they are to end."""
         try:
             if unsubscribe:
+                self._client.keeps_links = False  # whatever comes in between
                 for subscriber in self._subscribers:
                     await subscriber.unsubscribe()
         finally:
