@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ from bridges.workqueue.refusals import no_dead_letter, replayed_before, unknown_
 from bridges.workqueue.rules_core import check_count, check_seconds, to_s, to_us
 from bridges.workqueue.sql_operations import END_OF_TIME, RATE_S, READ_LIMIT, SCAN_LIMIT, is_wanted
 from bridges.workqueue.store import Operations
+from oncewire.client.put_off import ended
 
 T = TypeVar("T")
 
@@ -161,7 +163,7 @@ class MongoStore:
         try:
             await connection.prepare()
         except BaseException:
-            await connection.close()
+            await ended(asyncio.ensure_future(connection.close()))
             raise
         return cls(connection)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
@@ -12,12 +11,13 @@ from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.postgres import PostgresStore
 from bridges.workqueue.sqlite import MAX_BYTES, SqliteStore
 from bridges.workqueue.store import Store
+from oncewire.client.put_off import in_thread
 
 SQLITE_PREFIX = "sqlite:///"
 
 
 async def open_any_store(url: str) -> Store | MongoStore:
-    """Open the store at an address: one of open_store, or ``mongodb://HOST/DATABASE``.
+    """Open the store at an address: one of open_store, or ``mongodb://HOST/DATABASE``. Cancelled, it leaves none open.
 
     Raises:
         InvalidRequest: the address means no store.
@@ -25,7 +25,7 @@ async def open_any_store(url: str) -> Store | MongoStore:
     """
     if url.startswith(MONGODB_PREFIX):
         return await MongoStore.open(url)
-    return await asyncio.to_thread(open_store, url)
+    return await in_thread(None, lambda: open_store(url), lambda store: store.close())
 
 
 def open_store(url: str) -> Store:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from bridges.workqueue.errors import InvalidRequest, QueueEmpty, QueueError, StoreUnreachable
@@ -34,6 +35,7 @@ from bridges.workqueue.messages import new_message
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.client.bodies import Body
+from oncewire.client.put_off import ended, wait_out
 
 T = TypeVar("T")
 
@@ -58,6 +60,10 @@ def unix_time(when: datetime | float | None) -> float | None:
             f"the time {when} cannot be used", "it has no time zone", "give datetime.now(UTC) or so"
         )
     return when.timestamp()
+
+
+def _roll_back(do: Operations, rollback: Rollback) -> None:
+    do.rollback([rollback])
 
 
 class Reserved:
@@ -261,26 +267,32 @@ class Queue:
         (item,) = found
         try:
             yield item
-        except asyncio.CancelledError:  # the worker stops: the item has not failed
-            await self._give_back(Rollback(item.handle, 0.0, is_failure=False), item)
-            raise
         except BaseException as error:
-            await self._give_back(Rollback(item.handle, None, f"{type(error).__name__}: {error}"), item)
+            if not item.is_settled:
+                is_failure = not isinstance(error, asyncio.CancelledError)  # else the worker stops
+                reason = f"{type(error).__name__}: {error}" if is_failure else ""
+                await self._give_back([Rollback(item.handle, None if is_failure else 0.0, reason, is_failure)])
             raise
         if not item.is_settled:
-            try:
-                await item.commit()
-            except (
-                StoreUnreachable
-            ):  # whether it happened is not known; a second time has no second effect (W-5)
-                await item.commit()
+            committing = asyncio.ensure_future(self._commit(item))
+            await ended(committing)
+            committing.result()
 
-    async def _give_back(self, rollback: Rollback, item: Reserved) -> None:
-        if not item.is_settled:
-            with suppress(
-                QueueError
-            ):  # the error of the block matters more; the reservation runs out by itself
-                await self.rollback_many([rollback])
+    async def _commit(self, item: Reserved) -> None:
+        try:
+            await item.commit()
+        except StoreUnreachable:  # whether it happened is not known; a second time has no second effect (W-5)
+            await item.commit()
+
+    async def _give_back(self, rollbacks: Sequence[Rollback]) -> None:
+        """Give items back, each for itself, also when this is cancelled. What fails matters less than what led here."""
+        with suppress(QueueError):  # the reservations run out by themselves
+            giving = [self.store.start(partial(_roll_back, rollback=each)) for each in rollbacks]
+            cancelled = await wait_out(*giving)
+            for each in giving:
+                each.exception()  # seen
+            if cancelled:
+                raise asyncio.CancelledError
 
     async def reserve_many(
         self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0
@@ -320,14 +332,12 @@ class Queue:
 
     async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
         taking = self.store.start(job)
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            # The transaction goes on in its thread; what it reserves for nobody is given back.
-            for taken in await taking if gives_back else []:
-                with suppress(QueueError):
-                    await self.rollback_many([Rollback(taken.handle, 0.0, is_failure=False)])
-            raise
+        if not await wait_out(taking):
+            return taking.result()
+        # The transaction went on in its thread; what it has reserved for nobody is given back.
+        if taking.exception() is None and gives_back:
+            await self._give_back([Rollback(taken.handle, 0.0, is_failure=False) for taken in taking.result()])
+        raise asyncio.CancelledError
 
     async def extend(self, handle: Handle, timeout: float = TIMEOUT_S) -> float:
         """Make a reservation run out `timeout` seconds from now; returns that time."""

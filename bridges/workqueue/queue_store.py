@@ -15,6 +15,7 @@ from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.notices import EVERYTHING
 from bridges.workqueue.opening import open_any_store
 from bridges.workqueue.store import Operations, Store
+from oncewire.client.put_off import ended
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class QueueStore:
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._notices = -1
         self._listening: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._store = None if isinstance(store, MongoStore) else store
         self._group: GroupCommit | None = None
         if self._store is not None:
@@ -119,7 +120,7 @@ class QueueStore:
         return result
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closing is not None:
             raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
 
     async def seconds_to_due(self, queue: str) -> float | None:
@@ -151,7 +152,7 @@ class QueueStore:
         """
         if self._store is None:  # W-13: there are no notices between processes
             return
-        if self._listening is None and not self._closed:
+        if self._listening is None and self._closing is None:
             self._listening = self._loop.create_task(self._listen())
         if self._listening is not None:
             await asyncio.shield(self._listening)  # others wait for it, too, and `close`
@@ -186,11 +187,14 @@ class QueueStore:
                 event.set()
 
     async def close(self) -> None:
-        """Finish what was begun and release the store."""
-        if self._closed:
-            return
-        self._closed = True
-        self._wake(EVERYTHING)
+        """Finish what was begun and release the store, also when this is cancelled; again: wait for the same."""
+        if self._closing is None:
+            self._wake(EVERYTHING)
+            self._closing = self._loop.create_task(self._release())
+        await ended(self._closing)
+        self._closing.result()
+
+    async def _release(self) -> None:
         if self._listening is not None:
             with suppress(QueueError):  # it belongs to those who wait
                 await self._listening

@@ -30,6 +30,7 @@ from oncewire.client import (
     connect,
 )
 from oncewire.client.login import TokenSource
+from oncewire.client.put_off import ended
 
 logger = logging.getLogger("oncewire.workqueue")
 
@@ -100,7 +101,7 @@ class TopicLink(ABC):
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await ended(*tasks)
         for task in reversed(tasks):  # that it was taken over explains what else has failed
             if not task.cancelled():
                 task.result()
