@@ -88,7 +88,9 @@ class User:
             seen[f"process of {router['id']}"] = Path(f"/proc/{router['pid']}/cmdline").read_bytes()
         rows = json.loads(self.oncewire("inspect", "routers", "--json"))["routers"]
         seen["routers that inspect shows"] = [[row[name] for name in ROW] for row in rows]
-        seen |= {str(path): path.read_bytes() for path in self.home.rglob("*") if path.is_file()}
+        files = (path for path in self.home.rglob("*") if path.is_file())
+        # Setting up uses pip's cache, as it should.
+        seen |= {str(path): path.read_bytes() for path in files if ".cache/pip" not in str(path)}
         return seen
 
 

@@ -222,6 +222,7 @@ def campaign(
     guarantee and no mutant survived; the first line reports how far the goals are reached.
     """
     from chaos.campaign.campaign import Plan, print_summary, run_campaign, write_campaign_page
+    from chaos.campaign.ledger import read_ledger
     from chaos.campaign.workers import WorkerDied, default_jobs
     from chaos.ledger import LedgerError
 
@@ -235,8 +236,9 @@ def campaign(
         )
     seconds = hours * 3600 if hours is not None else minutes * 60 if minutes is not None else None
     console = _console(as_json)
-    plan = Plan(state, seeds, seconds, jobs or default_jobs(), _chosen(()))
     try:
+        read_ledger(state)  # building the mutants takes seconds
+        plan = Plan(state, seeds, seconds, jobs or default_jobs(), [] if page_only else _chosen(()))
         if page_only:
             write_campaign_page(plan)
             return

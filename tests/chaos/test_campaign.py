@@ -112,6 +112,7 @@ def test_a_campaign_that_is_done_runs_nothing_again(done: tuple[Plan, Summary], 
     assert summary.tally.seeds == 12
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_where_the_last_one_ended(done: tuple[Plan, Summary], tmp_path: Path) -> None:
     plan = copy_of(done, tmp_path, "simulation.json")
     lines = plan.ledger.read_text().splitlines(keepends=True)
@@ -122,6 +123,7 @@ def test_a_campaign_goes_on_where_the_last_one_ended(done: tuple[Plan, Summary],
     assert ranges_of(plan) == [(0, 5), (5, 5), (10, 2), (12, 3)]
 
 
+@pytest.mark.slow
 def test_a_torn_last_line_is_cut_off_and_its_block_run_again(
     done: tuple[Plan, Summary], tmp_path: Path
 ) -> None:
@@ -246,6 +248,7 @@ def test_a_finding_in_newer_code_stands_on_the_page_however_few_seeds_were_run()
     assert "1 seeds broke a guarantee" in write_page([large("a"), found], MutantsTable(), [], {})
 
 
+@pytest.mark.slow
 def test_failing_seeds_stand_on_the_page_and_fail_the_campaign(tmp_path: Path) -> None:
     plan = replace(plan_in(tmp_path, 20), edits=[], make_cores=partial(load, (PLANTED,)))
     summary = go_on(plan)
@@ -255,6 +258,7 @@ def test_failing_seeds_stand_on_the_page_and_fail_the_campaign(tmp_path: Path) -
     assert sum(block.tally.found.total() for block in read_ledger(plan.ledger)) == summary.tally.found.total()
 
 
+@pytest.mark.slow
 def test_a_mutant_that_survives_fails_the_campaign_and_stands_on_the_page(tmp_path: Path) -> None:
     harmless = replace(PLANTED, name="harmless", new=PLANTED.old)
     plan = replace(plan_in(tmp_path, 1), edits=[PLANTED, harmless], seeds_each=20)
@@ -331,6 +335,7 @@ def test_a_seed_that_stands_in_two_blocks_counts_once() -> None:
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     arguments = ["campaign", "--state", str(plan.ledger), "--jobs", "1", "--json"]
@@ -358,6 +363,7 @@ VERSION = (
 )
 
 
+@pytest.mark.slow
 def test_the_code_version_changes_with_each_source_that_a_run_executes_and_no_other(tmp_path: Path) -> None:
     import chaos
 

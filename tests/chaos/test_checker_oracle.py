@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ class Oracle:
         return lost, excused
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(HISTORIES)
 def test_the_checker_agrees_with_the_definitions(

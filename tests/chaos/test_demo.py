@@ -77,6 +77,7 @@ def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_
     assert_nothing_left(mark, folder)
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
     process, mark = start_marked(PROGRAM, tmp_path / "temporary", "--messages", "20000")
     assert process.stdout is not None

@@ -122,6 +122,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, a_commit_of(folder)[0]
 
 
+@pytest.mark.slow
 def test_campaign_record_and_fuzzing_note_the_commit_they_run_on(committed: tuple[Path, str]) -> None:
     folder, name = committed
     run_campaign(Plan(folder / "simulation.jsonl", 2, None, 1, [PLANTED], seeds_each=60), Console(quiet=True))

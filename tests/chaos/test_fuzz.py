@@ -85,6 +85,7 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert any("Planted" in each.what or "HTTP/1.1 500" in each.what for each in found)
 
 
+@pytest.mark.slow
 def test_a_run_is_always_the_same() -> None:
     for name in GOALS:
         first, second = (make_runs(target_of(name), range(5, 6)) for _ in range(2))

@@ -148,6 +148,7 @@ VERSION = (
 )
 
 
+@pytest.mark.slow
 def test_the_code_version_changes_with_whatever_routers_clients_and_experiments_execute(tmp_path: Path) -> None:
     import chaos as package
 

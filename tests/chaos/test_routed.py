@@ -21,7 +21,9 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize(
+    "block", [0, 1, 2, *(pytest.param(block, marks=pytest.mark.slow) for block in range(3, BLOCKS))]
+)
 def test_no_item_is_lost_pushed_twice_or_two_workers_at_once(block: int) -> None:
     code, size = load(), SEEDS // BLOCKS
     results = [simulate(code, seed) for seed in range(block * size, (block + 1) * size)]

@@ -98,6 +98,7 @@ def test_seeds_break_nothing_and_the_last_line_says_so(capfd: pytest.CaptureFixt
     assert "50 seeds: 0 lost, 0 duplicated, 0 reordered, 0 unexpected, 0 stuck" in err
 
 
+@pytest.mark.slow
 def test_the_totals_do_not_depend_on_the_number_of_processes() -> None:
     one, three = (run_seeds(Seeds(7, 24), jobs).tally for jobs in (1, 3))
     for tally in (one, three):
@@ -146,6 +147,7 @@ def test_every_step_of_the_simulator_can_be_told_in_words() -> None:
     assert set(_PHRASES) == set(ACTIONS), "chaos/campaign/story.py has a phrase for each step"
 
 
+@pytest.mark.slow
 def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
     cores = broken_cores()()
     # One that needs no schedule at all would be told undisturbed, from the start to rest.
@@ -206,6 +208,7 @@ def test_a_mutant_that_survives_fails_the_run(capfd: pytest.CaptureFixture[str])
     assert f"{name} survives: no guarantee was broken in 0 seeds" in err
 
 
+@pytest.mark.slow
 def test_an_edit_that_changes_nothing_survives() -> None:
     edit = planted()
     harmless = Edit("harmless", edit.rule, edit.module, edit.old, edit.old, "nothing")
@@ -262,6 +265,7 @@ def test_a_run_that_is_broken_off_ends_its_workers_and_says_what_was_done(
     assert left_behind(mark) == []
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_a_run_that_is_killed(endless: tuple[subprocess.Popen[str], str]) -> None:
     process, mark = endless
     process.kill()
@@ -321,6 +325,7 @@ def stories(python: str, hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_same_seed_tells_the_same_story_under_every_python_and_without_other_packages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -167,6 +167,7 @@ async def finish(database: Database, network: LocalNetwork, source: Source, outp
     judge(database, source, output)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_one_transaction(
     database: Database, tmp_path: Path

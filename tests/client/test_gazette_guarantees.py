@@ -226,6 +226,7 @@ class Process:
         self.process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_consumers_killed_at_every_point_lose_and_double_nothing(database: Database, tmp_path: Path) -> None:
     topics = [FileTopic(tmp_path / f"topic{number}", number) for number in range(3)]

@@ -243,6 +243,7 @@ async def test_closing_a_client_that_is_cancelled_does_not_wait_for_a_block_that
     assert effects(journal) == ["1"]
 
 
+@pytest.mark.slow
 async def test_closing_a_client_whose_block_does_not_end_fails_and_frees_its_own_journal(
     server: WireServer, tmp_path: Path
 ) -> None:

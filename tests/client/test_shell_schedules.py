@@ -1,4 +1,4 @@
-"""The client library under every order of its tasks that a hundred seeds bring about: `tests.client.shell_world`.
+"""The client library under every order of its tasks that many seeds bring about: `tests.client.shell_world`.
 
 Each check and lock that a task needs between an await and what depends on it is taken out again by an edit, and the
 same seeds must notice.
@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.shell_world import load_shell, run_world
 
-SEEDS = range(100)
+SEEDS = range(60)
 EDITED_SEEDS = range(150)
 
 

@@ -104,6 +104,7 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     assert [(row["state"], row["expires_in_s"] > 0) for row in subscriptions["items"]] == [("detached", True)]
 
 
+@pytest.mark.slow
 async def test_the_router_of_a_subscription_without_credit_says_that_it_holds_deliveries(network: LocalNetwork) -> None:
     async with (
         connect(network.routers["r2"].url, container_id="far") as far,
@@ -236,6 +237,7 @@ async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(netw
     assert "settled by its publisher, and forgotten" in text
 
 
+@pytest.mark.slow
 async def test_a_router_that_does_not_reply_is_listed_and_delays_no_reply(network: LocalNetwork) -> None:
     await (await client(network, "r1", "store")).subscriber("orders", "all")
     publisher = await (await client(network, "r1", "till")).publisher("orders")

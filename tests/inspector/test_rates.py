@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
 from delivery_records.arrivals import FEW_MARKS, Arrivals
@@ -163,6 +164,7 @@ async def network() -> AsyncIterator[LocalNetwork]:
         yield found
 
 
+@pytest.mark.slow
 async def test_each_router_shows_the_rates_of_all_of_them(network: LocalNetwork) -> None:
     one, two = (network.routers[name] for name in ("r1", "r2"))
     async with (

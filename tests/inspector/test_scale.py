@@ -146,6 +146,7 @@ async def test_nothing_is_noted_while_nobody_watches(network: LargeNetwork) -> N
     assert not is_observed()
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_gets_summed_up_changes_and_ends_with_the_truth(network: LargeNetwork) -> None:
     target = moves = 0
 

@@ -137,6 +137,7 @@ async def publish_groups(client: Client, count: int) -> int:
     return sum(outcome.is_accepted for outcome in outcomes)
 
 
+@pytest.mark.slow
 async def test_groups_come_in_order_though_routers_are_killed_and_members_come_and_go(
     network: LocalNetwork, tmp_path: Path
 ) -> None:  # SH-6

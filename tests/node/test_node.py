@@ -200,6 +200,7 @@ async def test_a_commit_that_waits_for_a_slow_subscriber_says_so_and_goes_on(
             await call(stage, node, 2, ["z"])
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_killed_is_waited_for_and_goes_on_where_it_was(
     router: RouterProcess, tmp_path: Path
 ) -> None:

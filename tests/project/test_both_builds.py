@@ -13,6 +13,9 @@ import pytest
 CHILD = Path(__file__).with_name("both_builds.py")
 
 
+pytestmark = pytest.mark.cold  # what is imported, and from where, is what these tests are about
+
+
 def run_child(*arguments: str) -> dict[str, object]:
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(

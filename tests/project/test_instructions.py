@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.cold  # what is imported is a part of what is counted
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "instructions.py"
 
 

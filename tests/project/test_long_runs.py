@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.commits import a_commit_of
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,7 @@ def left_to_the_campaign() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_test_left_to_the_campaign_has_passed_there() -> None:
     tests = left_to_the_campaign()
     results = json.loads(RESULTS.read_text())["tests"]

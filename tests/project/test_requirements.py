@@ -76,6 +76,7 @@ def test_the_default_selection_ends_with_one_line_for_the_tests_that_take_long(t
     assert project["tool"]["pytest"]["ini_options"]["addopts"][-2:] == ["-m", requirements.DEFAULT_SELECTION]
 
 
+@pytest.mark.slow
 def test_two_processes_that_share_the_tests_end_with_the_same_lines(tmp_path: Path) -> None:
     tests = TWO_TESTS + "\n@pytest.mark.slow\ndef test_long(): raise SystemError('ran')\n"
     selection = ("-m", requirements.DEFAULT_SELECTION)

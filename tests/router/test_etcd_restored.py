@@ -67,6 +67,7 @@ class Clients:
         await client.closed()
 
 
+@pytest.mark.slow
 async def test_after_a_restore_and_a_new_nonce_everybody_is_told_and_no_message_is_taken_for_another(
     tmp_path: Path,
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_shortest_lease_goes_with_the_silence_that_is_the_default() -> None:
 # --- neighbours
 
 
+@pytest.mark.slow
 async def test_a_neighbour_that_beats_more_seldom_by_its_settings_is_kept(tmp_path: Path) -> None:
     """What the other one learns of our silence when the link opens (AMQP 2.4.5) makes it speak often enough."""
     network = LocalNetwork(2, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "300"})

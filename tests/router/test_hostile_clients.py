@@ -73,6 +73,7 @@ async def test_a_map_with_a_long_tag_is_refused_and_ends_no_incarnation(network:
     await _assert_first_incarnation(network)
 
 
+@pytest.mark.slow
 async def test_no_client_ends_an_incarnation_or_harms_others(
     network: LocalNetwork, request: pytest.FixtureRequest
 ) -> None:

@@ -222,6 +222,7 @@ async def test_routers_log_in_with_scram_and_guesses_of_their_password_are_limit
     assert "guess-" not in log
 
 
+@pytest.mark.slow
 async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(tmp_path: Path) -> None:
     port = free_port()
     settings = {"inter_router.port": str(port), "inter_router.password": "secret-of-routers"}
@@ -243,6 +244,7 @@ async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(
     assert "secret-of-routers" not in log
 
 
+@pytest.mark.slow
 @pytest.mark.cold
 async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of_processes(
     file: str, tmp_path: Path

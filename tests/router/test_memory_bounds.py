@@ -206,6 +206,7 @@ async def test_the_routers_budget_holds_for_all_clients_together() -> None:
         assert await held(router) == 0
 
 
+@pytest.mark.slow
 async def test_forty_publishers_together_hold_no_more_than_the_routers_budget_and_a_frame_each() -> None:
     """They were offered 35 MiB, and sent 31, where `router_bytes` was 4 MiB."""
     flags = (

@@ -53,6 +53,7 @@ def service(router: RouterProcess, token: object) -> Service:
     return Service([router.url], ["queue://"], refuse, container_id="svc", token=token)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_a_service_whose_token_expires_connects_again_with_the_token_that_is_in_its_file_by_then(
     issuer: Issuer, tmp_path: Path
 ) -> None:

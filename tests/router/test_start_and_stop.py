@@ -110,6 +110,7 @@ async def test_inspect_shows_the_state_of_a_running_router() -> None:
         assert "alpha" in told.get()
 
 
+@pytest.mark.slow
 async def test_a_password_is_asked_where_anonymous_is_not_allowed() -> None:
     async with running_router(
         "--standalone", "--listen-allow-anonymous=never", "--users=ann:pa,bob:pb"

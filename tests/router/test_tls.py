@@ -280,6 +280,7 @@ async def test_sighup_loads_certificates_again_for_new_connections_and_open_ones
         assert await shown_by(router, authority) == after  # what cannot be used changes nothing
 
 
+@pytest.mark.slow
 async def test_replaced_certificates_are_used_without_a_signal_as_soon_as_certificate_and_key_fit(
     authority: TestAuthority,
 ) -> None:

@@ -208,6 +208,7 @@ async def test_an_expired_token_ends_the_connection_with_unauthorized_access(iss
     assert '"event": "login_expired"' in log
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_duplicated_while_tokens_expire(issuer: Issuer, tmp_path: Path) -> None:
     """Publisher and subscriber live through several expiries each; tokens are fresh for each connection."""
     flags = settings_of_tokens(jwks_file=str(issuer.write(tmp_path / "keys.json")), leeway_s="0")
@@ -255,6 +256,7 @@ async def test_nothing_is_lost_or_duplicated_while_tokens_expire(issuer: Issuer,
         assert (statistics.accepted, statistics.not_accepted) == (sent + 1, 0)
 
 
+@pytest.mark.slow
 async def test_a_client_whose_new_token_comes_late_tries_again_until_it_does(issuer: Issuer, tmp_path: Path) -> None:
     flags = settings_of_tokens(jwks_file=str(issuer.write(tmp_path / "keys.json")), leeway_s="0")
     file = tmp_path / "token"

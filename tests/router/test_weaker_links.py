@@ -66,6 +66,7 @@ def fire(publisher: RawPublisher, numbers: range) -> None:
         publisher.send(b"%d" % number, b"%d" % number, settled=True)
 
 
+@pytest.mark.slow
 async def test_at_most_once_links_lose_with_a_killed_router_and_never_repeat(network: LocalNetwork) -> None:
     heard_kept: list[int] = []
     heard_before: list[int] = []

@@ -141,6 +141,7 @@ async def test_an_amqp_frame_may_be_spread_over_messages(router: RouterProcess) 
         await heard(websocket, ConnectionOpened, anonymous_client(), at_once=1)
 
 
+@pytest.mark.slow
 async def test_users_log_in_with_sasl_and_not_over_http() -> None:
     users = ("--listen-allow-anonymous=never", "--users=ann:secret", "--http-loopback-role=none")
     async with running_router("--standalone", ON, *users) as router:
@@ -363,6 +364,7 @@ async def test_floods_of_pings_and_of_empty_messages_harm_nobody_else(reads: boo
             pongs += 1
 
 
+@pytest.mark.slow
 async def test_whoever_does_not_finish_what_begins_a_connection_is_disconnected(router: RouterProcess) -> None:
     async def ends(sent: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(router.http).port)

@@ -150,6 +150,7 @@ async def close_to_a_peer_that_does_not_read() -> None:
         await writer.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize(
     "what", [slow_reader, both_close, abort_while_behind, close_to_a_peer_that_does_not_read]

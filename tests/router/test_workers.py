@@ -165,6 +165,7 @@ async def test_no_client_is_told_to_come_to_the_address_where_it_is(tmp_path: Pa
     assert_no_internal_error(tmp_path)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_drained_is_started_again_and_its_clients_go_to_the_others(
     network: LocalNetwork, router: LocalRouter
 ) -> None:
@@ -182,6 +183,7 @@ async def test_a_worker_that_is_drained_is_started_again_and_its_clients_go_to_t
     assert workers_of(router)[1] == former[1]
 
 
+@pytest.mark.slow
 async def test_drain_without_a_name_drains_all_workers_and_nothing_is_started_again(
     network: LocalNetwork, router: LocalRouter
 ) -> None:
@@ -222,6 +224,7 @@ async def test_a_worker_that_is_killed_is_started_again_while_the_others_serve(
     assert 'worker_ended router=r1 worker=r1-2 why="killed by SIGKILL"' in log
 
 
+@pytest.mark.slow
 async def test_a_reload_reaches_all_workers(tmp_path: Path) -> None:
     file = tmp_path / "router.toml"
     file.write_text("limits.max_links = 10\n")

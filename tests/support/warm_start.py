@@ -125,7 +125,8 @@ def start_warm(popen: Any, *given: Any) -> None:
         return
     is_safe, arguments = found
     request = {
-        "arguments": arguments, "is_safe": is_safe, "environment": wanted, "new_session": bool(new_session),
+        "arguments": arguments, "is_safe": is_safe or "PYTHONSAFEPATH" in wanted,
+        "environment": wanted, "new_session": bool(new_session),
         "folder": str(Path.cwd() if folder is None else Path(folder).absolute()),
     }  # fmt: skip
     theirs = enumerate((theirs_in, theirs_out, theirs_err))
