@@ -22,7 +22,7 @@ from bridges.workqueue.errors import (
 )
 from bridges.workqueue.items import Commit, Handle, LinkState, Pushed, Rollback, Taken
 from bridges.workqueue.queue import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, TIMEOUT_S
-from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.queue_store import QueueStore, until_set
 from bridges.workqueue.rules_core import check_seconds
 from bridges.workqueue.store import Operations
 from oncewire.client.login import TokenSource
@@ -351,8 +351,7 @@ class TakeLink(_QueueLink):
         try:
             await self._store.listen()
             delay = min(LONGEST_SLEEP_S, max(await self._store.transact(due_in), SHORTEST_SLEEP_S))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), delay)
+            await until_set(self._changed, delay)
         except QueueError:
             await asyncio.sleep(RETRY_S)
         self._do(self._core.on_ready())

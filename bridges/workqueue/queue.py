@@ -32,7 +32,7 @@ from bridges.workqueue.items import (
 )
 from bridges.workqueue.merging_core import CommitJob, NextJob, ReserveJob
 from bridges.workqueue.messages import new_message
-from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.queue_store import QueueStore, until_set
 from bridges.workqueue.store import Operations
 from oncewire.client.bodies import Body
 from oncewire.client.put_off import ended, wait_out
@@ -325,10 +325,7 @@ class Queue:
                 # W-13: until the next item is due, a notice, or the bound.
                 due_s = await self.store.seconds_to_due(self.name)
                 due_s = LONGEST_SLEEP_S if due_s is None else due_s
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        changed.wait(), min(left, LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S))
-                    )
+                await until_set(changed, min(left, LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S)))
 
     async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
         taking = self.store.start(job)

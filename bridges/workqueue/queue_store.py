@@ -205,3 +205,10 @@ class QueueStore:
         if self._group is not None and self._store is not None:
             await asyncio.to_thread(self._group.close)
             self._store.close()
+
+
+async def until_set(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, but no longer; Python 3.11's `wait_for` may lose a cancellation that comes with it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

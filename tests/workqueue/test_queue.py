@@ -35,6 +35,7 @@ from bridges.workqueue import (
     sqlite,
 )
 from bridges.workqueue.opening import open_store
+from bridges.workqueue.queue_store import until_set
 from bridges.workqueue.sqlite import SqliteStore
 from bridges.workqueue.store import Job
 from tests.workqueue.queue_world import Database
@@ -237,6 +238,16 @@ async def test_a_waiter_looks_when_the_next_item_is_due_and_not_in_between(
         taken = await queue.pop(wait=60)
         assert taken is not None
         assert jobs <= 6  # two each time it looks: at once, when it is due, and for clocks that differ
+
+
+async def test_a_waiter_that_is_cancelled_as_a_notice_comes_waits_no_longer() -> None:
+    notice = asyncio.Event()
+    waiting = asyncio.create_task(until_set(notice, 60.0))
+    await asyncio.sleep(0)
+    notice.set()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_a_waiter_that_is_cancelled_takes_nothing_with_it(database: Database) -> None:
