@@ -37,12 +37,12 @@ from bridges.workqueue.items import (
     Rollback,
     Schedule,
     Search,
-    Statistics,
     Target,
 )
 from bridges.workqueue.queue import TIMEOUT_S, Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
+from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.cli.errors import CliError
 
 __all__ = ["queue"]
@@ -231,18 +231,25 @@ def schedule(
 @store_command("stats", "Queues in numbers.")
 @click.argument("name", metavar="[QUEUE]", required=False)
 def stats(url: str, as_json: bool, name: str | None) -> None:
-    """Print how many items are ready, waiting, reserved and dead, in QUEUE or in each."""
+    """Print how many items are ready, waiting, reserved and dead, in QUEUE or in each.
 
-    async def count(store: QueueStore) -> list[Statistics]:
+    Without QUEUE it also prints, for each topic of the outbox, how many messages wait to be published, and for how
+    long.
+    """
+
+    async def count(store: QueueStore) -> list[dict[str, Any]]:
         names = [name] if name else await store.transact(lambda do: do.queues())
-        return [await Queue(store, each).statistics() for each in names]
+        queues = [statistics_words(await Queue(store, each).statistics()) for each in names]
+        has_outbox = not name and store.has_transactions
+        topics = await store.transact(outbox_numbers) if has_outbox else []
+        return [*queues, *map(asdict, topics)]
 
     found = run(url, count)
     if as_json:
-        show(statistics_words(found[0]) if name else [statistics_words(each) for each in found], as_json=True)
+        show(found[0] if name else found, as_json=True)
     else:
         for each in found:
-            show(statistics_words(each), as_json=False)
+            show(each, as_json=False)
 
 
 @store_command("history", "What ended, newest first.")

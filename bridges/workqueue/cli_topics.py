@@ -13,7 +13,14 @@ from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PRIORITY
 from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue
 from bridges.workqueue.queue_store import QueueStore
-from bridges.workqueue.unpublished import Unpublished, drop_unpublished, list_unpublished, publish_again
+from bridges.workqueue.unpublished import (
+    OutboxTopic,
+    Unpublished,
+    drop_unpublished,
+    list_unpublished,
+    outbox_numbers,
+    publish_again,
+)
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
 from oncewire.wire import DecodeError, body_octets, decode_message
@@ -92,8 +99,12 @@ def unpublished(
             raise CliError(
                 "nothing was decided", "it takes a topic and a number", "give TOPIC NUMBER, and --again or --drop"
             )
-        for each in transact(url, list_unpublished):
+        ended, topics = transact(url, lambda do: (list_unpublished(do), outbox_numbers(do)))
+        for each in ended:
             show(_words(each), as_json=as_json)
+        for found in topics:
+            if found.unsent:
+                _show_unsent(found)
         return
     if again == drop:
         raise CliError("nothing was decided", "it takes one of --again and --drop", "give one of them")
@@ -102,6 +113,13 @@ def unpublished(
     else:
         transact(url, lambda do: drop_unpublished(do, topic, number))
     show({"topic": topic, "number": number, "again": again}, as_json=as_json)
+
+
+def _show_unsent(topic: OutboxTopic) -> None:
+    """Notify on the standard error of messages that are not published yet, and so in no list (W-27)."""
+    who = "a process publishes" if topic.has_publisher else "no process publishes: run `oncewire queue publish`"
+    since = "" if topic.oldest_s is None else f", the first one for {topic.oldest_s:.0f} s"
+    click.echo(f"{topic.unsent} messages for {topic.topic} wait to be published{since}; {who}", err=True)
 
 
 def _words(each: Unpublished) -> dict[str, object]:

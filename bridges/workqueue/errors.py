@@ -91,4 +91,4 @@ class StoreUnreachable(StoreError, ConnectionError):
 
 
 class TakenOver(QueueError):
-    """Another process runs this feed, or this store's publisher, since (W-23): stop."""
+    """Another process has taken over (W-23), or the subscription of this feed was ended: only that ends `run`."""

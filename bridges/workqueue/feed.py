@@ -11,7 +11,7 @@ from bridges.workqueue.errors import QueueError
 from bridges.workqueue.items import DEFAULT_PRIORITY, NewItem
 from bridges.workqueue.queue import Queue
 from bridges.workqueue.rules_core import check_payload, check_priority, check_topic
-from bridges.workqueue.topic_journal import FeedJournal, Owner, take_over
+from bridges.workqueue.topic_journal import ENDED, FeedJournal, Owner, take_over
 from bridges.workqueue.topic_link import TopicLink, logger
 from oncewire.client import Client, Delivery, Subscriber
 from oncewire.client.login import TokenSource
@@ -30,7 +30,8 @@ class Feed(TopicLink):
     """Subscribes to a topic and pushes the body of each message into a queue.
 
     The subscription belongs to the pair of topic and queue: it stays when this process ends, and whoever runs the
-    same feed on the same store continues where it was. One process at a time: the one that began last (W-23).
+    same feed on the same store continues where it was. One process at a time: the one that began last (W-23); the
+    others stand by (W-26).
 
     Args:
         queue: where the items go; made if there is none.
@@ -75,7 +76,8 @@ class Feed(TopicLink):
     async def unsubscribe(self) -> None:
         """End the subscription for good, in place of `run`: publishers of the topic wait for it no longer.
 
-        What the network has not delivered by then does not become items; what was pushed stays.
+        What the network has not delivered by then does not become items; what was pushed stays. Whoever runs the
+        feed, or stands by, ends with TakenOver.
 
         Raises:
             QueueError: the store cannot be used.
@@ -85,6 +87,7 @@ class Feed(TopicLink):
         async with self._client(owner) as client:
             subscriber = await self._subscribe(client, FeedJournal(self._store, owner))
             await subscriber.unsubscribe()
+        await self._store.transact(lambda do: owner.give_back(do, ENDED))
 
     async def _subscribe(self, client: Client, journal: FeedJournal) -> Subscriber:
         return await client.subscriber(

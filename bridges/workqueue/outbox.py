@@ -11,7 +11,7 @@ from typing import Any
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.crash_points import CrashPoint, passed
 from bridges.workqueue.queue import LONGEST_SLEEP_S
-from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.queue_store import QueueStore, until_set
 from bridges.workqueue.sql_outbox import OUTBOX_NOTICE
 from bridges.workqueue.store import Operations, Row
 from bridges.workqueue.topic_journal import OutboxJournal, Owner
@@ -42,7 +42,7 @@ class _Encoded:
 class OutboxPublisher(TopicLink):
     """Publishes what transactions of a store have decided on, in the order of their commits for each topic.
 
-    One process at a time: the one that began last (W-23).
+    One process at a time: the one that began last (W-23); the others stand by (W-26).
 
     Args:
         store: of the queues.
@@ -70,12 +70,12 @@ class OutboxPublisher(TopicLink):
         self._progress = asyncio.Event()
 
     async def flush(self) -> None:
-        """Wait until every message in the outbox has its outcome; `run` runs meanwhile."""
+        """Wait until every message in the outbox has its outcome; `run` runs meanwhile, here or in another process."""
         while True:
             self._progress.clear()
             if not await self._store.transact(_topics_at_work):
                 return
-            await self._progress.wait()
+            await until_set(self._progress, RETRY_S)  # while this one stands by, another process gets the outcomes
 
     async def _serve(self, client: Client, owner: Owner) -> None:
         """Keep a task for each topic that has messages."""

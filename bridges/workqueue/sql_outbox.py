@@ -44,4 +44,4 @@ class SqlOutbox(SqlTransaction):
                 "use fewer topics, or another store for some of them",
             )
         for number, payload in enumerate(payloads, first):
-            self.execute(sql.PUT_ROW, (topic, number, payload))
+            self.execute(sql.PUT_ROW, (topic, number, payload, self._now_us))

@@ -93,4 +93,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """CREATE TABLE oncewire_deliveries (
             link TEXT NOT NULL, tag /*bytes*/ NOT NULL, item BIGINT NOT NULL, PRIMARY KEY (link, tag))""",
     ),
+    (  # 4
+        # W-26: until when its owner counts as running it; 0 = nobody runs it, -1 = its subscription was ended.
+        "ALTER TABLE oncewire_owners ADD COLUMN lease BIGINT NOT NULL DEFAULT 0",
+        # W-27: since when a message waits; NULL = an earlier version wrote it.
+        "ALTER TABLE oncewire_outbox ADD COLUMN created BIGINT",
+    ),
 )

@@ -142,9 +142,11 @@ NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND pri
 
 # W-23: whoever takes over raises the epoch; the container-id stays.
 TAKE_OVER: Final = """
-INSERT INTO oncewire_owners (name, container, epoch, incarnation) VALUES (?, ?, 1, 0)
-ON CONFLICT (name) DO UPDATE SET epoch = oncewire_owners.epoch + 1 RETURNING container, epoch"""
+INSERT INTO oncewire_owners (name, container, epoch, incarnation, lease) VALUES (?, ?, 1, 0, ?)
+ON CONFLICT (name) DO UPDATE SET epoch = oncewire_owners.epoch + 1, lease = excluded.lease RETURNING container, epoch"""
 OWNER: Final = "SELECT epoch FROM oncewire_owners WHERE name = ? /*lock*/"
+LEASE: Final = "SELECT lease FROM oncewire_owners WHERE name = ? /*lock*/"
+PUT_LEASE: Final = "UPDATE oncewire_owners SET lease = ? WHERE name = ? AND epoch = ?"
 INCARNATION: Final = "SELECT incarnation FROM oncewire_owners WHERE name = ?"
 PUT_INCARNATION: Final = "UPDATE oncewire_owners SET incarnation = ? WHERE name = ?"
 
@@ -159,11 +161,21 @@ ASSIGN: Final = """
 INSERT INTO oncewire_outbox_topics (topic, assigned) VALUES (?, ?)
 ON CONFLICT (topic) DO UPDATE SET assigned = oncewire_outbox_topics.assigned + excluded.assigned RETURNING assigned"""
 COUNT_TOPICS: Final = "SELECT count(*) FROM oncewire_outbox_topics"
-PUT_ROW: Final = "INSERT INTO oncewire_outbox (topic, number, payload) VALUES (?, ?, ?)"
+PUT_ROW: Final = "INSERT INTO oncewire_outbox (topic, number, payload, created) VALUES (?, ?, ?, ?)"
 TOPICS_AT_WORK: Final = """
 SELECT topic FROM oncewire_outbox_topics WHERE EXISTS (
     SELECT 1 FROM oncewire_outbox WHERE oncewire_outbox.topic = oncewire_outbox_topics.topic AND outcome IS NULL)
 ORDER BY topic"""
+# W-27: of each topic how many messages wait, since when the first one does, and how many ended unaccepted.
+OUTBOX_NUMBERS: Final = """
+SELECT topics.topic,
+    (SELECT count(*) FROM (SELECT 1 FROM oncewire_outbox AS box
+        WHERE box.outcome IS NULL AND box.topic = topics.topic LIMIT ?) AS part),
+    (SELECT box.created FROM oncewire_outbox AS box
+        WHERE box.outcome IS NULL AND box.topic = topics.topic ORDER BY box.number LIMIT 1),
+    (SELECT count(*) FROM (SELECT 1 FROM oncewire_outbox AS box
+        WHERE box.outcome IS NOT NULL AND box.topic = topics.topic LIMIT ?) AS part)
+FROM oncewire_outbox_topics AS topics ORDER BY topics.topic"""
 LINK: Final = "SELECT next_number, exposed_before, session FROM oncewire_outbox_links WHERE topic = ?"
 PUT_LINK: Final = """
 INSERT INTO oncewire_outbox_links (topic, next_number, exposed_before, session) VALUES (?, ?, ?, ?)

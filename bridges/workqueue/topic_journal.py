@@ -15,6 +15,7 @@ from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.crash_points import CrashPoint, passed
 from bridges.workqueue.errors import QueueError, TakenOver
 from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.rules_core import to_s, to_us
 from bridges.workqueue.sql_base import chunks
 from bridges.workqueue.store import Job, Operations
 from oncewire.client import Journal, JournalError, JournalOwnerError, JournalUnusable
@@ -30,7 +31,15 @@ from oncewire.client.sqlite_journal import outcome_from_text, outcome_to_text
 T = TypeVar("T")
 logger = logging.getLogger("oncewire.workqueue")
 OWNERS_NOTICE = " owners"
-"""Announced like a queue (W-13), so that the owner before ends at once; no queue can have this name."""
+"""Announced like a queue (W-13): the owner before and whoever stands by look at once. No queue can have this name."""
+LEASE_S = 15.0
+"""An owner that has not renewed for so long counts as gone. If it was only late, its epoch fences it (W-23)."""
+RENEW_S = 5.0
+"""How often an owner renews its lease: two renewals may be late."""
+NOBODY = 0
+"""The lease of what nobody runs."""
+ENDED = -1
+"""The lease of a feed whose subscription was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +66,45 @@ class Owner:
         if not rows or rows[0][0] != self.epoch:
             raise TakenOver(
                 f"{self.name} ends here",
-                "another process runs it since" if rows else "its subscription was ended",
-                "run it in one process; stop this one",
+                "another process has taken over",
+                "leave it to that one; `run` stands by",
             )
+
+    def renew(self, do: Operations) -> None:
+        """Hold the lease for longer (W-26).
+
+        Raises:
+            TakenOver: another process has taken over.
+        """
+        self.check(do)
+        do.execute(sql.PUT_LEASE, (_lease_end(do), self.name, self.epoch))
+
+    def give_back(self, do: Operations, lease: int = NOBODY) -> None:
+        """Let those who stand by take over at once, or with ENDED end; without effect for an earlier owner."""
+        do.execute(sql.PUT_LEASE, (lease, self.name, self.epoch))
+        do.touched.add(OWNERS_NOTICE)
 
 
 def take_over(do: Operations, name: str) -> Owner:
     """Become the one who runs this; the transactions of all others are refused from now on (W-23)."""
     # A container-id must be unique in the network, which may have several stores.
-    ((container, epoch),) = do.execute(sql.TAKE_OVER, (name, f"workqueue-{secrets.token_hex(8)}"))
+    new = (name, f"workqueue-{secrets.token_hex(8)}", _lease_end(do))
+    ((container, epoch),) = do.execute(sql.TAKE_OVER, new)
     do.touched.add(OWNERS_NOTICE)
     return Owner(name, container, epoch)
+
+
+def lease_left(do: Operations, name: str) -> float | None:
+    """Seconds for which somebody counts as running this; None = its subscription was ended.
+
+    Nobody else can take over before the transaction ends.
+    """
+    ((lease,),) = do.execute(sql.LEASE, (name,)) or [(NOBODY,)]
+    return None if lease == ENDED else max(0.0, to_s(lease) - do.now)
+
+
+def _lease_end(do: Operations) -> int:
+    return to_us(do.now + LEASE_S)
 
 
 class StoreJournal(Journal):

@@ -1,6 +1,6 @@
 """What a feed and the publisher of the outbox have in common.
 
-They connect, resume after any failure, and end when another process takes over.
+They connect and resume after any failure. When another process takes over they stand by until that one is gone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from bridges.workqueue.errors import NeedsTransactions, QueueError, TakenOver
-from bridges.workqueue.queue import LONGEST_SLEEP_S
-from bridges.workqueue.queue_store import QueueStore
-from bridges.workqueue.topic_journal import OWNERS_NOTICE, Owner, take_over
+from bridges.workqueue.queue_store import QueueStore, until_set
+from bridges.workqueue.store import Operations
+from bridges.workqueue.topic_journal import OWNERS_NOTICE, RENEW_S, Owner, lease_left, take_over
 from oncewire.client import (
     Client,
     ClientError,
@@ -36,6 +36,8 @@ logger = logging.getLogger("oncewire.workqueue")
 
 RETRY_S = 0.5
 """Pause after a failure that the client did not recover from by itself."""
+GIVE_BACK_S = 2.0
+"""How long an end waits for the store: whoever stands by takes over without it, too, but later."""
 
 
 class TopicLink(ABC):
@@ -74,27 +76,78 @@ class TopicLink(ABC):
     async def run(self) -> None:
         """Run until cancelled. After a failure it resumes from the store.
 
+        It takes over from the process that runs it (W-23). When another one takes over it stands by, and runs again
+        when that one is gone (W-26). Both are logged.
+
         Raises:
-            TakenOver: another process runs it since (W-23).
+            TakenOver: the subscription of this feed was ended.
             NeedsTransactions: it is a MongoDB store.
             UsageError: an address of a router cannot be read.
         """
         owner: Owner | None = None
-        while True:
-            try:
-                if owner is None:
-                    owner = await self._store.transact(lambda do: take_over(do, self._name))
-                await self._run_once(owner)
-            except JournalOwnerError as error:
-                raise TakenOver(error.what, error.why, error.fix) from error
-            except (TakenOver, NeedsTransactions, UsageError):
-                raise
-            except (ClientError, QueueError) as error:
-                self._complain(str(error))
-            await asyncio.sleep(RETRY_S)
+        take = self._begin
+        try:
+            while True:
+                try:
+                    if owner is None:
+                        owner = await take()
+                        take = self._stand_by
+                    await self._run_once(owner)
+                except JournalOwnerError as error:
+                    owner = None
+                    self._complain(f"{error.why}; this one stands by")
+                    continue
+                except (TakenOver, NeedsTransactions, UsageError) as error:
+                    self._complain(str(error))
+                    raise
+                except (ClientError, QueueError) as error:
+                    self._complain(str(error))
+                await asyncio.sleep(RETRY_S)
+        finally:
+            if owner is not None:
+                await self._give_back(owner)
+
+    async def _begin(self) -> Owner:
+        """W-23: whoever begins last runs it."""
+
+        def begin(do: Operations) -> tuple[float | None, Owner]:
+            return lease_left(do, self._name), take_over(do, self._name)
+
+        left, owner = await self._store.transact(begin)
+        if left:
+            logger.warning("%s: this process has taken over from one that runs it", self._name)
+        return owner
+
+    async def _stand_by(self) -> Owner:
+        """W-26: wait until the owner gives its lease back, or has not renewed it."""
+
+        def look(do: Operations) -> tuple[Owner | None, float]:
+            left = lease_left(do, self._name)
+            if left is None:
+                raise TakenOver(f"{self._name} ends here", "its subscription was ended", "run it again to subscribe")
+            return (None, left) if left else (take_over(do, self._name), 0.0)
+
+        with self._store.waiting(OWNERS_NOTICE) as changed:
+            while True:
+                await self._store.listen()
+                changed.clear()
+                owner, left = await self._store.transact(look)
+                if owner is not None:
+                    logger.warning("%s: this process has taken over, the one before is gone", self._name)
+                    return owner
+                await until_set(changed, left)
+
+    async def _give_back(self, owner: Owner) -> None:
+        with suppress(QueueError, TimeoutError):
+            async with asyncio.timeout(GIVE_BACK_S):
+                await self._store.transact(owner.give_back)
 
     async def _run_once(self, owner: Owner) -> None:
-        """Serve until something fails; also when that another process has taken over shows in nothing else."""
+        """Serve until something fails; also when that another process has taken over shows in nothing else.
+
+        Raises:
+            JournalOwnerError: another process has taken over.
+        """
         tasks = [asyncio.create_task(self._connect(owner)), asyncio.create_task(self._watch(owner))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +157,10 @@ class TopicLink(ABC):
             await ended(*tasks)
         for task in reversed(tasks):  # that it was taken over explains what else has failed
             if not task.cancelled():
-                task.result()
+                try:
+                    task.result()
+                except TakenOver as error:
+                    raise JournalOwnerError(error.what, error.why, error.fix) from error
 
     async def _connect(self, owner: Owner) -> None:
         async with self._client(owner) as client:
@@ -117,14 +173,13 @@ class TopicLink(ABC):
         )  # fmt: skip
 
     async def _watch(self, owner: Owner) -> None:
-        """W-23: look when the store announces a new owner, and when a router took a link away."""
+        """Renew the lease (W-26); at once when the store announces a new owner, or a router took a link away."""
         with self._store.waiting(OWNERS_NOTICE) as self._doubts:
             while True:
                 await self._store.listen()
                 self._doubts.clear()
-                await self._store.transact(owner.check)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._doubts.wait(), LONGEST_SLEEP_S)
+                await self._store.transact(owner.renew)
+                await until_set(self._doubts, RENEW_S)
 
     @abstractmethod
     async def _serve(self, client: Client, owner: Owner) -> None:

@@ -1,4 +1,7 @@
-"""Messages of the outbox that ended otherwise than accepted: they stay until somebody decides (W-24)."""
+"""What is in the outbox: what waits to be published (W-27), and what ended otherwise than accepted (W-24).
+
+The latter stays until somebody decides.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from dataclasses import dataclass
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.errors import UnknownEntry
 from bridges.workqueue.items import NewMessage
-from bridges.workqueue.rules_core import check_count
+from bridges.workqueue.outbox import NAME
+from bridges.workqueue.rules_core import check_count, to_s
+from bridges.workqueue.sql_operations import COUNT_LIMIT
 from bridges.workqueue.store import Operations
+from bridges.workqueue.topic_journal import lease_left
 from oncewire.client import Outcome
 from oncewire.client.sqlite_journal import outcome_from_text
 
@@ -30,6 +36,36 @@ class Unpublished:
     number: int
     payload: bytes
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxTopic:
+    """What the outbox has for one topic; counts stop at `count_limit`.
+
+    Attributes:
+        topic: of the messages.
+        unsent: messages that wait for their outcome.
+        oldest_s: how long the first of them has waited; None = none waits, or an earlier version wrote it.
+        unpublished: messages that ended otherwise than accepted.
+        has_publisher: whether a process publishes them.
+        count_limit: where counting stops.
+    """
+
+    topic: str
+    unsent: int
+    oldest_s: float | None
+    unpublished: int
+    has_publisher: bool
+    count_limit: int = COUNT_LIMIT
+
+
+def outbox_numbers(do: Operations) -> list[OutboxTopic]:
+    """Return the outbox in numbers, by topic; for `Queue.transact` (W-27)."""
+    has_publisher = bool(lease_left(do, NAME))
+    return [
+        OutboxTopic(topic, unsent, None if since is None else max(0.0, do.now - to_s(since)), ended, has_publisher)
+        for topic, unsent, since, ended in do.execute(sql.OUTBOX_NUMBERS, (COUNT_LIMIT, COUNT_LIMIT))
+    ]
 
 
 def list_unpublished(do: Operations, limit: int = MAX_LISTED) -> list[Unpublished]:

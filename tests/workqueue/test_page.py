@@ -21,6 +21,7 @@ from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sql_outbox import MAX_TOPICS
 from bridges.workqueue.sqlite import MAX_BYTES
+from bridges.workqueue.topic_journal import LEASE_S, RENEW_S
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
@@ -96,6 +97,8 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     assert f"up to {SCAN_LIMIT} entries" in PAGE
     assert f"stop counting at {COUNT_LIMIT:,}" in PAGE
     assert f"or {LONGEST_SLEEP_S:g} s;" in PAGE
+    assert f"a lease in the store: {LEASE_S:g} s, renewed every {RENEW_S:g} s," in PAGE
+    assert f"within {LEASE_S:g} s" in PAGE
     assert f"({MAX_BYTES >> 30} GiB)" in PAGE
     assert limits["topics of an outbox"] == str(MAX_TOPICS)
     assert f"({SESSION_TIMEOUT_S // 3600} h)" in PAGE

@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from bridges.workqueue import Commit, Ending, NewItem, Operations, Rollback, Search, Target
+from bridges.workqueue import Commit, Ending, NewItem, Operations, Rollback, Search, Target, new_message
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.store import Row
+from bridges.workqueue.unpublished import outbox_numbers
 from tests.workqueue.queue_world import Database, World
 
 MANY = 20_000
 SCANS = re.compile(
-    r"\bSCAN oncewire_\w+(?! USING (?:COVERING )?INDEX)|Seq Scan on oncewire_(?:items|history|keys)"
+    r"\bSCAN (?:box|oncewire_\w+)(?! USING (?:COVERING )?INDEX)|Seq Scan on oncewire_(?:items|history|keys)"
 )
 
 
 def fill(world: World) -> None:
     """Items and history straight into the tables: ready, waiting, at three priorities."""
     world.configure("out")
+    world.do(lambda do: do.publish([new_message("done", b"x")]))
     numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
     half = MANY // 2
     start = int(world.clock.now * 1_000_000)
@@ -67,6 +69,7 @@ def everything(do: Operations) -> None:
     do.history(Search("work", ending=Ending.DEAD))
     do.replay([page.entries[0].entry])
     do.statistics("work")
+    outbox_numbers(do)
 
 
 @pytest.fixture

@@ -28,7 +28,10 @@ from bridges.workqueue import (
     Target,
     UnknownEntry,
     new_message,
+    topic_journal,
 )
+from bridges.workqueue.outbox import NAME as PUBLISHER
+from bridges.workqueue.topic_journal import take_over
 from bridges.workqueue.unpublished import drop_unpublished, list_unpublished, publish_again
 from oncewire.client import NotAccepted, OutcomeKind, Subscriber, connect
 from oncewire.wire import BodyKind, Message
@@ -244,22 +247,103 @@ async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_pub
         await router.stop(signal.SIGKILL)
 
 
-async def test_whoever_begins_last_runs_a_feed_or_the_publisher_and_the_one_before_ends(
-    sql_database: Database, router: RouterProcess
+async def until_logged(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> None:
+    async with asyncio.timeout(LONG):
+        while caplog.text.count(text) < times:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0.02)
+
+
+async def test_whoever_begins_last_publishes_and_the_one_before_stands_by_until_that_one_ends(
+    sql_database: Database, router: RouterProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In both directions, in the middle of the work: nothing is lost or doubled, and the log says who publishes."""
+    async with (
+        Queue.open(sql_database.url, "in") as one,
+        Queue.open(sql_database.url, "in") as two,
+        connect(router.url) as client,
+    ):
+        subscriber = await client.subscriber("done")
+        decided = iter(range(10_000))
+
+        async def decide() -> list[object]:
+            bodies = [b"%d" % next(decided) for _ in range(300)]
+            await one.transact(lambda do: do.publish([new_message("done", body) for body in bodies]))
+            return [*bodies]
+
+        owed = await decide()
+        async with running(OutboxPublisher(one.store, router.url).run()):
+            for turn in range(1, 3):
+                received = await bodies(subscriber, 20)
+                async with running(OutboxPublisher(two.store, router.url).run()):
+                    await until_logged(caplog, "this process has taken over from one that runs it", turn)
+                    await until_logged(caplog, "another process has taken over; this one stands by", turn)
+                    owed += await decide()
+                    received += await bodies(subscriber, len(owed) - len(received) - 100)
+                owed += await decide()
+                received += await bodies(subscriber, len(owed) - len(received))
+                await until_logged(caplog, "this process has taken over, the one before is gone", turn)
+                assert received == owed
+                owed = await decide()
+            assert await bodies(subscriber, len(owed)) == owed
+            await asyncio.wait_for(OutboxPublisher(two.store, router.url).flush(), LONG)
+
+
+async def test_an_owner_that_is_not_heard_of_is_replaced_when_its_lease_runs_out(
+    sql_database: Database, router: RouterProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
+        subscriber = await client.subscriber("done")
+        async with running(OutboxPublisher(queue.store, router.url).run()):
+            await queue.transact(lambda do: do.publish([new_message("done", b"before")]))
+            assert await bodies(subscriber, 1) == [b"before"]
+            monkeypatch.setattr(topic_journal, "LEASE_S", 0.5)
+            # As a process does that is killed right after its beginning.
+            gone = await queue.transact(lambda do: take_over(do, PUBLISHER))
+            await queue.transact(lambda do: do.publish([new_message("done", b"after")]))
+            assert await bodies(subscriber, 1) == [b"after"]
+            await until_logged(caplog, "this process has taken over, the one before is gone")
+            with pytest.raises(TakenOver):
+                await queue.transact(gone.renew)
+
+
+async def test_of_several_that_stand_by_one_takes_over(sql_database: Database) -> None:
+    async with QueueStore.open(sql_database.url) as one, QueueStore.open(sql_database.url) as two:
+        owner = await one.transact(lambda do: take_over(do, PUBLISHER))
+        links = [OutboxPublisher(store, "amqp://127.0.0.1:1") for store in (one, two, one, two)]
+        standing = [asyncio.create_task(link._stand_by()) for link in links]
+        await one.transact(owner.give_back)
+        done, waiting = await asyncio.wait(standing, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
+        (winner,) = [task.result() for task in done]
+        assert winner.epoch == owner.epoch + 1
+        assert len(waiting) == 3
+        await two.transact(winner.check)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(standing)
+
+
+async def test_whoever_begins_last_runs_a_feed_and_an_end_of_the_subscription_ends_those_who_stand_by(
+    sql_database: Database, router: RouterProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Queue.open(sql_database.url, "in") as one, Queue.open(sql_database.url, "in") as two:
-        async with running(Feed(one, "orders", router.url).run()) as old:
+        async with running(Feed(one, "orders", router.url).run()) as old, connect(router.url) as client:
             await confirmed(router)
-            async with running(Feed(two, "orders", router.url).run()), connect(router.url) as client:
-                with pytest.raises(TakenOver):
-                    await asyncio.wait_for(old, LONG)
-                publisher = await client.publisher("orders")
+            publisher = await client.publisher("orders")
+            async with running(Feed(two, "orders", router.url).run()):
+                await until_logged(caplog, "this one stands by")
                 _ = await publisher.send(b"x", timeout=LONG)
                 assert await pop(two) == b"x"
-        subscriptions = (await router.get("/api/v1/subscriptions"))[1]["items"]
-        assert len(subscriptions) == 1
-        await asyncio.wait_for(Feed(one, "orders", router.url).unsubscribe(), LONG)
+            _ = await publisher.send(b"y", timeout=LONG)
+            assert await pop(two) == b"y"
+            subscriptions = (await router.get("/api/v1/subscriptions"))[1]["items"]
+            assert len(subscriptions) == 1
+            await asyncio.wait_for(Feed(two, "orders", router.url).unsubscribe(), LONG)
+            with pytest.raises(TakenOver, match="its subscription was ended"):
+                await asyncio.wait_for(old, LONG)
+            assert "its subscription was ended" in caplog.text
         assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
+        async with running(Feed(one, "orders", router.url).run()):
+            await confirmed(router)
 
 
 async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
