@@ -11,11 +11,13 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from bridges.workqueue.cli_shapes import iso, payload_words
 from bridges.workqueue.errors import (
     InvalidRequest,
+    NeedsTransactions,
     PartMissing,
     QueueError,
     StoreError,
@@ -26,6 +28,7 @@ from bridges.workqueue.items import Ending, HistoryEntry, Search, Statistics
 from bridges.workqueue.opening import check_address
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
+from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.cli.errors import CliError
 
 T = TypeVar("T")
@@ -62,6 +65,13 @@ class StoreInspection:
         """See QueueReader."""
         names = await self._do(lambda do: do.queues())
         return [_queue_words(await self._numbers(name)) for name in names]
+
+    async def outbox(self) -> list[Words]:
+        """See QueueReader."""
+        try:
+            return [{"key": each.topic, **asdict(each)} for each in await self._do(outbox_numbers)]
+        except NeedsTransactions:  # such a store has none
+            return []
 
     async def _numbers(self, queue: str) -> Statistics:
         return await self._do(lambda do: do.statistics(queue))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -78,6 +78,7 @@ class HttpServer:
     def __init__(
         self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
         tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None, front: WorkerFront | None = None,
+        more_metrics: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:  # fmt: skip
         """Serve.
 
@@ -89,8 +90,10 @@ class HttpServer:
             tls: None = without TLS.
             gate: who is admitted; None = everybody.
             front: speaks for all workers, to all but them; None = this router speaks for itself alone.
+            more_metrics: makes metrics to be served behind the router's own.
         """
         self._front = front
+        self._more_metrics = more_metrics
         self._gate = gate
         self._status = status
         self._text_of_now = _Page(Metrics(status).text)
@@ -170,7 +173,10 @@ class HttpServer:
 
     async def _text(self, request: web.Request) -> web.Response:
         front = self._for_all(request)
-        body = self._text_of_now.get() if front is None else await front.metrics()
+        if front is not None:
+            body = await front.metrics()
+        else:
+            body = self._text_of_now.get() + (b"" if self._more_metrics is None else await self._more_metrics())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _state(self, _request: web.Request) -> web.Response:

@@ -27,6 +27,7 @@ from router.operator.inspection import Inspection
 from router.operator.inspection_routes import inspection_routes, rights_of
 from router.operator.management_routes import management_routes
 from router.operator.openapi import openapi_routes
+from router.operator.queue_metrics import QueueMetrics
 from router.operator.queue_rights import QueueRights
 from router.operator.queues import queue_reader
 from router.operator.service import Management
@@ -104,7 +105,10 @@ class OperatorSurface:
             access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
         )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts, group)
-        self._queues = QueuesApi(queue_reader(config.queue_store), rights_at_queue)
+        reader = queue_reader(config.queue_store)
+        self._queues = QueuesApi(reader, rights_at_queue)
+        # One worker reads the store for all.
+        self._queue_metrics = QueueMetrics(reader if config.worker is None or config.worker.number == 1 else None)
         websockets = WebSocketEntrance(config, listener, access, log, gates.http)
         worker = config.worker
         self._front = None if worker is None or worker.number > 1 else WorkerFront(worker, access)
@@ -113,7 +117,8 @@ class OperatorSurface:
             *inspection_routes(self.inspector, self._queues, queue_rights), *management_routes(management),
             *websockets.routes(), *openapi_routes(version),
         )  # fmt: skip
-        self._http = HttpServer(status, access, log, routes, tls.http, gates.http, self._front)
+        more = self._queue_metrics.text
+        self._http = HttpServer(status, access, log, routes, tls.http, gates.http, self._front, more)
         self._is_tls_used = tls.is_used
         self._watching: asyncio.TimerHandle | None = None
         self._answering: asyncio.Future[None] | None = None
@@ -168,6 +173,7 @@ class OperatorSurface:
             self._watching.cancel()
         await self.inspector.watchers.stop()
         await self._http.stop()
+        await self._queue_metrics.close()
         await self._queues.close()
         if self._accounts.telemetry is not None:
             await self._accounts.telemetry.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from bridges.workqueue import NewItem, Queue
+from bridges.workqueue import NewItem, Queue, new_message
 from bridges.workqueue.inspection import StoreInspection
 from oncewire.cli.errors import CliError
 from router.operator.queues import queue_reader
@@ -78,6 +80,33 @@ async def test_queues_are_shown_in_numbers(router: RouterProcess) -> None:
         "key": "mails", "queue": "mails", "depth": 3, "ready": 1, "waiting": 1, "reserved": 1, "dead": 1,
         "ended_last_minute": 2, "count_limit": 10_000,
     }  # fmt: skip
+
+
+async def metrics(router: RouterProcess) -> dict[str, float]:
+    login = {"Authorization": f"Basic {b64encode(b'vic:v').decode()}"}
+    async with aiohttp.ClientSession(headers=login) as session, session.get(f"{router.http}/metrics") as answer:
+        families = [*text_string_to_metric_families(await answer.text())]
+    samples = [sample for family in families for sample in family.samples]
+    return {sample.name: sample.value for sample in samples if re.match("oncewire_(outbox|queue_store)_", sample.name)}
+
+
+async def test_what_waits_in_the_outbox_is_in_the_metrics(router: RouterProcess, url: str) -> None:
+    async with Queue.open(url, "mails") as mails:
+        await mails.transact(lambda do: do.publish([new_message("paid", 1), new_message("sent", 2)]))
+        await mails.transact(lambda do: do.execute("UPDATE oncewire_outbox SET created = created - 120000000"))
+    found = await metrics(router)
+    assert found.pop("oncewire_outbox_oldest_seconds") >= 120
+    assert found == {
+        "oncewire_queue_store_readable": 1, "oncewire_outbox_messages": 2, "oncewire_outbox_unpublished_messages": 0,
+    }  # fmt: skip
+    _, answer = await ask(router, "", "vic")
+    assert [(each["topic"], each["unsent"]) for each in answer["outbox"]] == [("paid", 1), ("sent", 1)]
+
+
+async def test_a_store_that_cannot_be_read_is_in_the_metrics(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nowhere/work.db"
+    async with running_router("--standalone", f"--queue-store={url}", *USERS) as router:
+        assert await metrics(router) == {"oncewire_queue_store_readable": 0}
 
 
 async def test_what_ended_comes_newest_first_in_pages_and_by_ending(router: RouterProcess) -> None:

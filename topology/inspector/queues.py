@@ -20,6 +20,10 @@ class QueueReader(Protocol):
         """Return each queue in numbers; the fields are those of docs/inspector-api.md."""
         ...
 
+    async def outbox(self) -> list[Row]:
+        """Return what waits in the store's outbox, by topic; the fields are those of docs/inspector-api.md."""
+        ...
+
     async def entries(self, queue: str, ending: str | None, limit: int, cursor: str | None) -> Row:
         """Return ended items of a queue, newest first: `items` without payloads, and `next`, the cursor behind them."""
         ...

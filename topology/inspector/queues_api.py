@@ -60,7 +60,7 @@ class QueuesApi:
     async def _queues(self, reader: QueueReader, request: web.Request) -> Row:
         check_names(request.query, frozenset())
         items = await reader.queues()
-        return {"items": items, "total": len(items)}
+        return {"items": items, "total": len(items), "outbox": await reader.outbox()}
 
     async def _entries(self, reader: QueueReader, request: web.Request) -> Row:
         check_names(request.query, frozenset({"ending", "limit", "cursor"}))
