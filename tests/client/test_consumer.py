@@ -165,7 +165,9 @@ async def test_what_cannot_be_published_fails_in_the_function_and_not_after_the_
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_later_process_fences_the_earlier_one_off_at_once(router: RouterProcess, database: Database) -> None:
+async def test_a_later_process_fences_the_earlier_one_off_at_once_and_it_says_so(
+    router: RouterProcess, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     async with consumer_of(router, database) as earlier:
         zombie = asyncio.create_task(earlier.run(note))
         await publish(router, b"one")
@@ -176,6 +178,7 @@ async def test_a_later_process_fences_the_earlier_one_off_at_once(router: Router
             await publish(router, b"two")
             await until(lambda: effects(database) == ["one", "two"])
     assert "a later owner has opened it" in three_lines(caught.value)[1]
+    assert "a later owner has opened it" in caplog.text
 
 
 async def test_a_process_that_stands_by_can_be_stopped(tmp_path: Path) -> None:

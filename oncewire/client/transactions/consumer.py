@@ -228,15 +228,17 @@ class Consumer:
                     self._incarnation.begin_small()
                 await self._run_until_stopped(self._incarnation, work, handed_over)
             except StoreFenced as error:
+                logger.warning("%s", error)
                 if self._shards is None:
                     raise
-                logger.warning("%s", error)
                 return
-            except _FINAL:
+            except _FINAL as error:  # logged, too: nobody may await the task that runs it
+                logger.error("the consumer %r ends: %s", self._plan.name, error)
                 raise
             except ClientError as error:
                 failures = 1 if self._incarnation is not None and self._incarnation.transactions else failures + 1
                 if isinstance(error, ProcessFailed) and failures >= self._attempts:
+                    logger.error("the consumer %r ends after %d attempts: %s", self._plan.name, failures, error)
                     raise
                 logger.warning("failure %d, the store is opened again: %s", failures, error)
                 await self._close()
