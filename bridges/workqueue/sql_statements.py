@@ -172,7 +172,7 @@ SELECT topics.topic,
     (SELECT count(*) FROM (SELECT 1 FROM oncewire_outbox AS box
         WHERE box.outcome IS NULL AND box.topic = topics.topic LIMIT ?) AS part),
     (SELECT box.created FROM oncewire_outbox AS box
-        WHERE box.outcome IS NULL AND box.topic = topics.topic ORDER BY box.number LIMIT 1),
+        WHERE box.outcome IS NULL AND box.created IS NOT NULL AND box.topic = topics.topic ORDER BY box.number LIMIT 1),
     (SELECT count(*) FROM (SELECT 1 FROM oncewire_outbox AS box
         WHERE box.outcome IS NOT NULL AND box.topic = topics.topic LIMIT ?) AS part)
 FROM oncewire_outbox_topics AS topics ORDER BY topics.topic"""

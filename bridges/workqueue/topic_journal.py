@@ -34,8 +34,6 @@ OWNERS_NOTICE = " owners"
 """Announced like a queue (W-13): the owner before and whoever stands by look at once. No queue can have this name."""
 LEASE_S = 15.0
 """An owner that has not renewed for so long counts as gone. If it was only late, its epoch fences it (W-23)."""
-RENEW_S = 5.0
-"""How often an owner renews its lease: two renewals may be late."""
 NOBODY = 0
 """The lease of what nobody runs."""
 ENDED = -1

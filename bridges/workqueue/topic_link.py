@@ -15,7 +15,7 @@ from contextlib import suppress
 from bridges.workqueue.errors import NeedsTransactions, QueueError, TakenOver
 from bridges.workqueue.queue_store import QueueStore, until_set
 from bridges.workqueue.store import Operations
-from bridges.workqueue.topic_journal import OWNERS_NOTICE, RENEW_S, Owner, lease_left, take_over
+from bridges.workqueue.topic_journal import OWNERS_NOTICE, Owner, lease_left, take_over
 from oncewire.client import (
     Client,
     ClientError,
@@ -36,6 +36,8 @@ logger = logging.getLogger("oncewire.workqueue")
 
 RETRY_S = 0.5
 """Pause after a failure that the client did not recover from by itself."""
+RENEW_S = 5.0
+"""How often an owner renews its lease: two renewals may be late."""
 GIVE_BACK_S = 2.0
 """How long an end waits for the store: whoever stands by takes over without it, too, but later."""
 

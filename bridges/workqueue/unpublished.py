@@ -45,7 +45,7 @@ class OutboxTopic:
     Attributes:
         topic: of the messages.
         unsent: messages that wait for their outcome.
-        oldest_s: how long the first of them has waited; None = none waits, or an earlier version wrote it.
+        oldest_s: how long the first of them has waited; None = none waits. What an earlier version wrote has no time.
         unpublished: messages that ended otherwise than accepted.
         has_publisher: whether a process publishes them.
         count_limit: where counting stops.

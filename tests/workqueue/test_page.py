@@ -21,7 +21,8 @@ from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sql_outbox import MAX_TOPICS
 from bridges.workqueue.sqlite import MAX_BYTES
-from bridges.workqueue.topic_journal import LEASE_S, RENEW_S
+from bridges.workqueue.topic_journal import LEASE_S
+from bridges.workqueue.topic_link import RENEW_S
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database

@@ -208,6 +208,36 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
     pipeline.judge()
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", [CrashPoint.ROWS_EXPOSED, CrashPoint.OUTCOMES_WRITTEN])
+async def test_a_publisher_that_stands_by_continues_what_a_killed_one_has_begun(
+    pipeline: Pipeline, network: LocalNetwork, sql_database: Database, point: CrashPoint
+) -> None:
+    """Of two instances the one that took over is killed: W-26."""
+    processes = [await pipeline.start(role) for role in POINTS]
+    try:
+        async with pipeline.ends() as publisher:
+            await pipeline.until_subscribed(network)
+            await pipeline.send(publisher, 20)
+            await pipeline.until_all_is_received(publisher)
+            killed = await pipeline.start("publish", point)
+            processes.append(killed)
+            owner = "SELECT epoch FROM oncewire_owners WHERE name LIKE 'publisher%'"
+            await until(lambda: sql_database.rows(owner) == [(2,)])
+            await pipeline.send(publisher, 60)
+            assert await asyncio.wait_for(killed.wait(), LONG) == -signal.SIGKILL
+            await pipeline.send(publisher, 20)
+            await pipeline.until_all_is_received(publisher)
+            assert sql_database.rows(owner) == [(3,)]
+        assert [process.returncode for process in processes[:-1]] == [None] * len(POINTS)
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    pipeline.judge()
+
+
 def break_connections(sql_database: Database) -> None:
     """The server ends all connections of the pipeline's processes."""
     with closing(importlib.import_module("psycopg").connect(sql_database.address, autocommit=True)) as admin:

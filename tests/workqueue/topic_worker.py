@@ -21,9 +21,13 @@ from bridges.workqueue import (
     Reserved,
     Target,
     new_message,
+    topic_journal,
+    topic_link,
 )
 from bridges.workqueue.crash_points import CrashPoint, observe
 
+LEASE_S, RENEW_S = 4.0, 0.5
+"""Shorter than a service's: whoever stands by for a process that was killed takes over soon."""
 TIMEOUT_S = 0.5
 """Of a reservation: the next worker takes over soon."""
 
@@ -89,6 +93,7 @@ async def publish(url: str, routers: list[str]) -> None:
 
 def main(role: str, url: str, routers: str, point: str, times: str) -> None:
     """Run a role until the end."""
+    topic_journal.LEASE_S, topic_link.RENEW_S = LEASE_S, RENEW_S
     if point:
         die_at(point, int(times))
     works = {"feed": feed(url, routers.split(",")), "publish": publish(url, routers.split(",")), "work": work(url)}
