@@ -65,6 +65,7 @@ class SubscriberLink:
         "_may_get_again",
         "_needs_payload",
         "_sending",
+        "_sends_unsettled",
         "_sent",
         "_waiting",
         "connection",
@@ -90,6 +91,8 @@ class SubscriberLink:
         self._is_held = False
         self._needs_payload = True
         self._may_get_again = False
+        self._sends_unsettled = False
+        """The client asked for snd-settle-mode unsettled: also what its publisher pre-settled goes out so (2.8.2)."""
         self._default_state: DeliveryState | None = None
         """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
         self.made: str | None = None
@@ -140,6 +143,8 @@ class SubscriberLink:
         exactly_once = promises and mode is SubscriptionMode.EXACTLY_ONCE
         self._needs_payload = not promises
         self._may_get_again = mode is SubscriptionMode.AT_LEAST_ONCE
+        # Not where a map is presented: an entry for what names nothing (I-1c) would name another delivery in it.
+        self._sends_unsettled = self._may_get_again and remote.snd_settle_mode == SenderSettleMode.UNSETTLED
         asked = source if source is not None else Source()
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
@@ -250,11 +255,14 @@ class SubscriberLink:
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
         state = None if effect.outcome is None else delivery_states.state_of(effect.outcome)
+        settled = effect.settled and (effect.resume or not self._sends_unsettled)
         try:
             delivery_id = self.link.send(
-                effect.tag, message, settled=effect.settled, state=state, resume=effect.resume,
+                effect.tag, message, settled=settled, state=state, resume=effect.resume,
                 message_format=effect.message_format,
             )  # fmt: skip
+            if effect.settled and not settled:
+                self.link.settle([delivery_id])  # I-1c: nobody waits for its outcome
         except LocalProtocolError as error:
             self._not_sent(effect, error)
             return
@@ -392,8 +400,8 @@ class SubscriberLink:
                 ),
             ),
             target=remote.target,
-            # A publisher's pre-settled transfers come settled (I-1c), whatever the client would like (2.8.2).
-            snd_settle_mode=remote.snd_settle_mode if is_settled else SenderSettleMode.MIXED,
+            # Else a publisher's pre-settled transfers come settled (I-1c).
+            snd_settle_mode=remote.snd_settle_mode if is_settled or self._sends_unsettled else SenderSettleMode.MIXED,
             unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
             incomplete_unsettled=effect.incomplete,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
