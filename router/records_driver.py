@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
+from oncewire.wire import CONNECTION_FORCED, INTERNAL_ERROR
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
 
@@ -84,6 +85,8 @@ class RecordsDriver:
         """Publishers of large messages that come in, and what each held when it was looked at last."""
         self._backlog: list[Input] = []
         self._is_handling = False
+        self._store_failure = ""
+        """What a link is told that ends with a failure in etcd, while that is handled."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -106,9 +109,9 @@ class RecordsDriver:
             effects.TellAcceptedBy,
             effects.TellStart,
             effects.DetachLink,
-            effects.CloseConnection,
         ):
             self._handlers[kind] = self._carry_out_on_link
+        self._handlers[effects.CloseConnection] = self._close_or_detach
 
     def register(self, kind: type, handler: Callable[[Any], None]) -> None:
         """Have effects of this type carried out by `handler` (store and other routers)."""
@@ -196,6 +199,14 @@ class RecordsDriver:
             self._look_at_streams()
         self._set_timer()
 
+    def fail_in_store(self, failed: StoreFailed, told: str) -> None:
+        """An operation on etcd failed; a link that ends with it is told why, and what to do."""
+        self._store_failure = told
+        try:
+            self.submit([failed])
+        finally:
+            self._store_failure = ""
+
     def _handle(self, inputs: list[Input]) -> None:
         watch = self.watch
         if watch is None:
@@ -254,6 +265,14 @@ class RecordsDriver:
         link = self.links.get(effect.link)
         if link is not None:
             link.carry_out(effect)
+
+    def _close_or_detach(self, effect: effects.CloseConnection) -> None:
+        """A-1: what etcd refuses one link ends that link; the others live as long as the lease is kept (K-3)."""
+        if effect.condition == CONNECTION_FORCED:
+            why = self._store_failure or effect.description
+            self._carry_out_on_link(effects.DetachLink(effect.link, True, INTERNAL_ERROR, why))
+        else:
+            self._carry_out_on_link(effect)
 
     def _on_faulted(self, effect: effects.Faulted) -> None:
         self._log.fault(Part.LINK, effect.error, "record core")

@@ -17,7 +17,8 @@ from delivery_records.inputs import Input, ReadDone, StoreFailed, StoreFailure
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.attachments import MalformedValue, decode_record, encode_record, store_key
-from topology.store import Beside, ClusterStore, StoreError, StoreTimeout
+from topology.etcd_members import FULL_ADVICE
+from topology.store import Beside, ClusterStore, StoreError, StoreFull, StoreTimeout
 
 PARALLEL = 64
 """Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""
@@ -114,10 +115,11 @@ class StoreOperations:
                 answer = ReadDone(effect.nonce, record, stored.create_revision, stored.mod_revision)
         except MalformedValue as error:
             self._log.event(RouterEvent.KEY_MALFORMED, key=effect.key, why=str(error))
-            answer = StoreFailed(effect.nonce, StoreFailure.UNAVAILABLE)
+            self._driver.fail_in_store(StoreFailed(effect.nonce, StoreFailure.UNAVAILABLE), _MALFORMED)
+            return
         except StoreError as error:
-            self._log.event(RouterEvent.STORE_FAILED, doing=f"read {effect.key}", why=str(error))
-            answer = StoreFailed(effect.nonce, StoreFailure.UNAVAILABLE)
+            self._failed(effect, StoreFailure.UNAVAILABLE, error)
+            return
         self._driver.submit([answer])
 
     async def _propose(self, effect: Propose) -> None:
@@ -131,16 +133,27 @@ class StoreOperations:
                         key, encode_record(effect.record), effect.expect, beside=_beside(effect.shared)
                     )
         except StoreTimeout as error:
-            self._failed(effect, StoreFailure.UNKNOWN, str(error))
+            self._failed(effect, StoreFailure.UNKNOWN, error)
         except StoreError as error:
-            self._failed(effect, StoreFailure.UNAVAILABLE, str(error))
+            self._failed(effect, StoreFailure.UNAVAILABLE, error)
         else:
             if not result.succeeded:
                 self._driver.submit([StoreFailed(effect.nonce, StoreFailure.CONFLICT)])
 
-    def _failed(self, effect: Propose, failure: StoreFailure, why: str) -> None:
-        self._log.event(RouterEvent.STORE_FAILED, doing=f"write {effect.key}", why=why, outcome=failure.value)
-        self._driver.submit([StoreFailed(effect.nonce, failure)])
+    def _failed(self, effect: Read | Propose, failure: StoreFailure, error: StoreError) -> None:
+        doing = "read" if isinstance(effect, Read) else "write"
+        self._log.event(
+            RouterEvent.STORE_FAILED, doing=f"{doing} {effect.key}", why=str(error), outcome=failure.value
+        )
+        told = FULL_ADVICE if isinstance(error, StoreFull) else _NO_STORE
+        self._driver.fail_in_store(StoreFailed(effect.nonce, failure), told)
+
+
+_NO_STORE = (
+    "etcd has no leader or cannot be reached from this router (its log: store_failed; see `etcdctl endpoint status`):"
+    " attach again later, or at another router"
+)
+_MALFORMED = "etcd holds something else under the key of this link; the router's log names the key (key_malformed)"
 
 
 def _beside(shared: SharedPut | None) -> Beside | None:

@@ -19,6 +19,7 @@ from topology.store import (
     RESTORED_ADVICE,
     LeaseLost,
     StoreAuthError,
+    StoreFull,
     StoreRejected,
     StoreReplaced,
     StoreTimeout,
@@ -40,6 +41,11 @@ FIRST_PAUSE_S = 0.05
 """Before a broken watch is opened again; doubled each time, up to LONGEST_PAUSE_S."""
 LONGEST_PAUSE_S = 1.0
 """A member that is back is noticed within a second: well below the lease's time to live."""
+
+FULL_ADVICE = (
+    "etcd's database is full and takes no writes (alarm NOSPACE): compact and defragment it, or raise its"
+    " --quota-backend-bytes, and then run `etcdctl alarm disarm`"
+)
 
 _Answer = TypeVar("_Answer")
 
@@ -280,6 +286,8 @@ def raise_error(code: int, text: str, lease_id: int = 0) -> NoReturn:
         raise StoreAuthError(f"etcd refuses: {text}")
     if kind is ErrorClass.LEASE:
         raise LeaseLost(lease_id)
+    if kind is ErrorClass.FULL:
+        raise StoreFull(f"{FULL_ADVICE} ({text})")
     if kind is ErrorClass.REJECTED:
         raise StoreRejected(f"etcd refuses: {text}")
     raise NotSent(text) if kind is ErrorClass.NOT_APPLIED else Unanswered(text)

@@ -29,6 +29,8 @@ class ErrorClass(Enum):
     """Not looked at, for its login token is missing or too old: log in and send it again."""
     AUTH = "auth"
     """Refused: wrong password or no permission."""
+    FULL = "full"
+    """Refused, for the database has reached its quota; every member refuses (alarm NOSPACE)."""
     NOT_APPLIED = "not-applied"
     """Refused before it was proposed: safe to send again, best to another member."""
     UNKNOWN = "unknown"
@@ -54,6 +56,7 @@ _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNIMPLEMENTED, _UNAVAILABLE, _UNAUTHENTICA
 _TOKEN_TEXTS = ("invalid auth token", "user name is empty", "revision in header is old")
 """etcd's texts for a missing or outdated login token; their codes are shared with other errors."""
 _LEASE_TEXT = "requested lease not found"
+_FULL_TEXT = "database space exceeded"
 _NO_LEADER_TEXT = "no leader"
 _REJECTED_CODES = frozenset(
     {_INVALID_ARGUMENT, _NOT_FOUND, _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNIMPLEMENTED}
@@ -68,6 +71,8 @@ def classify_error(code: int, text: str) -> ErrorClass:
         return ErrorClass.AUTH
     if _LEASE_TEXT in text:
         return ErrorClass.LEASE
+    if _FULL_TEXT in text:
+        return ErrorClass.FULL
     if code == _RESOURCE_EXHAUSTED or (code == _UNAVAILABLE and text.endswith(_NO_LEADER_TEXT)):
         return ErrorClass.NOT_APPLIED
     return ErrorClass.REJECTED if code in _REJECTED_CODES else ErrorClass.UNKNOWN

@@ -34,6 +34,10 @@ class StoreUnavailable(StoreError):
     """The store could not be reached or refused for now: definitely not applied, may be tried again."""
 
 
+class StoreFull(StoreUnavailable):
+    """The store takes no writes, for its database has reached its quota: an operator has to make room."""
+
+
 class StoreUntrusted(StoreUnavailable):
     """No member could be reached, for TLS cannot be agreed: a certificate is refused. Trying again does not help."""
 

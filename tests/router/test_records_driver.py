@@ -57,7 +57,7 @@ async def test_an_effect_that_names_a_link_reaches_its_shell() -> None:
     number = driven.driver.add_link(shell)
     driven.driver.submit([PublisherAttach(number, "box", "till", "orders", None)])
     (refused,) = shell.told
-    assert isinstance(refused, effects.CloseConnection)  # there is no store yet
+    assert isinstance(refused, effects.DetachLink)  # there is no store yet; other links live on
 
 
 async def test_a_fault_of_the_core_ends_the_incarnation_and_reaches_nobody_else() -> None:

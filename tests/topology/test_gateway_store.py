@@ -98,6 +98,7 @@ def test_at_least_one_endpoint_is_needed() -> None:
         (5, "etcdserver: requested lease not found", ErrorClass.LEASE),
         (14, "etcdserver: no leader", ErrorClass.NOT_APPLIED),
         (8, "etcdserver: too many requests", ErrorClass.NOT_APPLIED),
+        (8, "etcdserver: mvcc: database space exceeded", ErrorClass.FULL),
         (14, "etcdserver: request timed out", ErrorClass.UNKNOWN),
         (14, "etcdserver: leader changed", ErrorClass.UNKNOWN),
         (14, "transport is closing", ErrorClass.UNKNOWN),
