@@ -16,6 +16,8 @@ MADE_BYTES = 16
 """Of chance: nobody guesses an address, and no two routers make the same one."""
 MADE_HOST = "$reply"
 """Addresses that routers make are in a virtual host of their own beside each one: the names of others have no `$`."""
+_CREATOR = "-"
+"""Before the key of the publisher that a dynamic target's address was made for: every router can look for it."""
 _TO = 2
 """Place of `to` in the list of properties."""
 _MAX_VALUES = 64
@@ -27,9 +29,14 @@ def plain(address: str) -> str:
     return address.removeprefix(TOPIC_SCHEME)
 
 
-def new_address() -> str:
-    """An address for a dynamic source or target."""
-    return MADE_PREFIX + secrets.token_hex(MADE_BYTES)
+def new_address(creator: str = "") -> str:
+    """An address for a dynamic source, or for a dynamic target: `creator` is the key of its link in etcd."""
+    return MADE_PREFIX + secrets.token_hex(MADE_BYTES) + (_CREATOR + creator if creator else "")
+
+
+def creator_of(address: str) -> str:
+    """The key of the publisher that it was made for; empty: it was made for a dynamic source."""
+    return address.partition(_CREATOR)[2]
 
 
 def is_made(address: str) -> bool:

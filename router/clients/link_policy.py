@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from delivery_records.attachments.view import View
-from delivery_records.inputs import Owner
+from delivery_records.attachments.view import Subscription, View
+from delivery_records.inputs import Owner, Share
 from delivery_records.patience import Patience
-from delivery_records.tags import link_key
+from delivery_records.tags import link_key, shared_key
 from delivery_records.topics import in_vhost, split_vhost
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import adopts, may_publish, may_subscribe, patience_of
-from router.clients.addresses import is_made, made_in, new_address
+from router.clients.addresses import creator_of, is_made, made_in, new_address
 from router.clients.link_refusal import LinkRefusal
+from router.clients.shared_subscriptions import names_of
 from router.config import RouterConfig
 from router.groups import groups_of
 from router.quotas import QuotaRule, quota_of
@@ -71,11 +72,15 @@ class LinkPolicy:
         """A topic of the client as routers know it (A-2c), or an address that a router made (X-2)."""
         return in_vhost(made_in(self.vhost) if is_made(topic) else self.vhost, topic)
 
-    def make_address(self) -> str:
-        """An address that nobody had before and nobody can guess, for this connection to receive from (X-2)."""
+    def make_address(self, creator: str = "") -> str:
+        """An address that nobody had before and nobody can guess, for this connection to receive from (X-2).
+
+        Args:
+            creator: key of the publisher whose dynamic target it is for.
+        """
         if not self._made:
             self._made = {}
-        address = new_address()
+        address = new_address(creator)
         self._made[address] = None
         return address
 
@@ -89,13 +94,24 @@ class LinkPolicy:
 
     def _refuse_unless_made(self, link: Link, address: str, view: View) -> None:
         """X-2: its connection receives from it, and everybody who knows it sends to it, as long as it exists."""
-        if self.has_made(address) or (isinstance(link, ReceiverLink) and view.matching(self.inside(address))):
+        if self.has_made(address) or (isinstance(link, ReceiverLink) and self._is_there(address, view)):
             return
         if isinstance(link, ReceiverLink):
             text = f"there is no address {address[:MAX_SHOWN]} (any more): whoever asked for it has disconnected"
         else:
             text = "only the connection that this address was made for receives from it: attach with a dynamic source"
         raise LinkRefusal("amqp:not-found", text)
+
+    def _is_there(self, address: str, view: View) -> bool:
+        """Whether somebody receives from it, or the link is there whose dynamic target it was made for."""
+        inside = self.inside(address)
+        creator = view.publishers.get(creator_of(address))
+        return bool(view.matching(inside)) or (creator is not None and creator.record.topic == inside)
+
+    def key_of(self, link_name: str, container_id: str) -> str:
+        """The key of a link of the client's in etcd (A-2c)."""
+        owner = self.owner
+        return link_key(container_id, link_name, owner.vhost, "" if owner.adopts else owner.user)
 
     @property
     def owner(self) -> Owner:
@@ -121,10 +137,31 @@ class LinkPolicy:
 
     def subscribed_to(self, link_name: str, container_id: str, view: View) -> str | None:
         """The topic or pattern of a subscription that is looked up; None: there is none, as far as the view knows."""
-        owner = self.owner
-        key = link_key(container_id, link_name, owner.vhost, "" if owner.adopts else owner.user)
-        found = view.subscriptions.get(key)
+        key = self.key_of(link_name, container_id)
+        found = view.subscriptions.get(key) or self._shared(link_name, container_id, view)
         return None if found is None else split_vhost(found.record.topic)[1]
+
+    def looked_up_share(self, link_name: str, container_id: str, view: View) -> Share | None:
+        """SH-1: the shared subscription that a link's name stands for, where it has none of its own; None: no such one.
+
+        Whoever looks one up need not say of which kind it is (2.6.3).
+        """
+        own = view.subscriptions.get(self.key_of(link_name, container_id))
+        if own is None:
+            shared = self._shared(link_name, container_id, view)
+        else:
+            shared = view.subscriptions.get(own.record.member_of)
+        return None if shared is None else Share(shared.record.link_name, not shared.record.container_id)
+
+    def _shared(self, link_name: str, container_id: str, view: View) -> Subscription | None:
+        owner = self.owner
+        user = "" if owner.adopts else owner.user
+        for name in names_of(link_name):
+            for container in (container_id, ""):
+                found = view.subscriptions.get(shared_key(container, name, owner.vhost, user))
+                if found is not None:
+                    return found
+        return None
 
     def refuse_unless_allowed(self, link: Link, address: str | None, container_id: str, view: View) -> None:
         """Look at the rules of access.

@@ -36,6 +36,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
     Target,
+    TerminusExpiryPolicy,
     UInt,
     ULong,
     vocabulary,
@@ -99,7 +100,8 @@ class PublisherLink:
         assert isinstance(target, Target)
         connection = self.connection
         if topic is None:
-            topic = self.made = connection.policy.make_address()
+            key = connection.policy.key_of(self.link.name, connection.container_id)
+            topic = self.made = connection.policy.make_address(key)
         refuse_unless_topic(topic, target.capabilities)
         refuse_unless_policy(target.expiry_policy)
         connection.refuse_unless_allowed(self.link, topic)
@@ -115,12 +117,13 @@ class PublisherLink:
             unsettled=delivery_states.outcomes_of_map(remote.unsettled if presents_map else None),
             exactly_once=exactly_once and presents_map and not settles_first,
             settles_first=settles_first,
-            timeout_s=float(target.timeout) if target.timeout else None,
+            # an address that was made ends with its link, whatever was asked for.
+            timeout_s=0.0 if self.made is not None else float(target.timeout) if target.timeout else None,
             map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             starts=_starts_of(remote) if presents_map else (),
-            expiry_policy=str(target.expiry_policy),
+            expiry_policy=str(target.expiry_policy if self.made is None else TerminusExpiryPolicy.LINK_DETACH),
             place=connection.place_of(self.link),
             owner=connection.policy.owner,
             require=self._require,

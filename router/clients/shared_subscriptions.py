@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records.inputs import Share
-from oncewire.wire import SenderLink, Source, Symbol, TerminusDurability, vocabulary
+from oncewire.wire import SenderLink, Symbol, TerminusDurability, vocabulary
 from router.clients.link_refusal import LinkRefusal
 
 SUFFIX = "|"
@@ -36,8 +36,15 @@ def share_of(link: SenderLink) -> Share | None:
     return Share(name if durable else name + VOLATILE, vocabulary.GLOBAL in asked, vocabulary.GROUP_ORDER in asked)
 
 
-def granted(source: Source | None, asked: tuple[Symbol, ...], *, grouped: bool) -> tuple[Symbol, ...]:
-    """What of these capabilities the reply's source repeats, and that groups come in order if they do (SH-6)."""
-    wanted = asked if source is None else source.capabilities
-    repeated = tuple(each for each in (vocabulary.SHARED, vocabulary.GLOBAL) if each in wanted)
-    return (*repeated, vocabulary.GROUP_ORDER) if grouped else repeated
+def names_of(link_name: str) -> tuple[str, ...]:
+    """The shared subscriptions that a link's name may stand for where it does not say so: durable ones first."""
+    name = link_name.partition(SUFFIX)[0]
+    return (name, name + VOLATILE) if name else ()
+
+
+def granted(share: Share | None, *, grouped: bool) -> tuple[Symbol, ...]:
+    """Capabilities of the reply's source: of which kind the subscription is, and that groups come in order (SH-6)."""
+    if share is None:
+        return (vocabulary.GROUP_ORDER,) if grouped else ()
+    kind = (vocabulary.SHARED, vocabulary.GLOBAL) if share.is_global else (vocabulary.SHARED,)
+    return (*kind, vocabulary.GROUP_ORDER) if grouped else kind

@@ -10,7 +10,7 @@ from typing import Any
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import ClientFlow, Input, SubscriberAttach, SubscriberDisposition
+from delivery_records.inputs import ClientFlow, Input, Share, SubscriberAttach, SubscriberDisposition
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.parts import Part
 from delivery_records.topics import split_vhost
@@ -36,6 +36,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from router.clients import delivery_states
+from router.clients.addresses import plain
 from router.clients.large_sending import Sending
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
@@ -67,6 +68,7 @@ class SubscriberLink:
         "_sending",
         "_sends_unsettled",
         "_sent",
+        "_share",
         "_waiting",
         "connection",
         "link",
@@ -93,6 +95,8 @@ class SubscriberLink:
         self._may_get_again = False
         self._sends_unsettled = False
         """The client asked for snd-settle-mode unsettled: also what its publisher pre-settled goes out so (2.8.2)."""
+        self._share: Share | None = None
+        """The shared subscription that it is a member of (SH-1)."""
         self._default_state: DeliveryState | None = None
         """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
         self.made: str | None = None
@@ -149,6 +153,10 @@ class SubscriberLink:
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
         share = None if self.made is not None else share_of(self.link)
+        if share is None and source is None:
+            view = connection.driver.records.view
+            share = connection.policy.looked_up_share(self.link.name, connection.container_id, view)
+        self._share = share
         return SubscriberAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -384,7 +392,7 @@ class SubscriberLink:
             properties[vocabulary.WHEN_SLOW] = Symbol(effect.patience.action.value)
         self.link.reply(
             source=Source(
-                address=split_vhost(effect.topic)[1],
+                address=_as_asked(asked.address, split_vhost(effect.topic)[1]),
                 durable=asked.durable if self.made is None else TerminusDurability.NONE,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
@@ -396,7 +404,7 @@ class SubscriberLink:
                 outcomes=vocabulary.OUTCOMES,
                 capabilities=(
                     *((vocabulary.EXACTLY_ONCE,) if effect.exactly_once else ()),
-                    *granted(remote.source, remote.desired_capabilities, grouped=effect.grouped),
+                    *granted(self._share, grouped=effect.grouped),
                 ),
             ),
             target=remote.target,
@@ -425,6 +433,11 @@ class SubscriberLink:
         self.connection.driver.submit(
             [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True, error=_TOO_LARGE)]
         )
+
+
+def _as_asked(asked: str | None, topic: str) -> str:
+    """The address as the client wrote it, with or without `topic://`: stock clients compare (2.6.3)."""
+    return asked if asked is not None and plain(asked) == topic else topic
 
 
 _HANDLERS: dict[type, Callable[[SubscriberLink, Any], None]] = {

@@ -483,6 +483,29 @@ async def test_a_dynamic_target_is_a_temporary_destination_of_its_connection(rou
     assert await refused(client, inbox.link) == "amqp:resource-deleted"
 
 
+async def test_others_may_send_to_a_dynamic_target_before_anybody_receives_from_it(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "jms")
+    link = client.session.attach_sender("temporary", source=Source(), target=Target(dynamic=True))
+    client.flush()
+    target = (await client.attached(link)).target
+    assert isinstance(target, Target)
+    assert target.address is not None
+    assert (target.timeout, target.expiry_policy) == (0, "link-detach")
+    other = await RawClient.connect(router.port, "other")
+    named = await other.publisher(target.address, "named", exactly_once=False)
+    named.send(b"1", b"too early")
+    assert (await named.outcome(b"1")).state == RELEASED
+    inbox = await client.subscriber(target.address, exactly_once=False)
+    named.send(b"2", b"hello")
+    inbox.accept(await inbox.delivery())
+    assert (await named.outcome(b"2")).state == ACCEPTED
+    link.detach(True)
+    assert await refused(client, inbox.link) == "amqp:resource-deleted"
+    await until(partial(subscriptions, router), lambda found: not found)
+    late = other.session.attach_sender("late", source=Source(), target=Target(address=target.address))
+    assert await refused(other, late) == "amqp:not-found"
+
+
 async def test_a_dynamic_target_ends_with_its_session(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port, "jms")
     second = client.engine.begin()

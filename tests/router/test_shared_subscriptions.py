@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from oncewire.wire import LinkDetached, Source, Symbol, Target
+from oncewire.wire import LinkDetached, Source, Symbol, Target, TerminusDurability
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 
@@ -67,3 +68,23 @@ async def test_a_member_that_cannot_be_one_is_refused_and_told_why(
     assert detached.error is not None
     assert detached.error.condition == condition
     assert says in (detached.error.description or "")
+
+
+@pytest.mark.parametrize("capabilities", [(), (GLOBAL,)], ids=["of a container", "global"])
+@pytest.mark.parametrize("durable", [TerminusDurability.NONE, TerminusDurability.UNSETTLED_STATE])
+@pytest.mark.parametrize("name", ["pool", "pool|1", "pool|2"])
+async def test_a_shared_subscription_is_looked_up_by_its_name_alone(
+    router: RouterProcess, capabilities: tuple[Symbol, ...], durable: int, name: str
+) -> None:  # 2.6.3: a null source looks it up, and the reply says what it is
+    client = await RawClient.connect(router.port, "box")
+    source = replace(shared("orders", *capabilities), durable=durable)
+    first = client.session.attach_receiver("pool|1", source=source, target=Target("in"))
+    client.flush()
+    await client.attached(first)
+    second = await RawClient.connect(router.port, "box")
+    link = second.session.attach_receiver(name, source=None, target=Target("in"))
+    second.flush()
+    found = (await second.attached(link)).source
+    assert found is not None
+    assert found.address == "orders"
+    assert set(found.capabilities) == {SHARED, *capabilities}

@@ -323,6 +323,17 @@ async def test_deliveries_are_settled_as_the_settle_modes_state(
         await subscriber.settled(first.tag)
 
 
+@pytest.mark.parametrize("scheme", ["", "topic://"])
+async def test_the_reply_has_the_address_as_the_client_wrote_it(router: RouterProcess, own: str, scheme: str) -> None:
+    client = await RawClient.connect(router.port, own)
+    subscriber = await attach(client, Source(address=scheme + own))
+    assert subscriber.reply.source is not None
+    assert subscriber.reply.source.address == scheme + own
+    publisher = await client.publisher(own)
+    publisher.send(b"1", b"one")
+    await subscriber.delivery()
+
+
 async def test_a_subscriber_with_a_map_gets_what_was_pre_settled_settled_and_is_told_mixed(
     router: RouterProcess, own: str
 ) -> None:
