@@ -8,7 +8,8 @@ malformed; a delivery with such a message is rejected with ``amqp:decode-error``
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header, read_value, skip, truncated
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
@@ -62,6 +63,7 @@ _DELIVERY_COUNT_INDEX: Final = 4
 MAX_REMEMBERED: Final = 4096
 # Only routers set annotations whose names begin so.
 _OURS: Final = (TOPIC_PREFIX, DEAD_LETTER_PREFIX)
+_OURS_AS_TEXT: Final = (TOPIC_PREFIX.decode(), DEAD_LETTER_PREFIX.decode())
 
 
 def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
@@ -398,6 +400,15 @@ def _list_items(message: bytes, pos: int) -> list[bytes]:
         pos = end
     check_end(pos, stop)
     return items
+
+
+def without_ours(annotations: Mapping[Any, object]) -> dict[object, object]:
+    """What a subscriber adds to a message, without the names that only routers and publishers set (I-1b)."""
+    return {
+        key: value
+        for key, value in annotations.items()
+        if not (isinstance(key, str) and key.startswith(_OURS_AS_TEXT))
+    }
 
 
 def read_annotations(message: bytes) -> dict[object, object]:

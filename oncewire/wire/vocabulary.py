@@ -62,9 +62,6 @@ BATCH = Symbol("x-opt-topic-batch")
 BATCH_END = Symbol("x-opt-topic-batch-end")
 DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
 
-DELIVERY_DELAY = Symbol("x-opt-delivery-delay")
-"""Of a `modified`: milliseconds until the subscriber wants the next attempt (E-4a). The name is not ours alone."""
-
 CLIENT_ANNOTATIONS = (IN_DOUBT, PRODUCER, SEQUENCE, FLOOR, TRANSACTION, BATCH, BATCH_END, DELIVERY_HASH)
 """Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
 
@@ -148,7 +145,8 @@ ROUTER_HOPS = Symbol("x-opt-router-hops")
 # --- work queues over AMQP (docs/workqueue.md) ------------------------------------------------------------------------
 
 DELIVERY_TIME = Symbol("x-opt-delivery-time")
-"""Message annotation: when an item is ready, in milliseconds since 1970."""
+"""Message annotation: when an item is ready, in milliseconds since 1970. Of a `modified`: when the subscriber wants the
+next attempt (E-4a). The name is not ours alone, and neither is the next one."""
 DELIVERY_DELAY = Symbol("x-opt-delivery-delay")
 """Message annotation: the same as milliseconds from now."""
 QUEUE_KEY = Symbol("x-opt-queue-key")

@@ -8,7 +8,8 @@ from typing import cast
 from delivery_records.limits import LETTER_ERROR_CHARS
 from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
-from oncewire.wire.vocabulary import DELIVERY_DELAY
+from oncewire.wire.annotations import without_ours
+from oncewire.wire.vocabulary import DELIVERY_DELAY, DELIVERY_TIME
 
 MAP_ENTRY_BYTES = 48
 """A tag of 32 bytes and a bare state, encoded (C-4)."""
@@ -40,18 +41,29 @@ def outcome_of(state: DeliveryState | None) -> DeliveryOutcome | None:
     return None
 
 
-def next_attempt(state: Modified) -> tuple[Mapping[object, object] | None, int | None]:
+def next_attempt(state: Modified, now_ms: int) -> tuple[Mapping[object, object] | None, int | None]:
     """The annotations of `modified` for the next attempt, and in how many milliseconds it is wanted (E-4a).
 
     The latter is for this router, and no part of the message. A value that is no such number is left out.
+
+    Args:
+        state: the outcome.
+        now_ms: milliseconds since 1970; a subscriber may name the time instead, as for quorum queues of RabbitMQ.
     """
     found = state.message_annotations
     if found is None:
         return None, None
-    annotations: dict[object, object] = {key: value for key, value in found.items() if key != DELIVERY_DELAY}
-    delay_ms = found.get(DELIVERY_DELAY)
-    is_number = isinstance(delay_ms, int) and not isinstance(delay_ms, bool) and delay_ms >= 0
-    return annotations, int(cast("int", delay_ms)) if is_number else None
+    annotations = without_ours(found)
+    delay_ms = _number(annotations.pop(DELIVERY_DELAY, None))
+    ready_at_ms = _number(annotations.pop(DELIVERY_TIME, None))
+    if delay_ms is None and ready_at_ms is not None:
+        delay_ms = max(0, ready_at_ms - now_ms)
+    return annotations, delay_ms
+
+
+def _number(value: object) -> int | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return int(cast("int", value)) if is_number else None
 
 
 def error_text(state: Rejected) -> str:

@@ -19,6 +19,7 @@ from oncewire.wire.annotations import (
     read_annotations,
     read_section_code,
     set_delivery_count,
+    without_ours,
 )
 from oncewire.wire.decoding import skip
 from oncewire.wire.encoding import encode
@@ -100,8 +101,11 @@ def edit_for_attempt(effect: Deliver | DeliverPart, message: bytes, *, counts_re
 
 
 def merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:
-    """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key."""
-    annotations = {**read_annotations(message), **changes}
+    """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key, but for ours (I-1b).
+
+    Those are left out where `modified` is read, too: a router of an older release may send them.
+    """
+    annotations = {**read_annotations(message), **without_ours(changes)}
     header = b""
     pos = 0
     while True:

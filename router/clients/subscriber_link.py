@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,7 +203,8 @@ class SubscriberLink:
         if not isinstance(state, Modified):
             error = delivery_states.error_text(state) if isinstance(state, Rejected) else ""
             return SubscriberDisposition(self.number, tags, outcome, event.settled, error=error)
-        return SubscriberDisposition(self.number, tags, outcome, event.settled, *delivery_states.next_attempt(state))
+        annotations, delay_ms = delivery_states.next_attempt(state, int(1000 * time.time()))
+        return SubscriberDisposition(self.number, tags, outcome, event.settled, annotations, delay_ms)
 
     def flow_input(self, event: LinkFlow) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from oncewire.client import OutcomeKind, connect
-from oncewire.wire import ACCEPTED, DeliveryReceived, Modified, Symbol, UInt, decode_message
+from oncewire.wire import ACCEPTED, DeliveryReceived, Modified, Symbol, Timestamp, UInt, decode_message
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient, RawSubscriber
 
-DELAY, NOTE = Symbol("x-opt-delivery-delay"), Symbol("x-opt-note")
+DELAY, TIME, NOTE = Symbol("x-opt-delivery-delay"), Symbol("x-opt-delivery-time"), Symbol("x-opt-note")
+USER = Symbol("x-opt-topic-user")
 RULES = [{"topics": ["orders"], "on_reject": "report", "max_attempts": 2, "retry_first_s": 3600, "retry_cap_s": 3600}]
 """A retry comes an hour later: what comes sooner was repeated to another router."""
 
@@ -28,7 +33,18 @@ def count_of(delivery: DeliveryReceived) -> int:
     return 0 if header is None else header.delivery_count
 
 
-async def test_a_subscriber_says_when_it_wants_the_next_attempt_and_the_message_does_not_carry_it() -> None:
+def in_ms(delay_ms: int) -> dict[str, object]:
+    return {"delivery_delay": UInt(delay_ms)}
+
+
+def at_ms(delay_ms: int) -> dict[str, object]:
+    return {"delivery_time": Timestamp(int(1000 * time.time()) + delay_ms)}
+
+
+@pytest.mark.parametrize("when", [in_ms, at_ms])
+async def test_a_subscriber_says_when_it_wants_the_next_attempt_and_the_message_does_not_carry_it(
+    when: Callable[[int], dict[str, object]],
+) -> None:
     async with running_router("--standalone") as router:
         client = await RawClient.connect(router.port)
         subscriber = await client.subscriber("orders")
@@ -36,14 +52,15 @@ async def test_a_subscriber_says_when_it_wants_the_next_attempt_and_the_message_
         for tag in (b"1", b"2", b"3"):
             publisher.send(tag, tag)
         first, second, third = [await subscriber.delivery() for _ in range(3)]
-        fail(subscriber, first, delivery_delay=UInt(4000), note="later")
+        fail(subscriber, first, **when(4000), note="later", topic_user="forged")
         fail(subscriber, second)  # after a second
-        fail(subscriber, third, delivery_delay=UInt(0))
+        fail(subscriber, third, **when(0))
         again = [await subscriber.delivery() for _ in range(3)]
         assert [decode_message(each.payload).body for each in again] == [b"3", b"2", b"1"]
         assert [count_of(each) for each in again] == [1, 1, 1]
         annotations = decode_message(again[2].payload).annotations
-        assert (annotations.get(NOTE), DELAY in annotations) == ("later", False)
+        assert annotations.get(NOTE) == "later"
+        assert not {DELAY, TIME, USER} & set(annotations)
         for each in again:
             subscriber.accept(each)
         assert (await publisher.outcome(b"1")).state == ACCEPTED
