@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
-from oncewire.wire import CONNECTION_FORCED, INTERNAL_ERROR
+from oncewire.wire import CONNECTION_FORCED, INTERNAL_ERROR, vocabulary
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
+
+_EVERYWHERE: Final[Mapping[str, object]] = {vocabulary.SAME_EVERYWHERE: True}
+_UNKNOWN: Final[tuple[str, Mapping[str, object]]] = ("", {})
+"""What the record core says stands."""
 
 
 class ClientLink(Protocol):
@@ -85,8 +89,8 @@ class RecordsDriver:
         """Publishers of large messages that come in, and what each held when it was looked at last."""
         self._backlog: list[Input] = []
         self._is_handling = False
-        self._store_failure = ""
-        """What a link is told that ends with a failure in etcd, while that is handled."""
+        self._store_failure: tuple[str, Mapping[str, object]] = _UNKNOWN
+        """What a link is told that ends with a failure in etcd, while that is handled: description and info."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -199,13 +203,19 @@ class RecordsDriver:
             self._look_at_streams()
         self._set_timer()
 
-    def fail_in_store(self, failed: StoreFailed, told: str) -> None:
-        """An operation on etcd failed; a link that ends with it is told why, and what to do."""
-        self._store_failure = told
+    def fail_in_store(self, failed: StoreFailed, told: str, *, same_everywhere: bool = False) -> None:
+        """An operation on etcd failed; a link that ends with it is told why, and what to do.
+
+        Args:
+            failed: which one.
+            told: to the client.
+            same_everywhere: it would fail at every router.
+        """
+        self._store_failure = (told, _EVERYWHERE if same_everywhere else {})
         try:
             self.submit([failed])
         finally:
-            self._store_failure = ""
+            self._store_failure = _UNKNOWN
 
     def _handle(self, inputs: list[Input]) -> None:
         watch = self.watch
@@ -269,8 +279,9 @@ class RecordsDriver:
     def _close_or_detach(self, effect: effects.CloseConnection) -> None:
         """A-1: what etcd refuses one link ends that link; the others live as long as the lease is kept (K-3)."""
         if effect.condition == CONNECTION_FORCED:
-            why = self._store_failure or effect.description
-            self._carry_out_on_link(effects.DetachLink(effect.link, True, INTERNAL_ERROR, why))
+            told, info = self._store_failure
+            why = told or effect.description
+            self._carry_out_on_link(effects.DetachLink(effect.link, True, INTERNAL_ERROR, why, info))
         else:
             self._carry_out_on_link(effect)
 

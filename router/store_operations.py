@@ -145,8 +145,9 @@ class StoreOperations:
         self._log.event(
             RouterEvent.STORE_FAILED, doing=f"{doing} {effect.key}", why=str(error), outcome=failure.value
         )
-        told = FULL_ADVICE if isinstance(error, StoreFull) else _NO_STORE
-        self._driver.fail_in_store(StoreFailed(effect.nonce, failure), told)
+        is_full = isinstance(error, StoreFull)
+        told = FULL_ADVICE if is_full else _NO_STORE
+        self._driver.fail_in_store(StoreFailed(effect.nonce, failure), told, same_everywhere=is_full)
 
 
 _NO_STORE = (

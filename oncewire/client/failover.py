@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from oncewire.client.errors import UsageError
-from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SCHEME
+from oncewire.wire import Fields
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SAME_EVERYWHERE, SCHEME
 
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
@@ -231,8 +232,10 @@ _LINK_ENDS: dict[str, LinkEnd] = {
 }
 
 
-def end_of(condition: str) -> LinkEnd:
-    """What a detach with this condition (empty: none) means; conditions not listed are refusals."""
+def end_of(condition: str, info: Fields | None = None) -> LinkEnd:
+    """What a detach with this condition (empty: none) and info means; conditions not listed are refusals."""
+    if info is not None and info.get(SAME_EVERYWHERE) is True:
+        return LinkEnd.AGAIN  # elsewhere the client's other links would be refused, too
     return _LINK_ENDS.get(condition, LinkEnd.REFUSED)
 
 

@@ -216,7 +216,7 @@ class ClientLink:
         self._after_detach(event.error, condition, description)
 
     def _after_detach(self, error: AmqpError | None, condition: str, description: str) -> None:
-        end = end_of(condition)
+        end = end_of(condition, None if error is None else error.info)
         self._refusals += 1
         if end is LinkEnd.REFUSED:
             self.fail(self._refusal(condition, description))

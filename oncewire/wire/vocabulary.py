@@ -164,6 +164,9 @@ COUNT = Symbol("count")
 FAILOVER_LIST = Symbol("failover-server-list")
 """Of a redirect, and a property of a router's open: other routers to connect to."""
 
+SAME_EVERYWHERE = Symbol("x-opt-topic-same-everywhere")
+"""Of a detach, true: every other router would refuse the link, too, so its client stays (A-1)."""
+
 # --- names of AMQP and of others, that several packages use -----------------------------------------------------------
 
 ANONYMOUS_RELAY = Symbol("ANONYMOUS-RELAY")

@@ -113,6 +113,20 @@ async def test_a_router_that_cannot_serve_a_link_is_left_for_another(network: Ne
             assert client.router_name.startswith("b at ")
 
 
+async def test_a_client_stays_where_a_link_would_be_refused_by_every_router(network: Network) -> None:
+    """Its other links are served; moving would lose them, for their attaches would be refused, too."""
+    async with WireServer(network, "a") as first, WireServer(network, "b") as second:
+        full = error("amqp:internal-error", "etcd is full", x_opt_topic_same_everywhere=True)
+        async with connect([first.url, second.url]) as client:
+            publisher = await client.publisher("t")
+            first.refuse.extend([full] * 5)
+            await client.publisher("u")
+            assert not first.refuse
+            assert client.router_name.startswith("a at ")
+            await publisher.send(b"x", timeout=LONG)
+            assert len(first.connections) == 1
+
+
 async def test_a_router_that_takes_the_connection_and_says_nothing_is_left(network: Network) -> None:
     async with WireServer(network, "mute") as mute, WireServer(network, "b") as second:
         mute.is_silent = True

@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from oncewire.wire import ACCEPTED, ReceiverLink, SenderLink, Source, Target
+from oncewire.wire import ACCEPTED, AmqpError, ReceiverLink, SenderLink, Source, Target
+from oncewire.wire.vocabulary import SAME_EVERYWHERE
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
@@ -66,8 +67,8 @@ class Healthy:
         assert (await self._publisher.outcome(tag)).state == ACCEPTED
         self._publisher.settle_accepted()
 
-    async def refused(self, name: str, *, publishes: bool = True) -> tuple[str, str]:
-        """Condition and description with which one more link is refused."""
+    async def refused(self, name: str, *, publishes: bool = True) -> AmqpError:
+        """With what one more link is refused."""
         session = self.client.session
         link: SenderLink | ReceiverLink
         if publishes:
@@ -78,7 +79,8 @@ class Healthy:
         detached = await self.client.detached(link)
         assert detached.closed
         assert detached.error is not None
-        return detached.error.condition, detached.error.description or ""
+        assert detached.error.condition == "amqp:internal-error"
+        return detached.error
 
 
 async def fill(etcd: EtcdServer) -> None:
@@ -129,10 +131,10 @@ async def test_an_etcd_without_space_refuses_new_links_only_and_says_what_to_do(
     healthy = await Healthy.attach(port)
     await healthy.deliver()
     await fill(etcd)
-    condition, description = await healthy.refused("new", publishes=publishes)
-    assert condition == "amqp:internal-error"
-    assert "NOSPACE" in description
-    assert "etcdctl alarm disarm" in description
+    error = await healthy.refused("new", publishes=publishes)
+    assert "alarm NOSPACE" in (error.description or "")
+    assert "etcdctl alarm disarm" in (error.description or "")
+    assert error.info == {SAME_EVERYWHERE: True}
     await healthy.deliver()
     await make_room(etcd)
     await healthy.client.publisher("orders", "newer")
@@ -144,9 +146,9 @@ async def test_an_etcd_that_is_away_refuses_new_links_only_while_the_lease_is_ke
 ) -> None:
     healthy = await Healthy.attach(port)
     await etcd.kill()
-    condition, description = await healthy.refused("new")
-    assert condition == "amqp:internal-error"
-    assert "etcd" in description
+    error = await healthy.refused("new")
+    assert "etcd has no leader or cannot be reached" in (error.description or "")
+    assert error.info is None, "another router may reach it"
     await healthy.deliver()
     await etcd.restart()
     await until_attached(healthy.client, "newer")
