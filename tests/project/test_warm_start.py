@@ -82,6 +82,23 @@ def test_a_warm_program_is_killed_and_stopped_as_any_other() -> None:
         assert waiting.wait(60) == -signal.SIGKILL
 
 
+ENDING = """
+import atexit, sys, threading, time
+atexit.register(print, "at the end")
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+print("words", end="")
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit()", "sys.exit(300)", "sys.exit('why')", "raise KeyboardInterrupt", "1 / 0"]
+)
+def test_a_warm_program_ends_as_a_cold_one_does(end: str) -> None:
+    warm, cold = both("-P", "-c", ENDING + end)
+    assert (warm.stdout, warm.returncode) == (cold.stdout, cold.returncode)
+    assert warm.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
+
+
 def test_an_error_of_a_warm_program_is_exit_code_1_and_said_on_stderr() -> None:
     warm, cold = both("-P", "-c", "raise LookupError('gone')")
     assert (warm.returncode, cold.returncode) == (1, 1)

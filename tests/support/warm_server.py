@@ -7,6 +7,7 @@ it a child of the test's process (which is a subreaper for that time): there it 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -16,11 +17,12 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 Run = Callable[[], object]
 
@@ -71,7 +73,6 @@ def main() -> Run | None:
 
 def become(request: dict[str, Any]) -> Run:
     """Make this process what `python ARGUMENTS...` would be; returns what it runs."""
-    gc.unfreeze()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["new_session"]:
         os.setsid()
@@ -108,7 +109,25 @@ def open_standard_files() -> None:
         setattr(sys, f"__{name}__", file)
 
 
+def end_with(code: int) -> NoReturn:
+    """End as Python does, but for taking apart what was imported: that would copy all of its memory."""
+    threading._shutdown()  # type: ignore[attr-defined]  # typeshed leaves it out
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = 120
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     run = main()
     if run is not None:
-        run()
+        try:
+            run()
+        except SystemExit as end:
+            if not isinstance(end.code, int | None):
+                raise
+            end_with(end.code or 0)
+        end_with(0)
