@@ -90,7 +90,7 @@ class RecordsDriver:
         self._backlog: list[Input] = []
         self._is_handling = False
         self._store_failure: tuple[str, Mapping[str, object]] = _UNKNOWN
-        """What a link is told that ends with a failure in etcd, while that is handled: description and info."""
+        """The error of links that end for a failure in etcd, while that is handled: description and info."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -204,7 +204,7 @@ class RecordsDriver:
         self._set_timer()
 
     def fail_in_store(self, failed: StoreFailed, told: str, *, same_everywhere: bool = False) -> None:
-        """An operation on etcd failed; a link that ends with it is told why, and what to do.
+        """An operation on etcd failed; the error of a link that ends for it says why, and what to do.
 
         Args:
             failed: which one.
