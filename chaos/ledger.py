@@ -68,9 +68,7 @@ class Ledger(Generic[Row]):
             raise LedgerError(what, "another campaign is writing it", "wait for its end") from None
         except OSError as error:
             self._close()
-            what = f"the ledger {self.path} cannot be opened"
-            fix = "run this in the project's folder, or give --state a file that you may write"
-            raise LedgerError(what, error.strerror or str(error), fix) from None
+            raise _not_opened(self.path, error) from None
         except LedgerError:
             self._close()
             raise
@@ -99,15 +97,22 @@ class Ledger(Generic[Row]):
         self.rows.append(row)
 
 
+def _not_opened(path: Path, error: OSError) -> LedgerError:
+    fix = "run this in the project's folder, or give --state a file that you may write"
+    return LedgerError(f"the ledger {path} cannot be opened", error.strerror or str(error), fix)
+
+
 def read_ledger(path: Path, codec: Codec[Row]) -> list[Row]:
-    """The lines of a ledger; none where there is no file.
+    """The lines of a ledger; none where its folder has no such file.
 
     Raises:
-        LedgerError: it cannot be read, or a line is of another kind.
+        LedgerError: there is no such folder, it cannot be read, or a line is of another kind.
     """
     try:
         return _parse(path, path.read_bytes(), codec)[0]
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise _not_opened(path, error) from None
         return []
     except OSError as error:
         what = f"the ledger {path} cannot be read"

@@ -116,6 +116,8 @@ def defined_rules(page: str) -> dict[str, Rule]:
 
 def mentions_in_source(source: str, path: Path) -> Iterator[Mention]:
     """Rules named in a Python file's comments and bare strings (docstrings of anything, constants included)."""
+    if RULE.search(source) is None:
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield from (Mention(found.group(), path, token.start[0]) for found in RULE.finditer(token.string))
@@ -171,18 +173,34 @@ def rules() -> dict[str, Rule]:
     return defined_rules(PROTOCOL.read_text(encoding="utf-8"))
 
 
-def test_every_rule_named_in_the_code_is_on_the_protocol_page(rules: dict[str, Rule]) -> None:
-    unknown = unknown_names(rules, mentions_under(ROOT, NAMING))
+@pytest.fixture(scope="module")
+def mentions() -> list[Mention]:
+    return mentions_under(ROOT, NAMING)
+
+
+@pytest.fixture(scope="module")
+def carried_out(mentions: list[Mention]) -> list[Mention]:
+    return [mention for mention in mentions if mention.path.parts[0] in CARRYING_OUT]
+
+
+def test_every_rule_named_in_the_code_is_on_the_protocol_page(
+    rules: dict[str, Rule], mentions: list[Mention]
+) -> None:
+    unknown = unknown_names(rules, mentions)
     assert not unknown, "not defined in docs/protocol.md:\n" + "\n".join(map(str, unknown))
 
 
-def test_every_rule_of_the_protocol_page_is_named_in_the_code_or_marked(rules: dict[str, Rule]) -> None:
-    unnamed = unnamed_rules(rules, mentions_under(ROOT, CARRYING_OUT))
+def test_every_rule_of_the_protocol_page_is_named_in_the_code_or_marked(
+    rules: dict[str, Rule], carried_out: list[Mention]
+) -> None:
+    unnamed = unnamed_rules(rules, carried_out)
     assert not unnamed, f"named nowhere in the code and not marked {REASONING_ONLY}: {', '.join(unnamed)}"
 
 
-def test_a_rule_that_the_code_names_is_not_marked_as_reasoning_only(rules: dict[str, Rule]) -> None:
-    named = {mention.name for mention in mentions_under(ROOT, CARRYING_OUT)}
+def test_a_rule_that_the_code_names_is_not_marked_as_reasoning_only(
+    rules: dict[str, Rule], carried_out: list[Mention]
+) -> None:
+    named = {mention.name for mention in carried_out}
     stale = [rule.name for rule in rules.values() if rule.is_reasoning_only and rule.name in named]
     assert not stale, f"marked {REASONING_ONLY} although the code names them: {', '.join(stale)}"
 
