@@ -327,6 +327,30 @@ class Publisher(PublisherLink):
         self._notice.work()
         return sendings
 
+    def take_stored(self, number: int, payload: bytes) -> Sending:
+        """Take an encoded message that the journal holds already, under its number there (ST-7); wait for no room.
+
+        Raises:
+            UsageError: it is too large.
+            ClientError: the publisher failed or was closed.
+        """
+        self._check_open()
+        check_size(payload, self._max_message_size, self.client.router_name)
+        self._core.take_stored(number, payload)
+        sending = self._sending(number)
+        self.statistics.messages += 1
+        self._journal.work(self)
+        self._notice.work()
+        return sending
+
+    async def recorded(self) -> None:
+        """Wait until the journal has what is to be written now: what credit allows to be sent is then on its way (P-1).
+
+        Raises:
+            JournalError: it did not become durable.
+        """
+        await self._journal.drain(self)
+
     async def _take_durably(
         self, payloads: list[bytes], effect: Callable[[sqlite3.Connection], object] | None
     ) -> list[Sending]:

@@ -197,6 +197,17 @@ class PublisherCore:
         self._unstored.append(message)
         return number
 
+    def take_stored(self, number: int, payload: bytes) -> None:
+        """Take an encoded message that the journal holds already, under its number there; they grow, perhaps with gaps.
+
+        All messages of a publisher are taken in this way, or none.
+        """
+        assert number >= self._next_number, "P-2: a number is not used twice"
+        self._next_number = number + 1
+        message = self._messages[number] = _Message(number, payload)
+        self._bytes += len(payload)
+        self._queue.append(message)
+
     def recovered_outcomes(self) -> list[ReportOutcome]:
         """Outcomes that were recorded before a restart and may not have been told to the application."""
         return self._recovered_outcomes

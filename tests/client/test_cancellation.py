@@ -288,6 +288,11 @@ async def flushed(publisher: Publisher, subscriber: Subscriber) -> None:
         await publisher.flush(1.0)
 
 
+async def recorded(publisher: Publisher, subscriber: Subscriber) -> None:
+    _ = await publisher.submit(b"recorded")
+    await publisher.recorded()
+
+
 async def owed(publisher: Publisher, subscriber: Subscriber) -> None:
     assert publisher.oldest is not None
     await publisher.owed(publisher.oldest)
@@ -449,6 +454,7 @@ SCENARIOS: dict[str, Scenario] = {
     "Publisher.submit": using(submitted),
     "Publisher.flush": using(flushed),
     "Publisher.owed": using(owed),
+    "Publisher.recorded": using(recorded),
     "Publisher.submit_many": using(submitted_many),
     "Publisher.send": using(sent),
     "Subscriber.receive": using(received),

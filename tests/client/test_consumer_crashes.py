@@ -20,11 +20,10 @@ from oncewire.client.transactions import (
     CrashPoint,
     Producer,
     ProducerId,
-    ReceivedMessage,
-    read_committed,
 )
 from router.commands.local_network import LocalNetwork
 from tests.client.consumer_child import SCHEMA
+from tests.client.output_readers import OutputReaders, until
 from tests.client.store_world import Database
 
 CHILD = Path(__file__).parent / "consumer_child.py"
@@ -76,21 +75,6 @@ class Source:
                 await asyncio.sleep(0.02)
 
 
-class Output:
-    """What a reader of committed messages got of `totals`."""
-
-    def __init__(self) -> None:
-        self.bodies: list[str] = []
-        self.messages: list[ReceivedMessage] = []
-
-    async def read(self, routers: list[str], ready: asyncio.Event) -> None:
-        async with read_committed(routers, "totals", ring_messages=3) as reader:
-            ready.set()
-            async for message in reader:
-                self.messages.append(message)
-                self.bodies.append(str(message.body))
-
-
 @asynccontextmanager
 async def child(
     database: Database, network: LocalNetwork, point: str, note: Path, *etcd: str
@@ -109,41 +93,26 @@ async def child(
         await process.wait()
 
 
-async def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Wait for something that another process does."""
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while not condition():  # noqa: ASYNC110  (what another process does)
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(what()) from None
-
-
 @asynccontextmanager
-async def source_and_output(network: LocalNetwork, seed: int) -> AsyncIterator[tuple[Source, Output]]:
+async def source_and_output(network: LocalNetwork, seed: int) -> AsyncIterator[tuple[Source, OutputReaders]]:
     """Both ends of a consumer."""
     routers = [router.url for router in network.routers.values()]
-    output, ready = Output(), asyncio.Event()
-    reading = asyncio.create_task(output.read(routers, ready))
-    try:
-        async with asyncio.timeout(WAIT_S):
-            await asyncio.wait([reading, asyncio.ensure_future(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
-        async with connect(routers) as client:
-            source = Source(await client.publisher("orders"), seed)
-            yield source, output
-            assert not reading.done(), reading
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+    output = OutputReaders()
+    async with output.reading(routers, "totals"), connect(routers) as client:
+        yield Source(await client.publisher("orders"), seed), output
 
 
-def judge(database: Database, source: Source, output: Output) -> None:
-    """Each input in one committed transaction; each of its messages read once, of that transaction and no other."""
+def judge(database: Database, source: Source, output: OutputReaders) -> None:
+    """Each input in one committed transaction; each reader has each of its messages once, of no other transaction."""
     effects = database.rows("SELECT attempt, message FROM effects")
     assert Counter(message for _, message in effects) == Counter(source.counting)
     assert database.rows("SELECT total FROM sums") == [(sum(map(int, source.counting)),)]
-    expected = [f"{message}>{part}#{attempt}" for attempt, message in effects for part in "xy"]
-    assert Counter(output.bodies) == Counter(expected)
+    output.check([f"{message}>{part}#{attempt}" for attempt, message in effects for part in "xy"])
+
+
+def is_all_accepted(database: Database) -> bool:
+    """Whether everything that was decided has its outcome: no reader gets more of it."""
+    return database.rows("SELECT number FROM oncewire_store_intents") == []
 
 
 async def subscribe(database: Database, network: LocalNetwork) -> None:
@@ -153,7 +122,7 @@ async def subscribe(database: Database, network: LocalNetwork) -> None:
         pass
 
 
-async def finish(database: Database, network: LocalNetwork, source: Source, output: Output, note: Path) -> None:
+async def finish(database: Database, network: LocalNetwork, source: Source, output: OutputReaders, note: Path) -> None:
     """Let a consumer process what is left, then judge."""
     async with child(database, network, "-", note):
         for _ in range(3):
@@ -161,10 +130,35 @@ async def finish(database: Database, network: LocalNetwork, source: Source, outp
         for producer in source.producers:  # nothing stays pending
             assert not producer.has_pending
         await until(
-            lambda: len(output.bodies) >= 2 * len(source.counting),
-            lambda: (len(output.bodies), len(source.counting)),
+            lambda: output.have(2 * len(source.counting)) and is_all_accepted(database),
+            lambda: ({kind: len(found) for kind, found in output.by_kind.items()}, len(source.counting)),
         )
     judge(database, source, output)
+
+
+PUBLISHING = (
+    CrashPoint.COMMITTED,
+    CrashPoint.EXPOSED,
+    CrashPoint.PUBLISHED_IN_PART,
+    CrashPoint.ACCEPTED,
+    CrashPoint.CONFIRMED,
+)
+
+
+@pytest.mark.timeout(300)
+async def test_a_consumer_killed_while_it_publishes_doubles_nothing_for_any_reader(
+    database: Database, tmp_path: Path
+) -> None:
+    """ST-7. Before it, only readers of committed messages had each message once."""
+    async with LocalNetwork(1) as network, source_and_output(network, seed=11) as (source, output):
+        await subscribe(database, network)
+        for point in PUBLISHING:
+            note = tmp_path / point.name
+            async with child(database, network, point.name, note) as process:
+                await source.publish_while(lambda: process.returncode is None)
+                assert (process.returncode, note.read_text()) == (-signal.SIGKILL, point.name)
+        await finish(database, network, source, output, tmp_path / "none")
+        assert not output.flagged
 
 
 @pytest.mark.slow
@@ -217,8 +211,8 @@ async def test_a_standby_takes_over_when_the_owner_is_killed_and_continues_its_i
                 await dead.wait()
             await source.publish_while(lambda: len(owners()) < 3)
             await until(
-                lambda: len(output.bodies) >= 2 * len(source.counting),
-                lambda: (len(output.bodies), len(source.counting)),
+                lambda: output.have(2 * len(source.counting)) and is_all_accepted(database),
+                lambda: ({kind: len(found) for kind, found in output.by_kind.items()}, len(source.counting)),
             )
             assert all(process.returncode is None for process in children.values())
         judge(database, source, output)

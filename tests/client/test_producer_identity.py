@@ -27,6 +27,7 @@ from oncewire.client.transactions.sequence_header import (
     read_header,
 )
 from oncewire.client.transactions.sequencer import MAX_PRODUCERS, MAX_RANGES, Isolation, Outcome, Sequencer
+from oncewire.client.transactions.store_schema import VERSION
 from oncewire.client.transactions.store_sqlite import SqliteStore
 from oncewire.wire import Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import ANONYMOUS, USER
@@ -211,7 +212,7 @@ def test_a_store_of_version_2_is_read_and_its_open_transaction_ends_as_it_began(
     assert life.read(received("ann", ack, b"")) == [b"3", b"4"]
     forged = final_rollback(ProducerId("shop", 1000), 1)
     assert life.read(received("mallory", forged, b""), received("ann", shop.alone(), b"6")) == [b"6"]
-    assert life.rows("SELECT version FROM oncewire_store_fences") == [(3,)]
+    assert life.rows("SELECT version FROM oncewire_store_fences") == [(VERSION,)]
     assert life.rows("SELECT * FROM oncewire_store_producers") == []
 
 

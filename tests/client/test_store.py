@@ -33,7 +33,9 @@ from oncewire.client.transactions.sequence_header import (
 from oncewire.client.transactions.sequencer import Sequencer
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_postgres import PostgresStore
+from oncewire.client.transactions.store_schema import VERSION
 from oncewire.client.transactions.store_sqlite import SqliteStore
+from oncewire.wire import Message
 from tests.client.store_world import Database, new_postgres_database
 
 A = ProducerId("a", 1000)
@@ -317,7 +319,8 @@ def test_what_an_owner_left_pending_is_ended_even_where_it_never_committed(datab
     ends = {i.topic: i.header for i in new.unconfirmed if i.header.flag is Flag.ROLLBACK}
     assert {topic: header.begins for topic, header in ends.items()} == {"totals": 3, "alarms": 3, "errors": 1}
     assert ends["errors"].producer == unheard.producer
-    assert [intent.number for intent in new.unconfirmed] == [1, 2, 3, 4, 5]
+    numbers = [intent.number for intent in new.unconfirmed]
+    assert numbers == sorted(set(numbers))
     old.close()
     new.close()
 
@@ -392,6 +395,54 @@ def test_a_restored_sequencer_goes_on_in_the_middle_of_a_transaction(database: D
     again.close()
 
 
+def test_a_store_of_version_3_publishes_what_it_had_decided_as_one_publisher(database: Database) -> None:
+    """ST-7: a release before it had no map, so nothing of it counts as sent."""
+    store = database.open()
+    with store.transaction({}):
+        store.publish("totals", Message(b"one"))
+    store.close()
+    database.run("UPDATE oncewire_store_intents SET number = 7")
+    database.run("DROP TABLE oncewire_store_publishers")
+    database.run("UPDATE oncewire_store_fences SET version = 3")
+    again = database.open()
+    link = again.maps.link("totals")
+    state = again.maps.state(link)
+    assert [message.number for message in state.messages] == [7]
+    assert (state.exposed_before, state.session, state.next_number) == (0, 0, 8)
+    again.close()
+    later = database.open()
+    assert later.maps.link("totals") == link
+    later.close()
+
+
+def test_no_number_of_an_intent_is_given_twice(database: Database) -> None:
+    """P-2: it is a delivery tag; with nothing left in the database the fence says which were given."""
+    numbers = []
+    for _ in range(3):
+        owner = database.open()
+        with owner.transaction({}):
+            owner.publish("totals", Message(b""))
+        numbers += [intent.number for intent in owner.unconfirmed]
+        owner.confirm(owner.unconfirmed)
+        owner.close()
+    assert numbers == sorted(set(numbers))
+
+
+def test_maps_of_topics_are_bounded_and_those_that_have_something_to_publish_stay(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oncewire.client.transactions.store, "MAX_OUTPUTS", 1)
+    for topic in ("one", "two", "three"):
+        owner = database.open()
+        with owner.transaction({}):
+            owner.publish(topic, Message(b""))
+        if topic != "two":
+            owner.confirm(owner.unconfirmed[-1:])
+        owner.close()
+    database.open().close()
+    assert database.rows("SELECT topic FROM oncewire_store_publishers") == [("two",)]
+
+
 def test_a_store_of_version_2_keeps_what_it_knew_when_it_is_opened(database: Database) -> None:
     store = database.open()
     sequencer = Sequencer[str]()
@@ -419,7 +470,7 @@ def test_a_store_of_version_2_keeps_what_it_knew_when_it_is_opened(database: Dat
     commit(again, orders=restored)
     again.close()
     assert database.rows("SELECT store FROM oncewire_store_producers") == [("another",)]  # opened by its own owner
-    assert database.rows("SELECT version FROM oncewire_store_fences") == [(3,)]
+    assert database.rows("SELECT version FROM oncewire_store_fences") == [(VERSION,)]
 
 
 def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Database) -> None:
@@ -445,7 +496,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
     ("damage", "said"),
     [
         ("UPDATE oncewire_store_fences SET version = 99", "it has version 99"),
-        ("UPDATE oncewire_store_intents SET flag = 'maybe'", "intent 1: 'maybe'"),
+        ("UPDATE oncewire_store_intents SET flag = 'maybe'", r"intent \d+: 'maybe'"),
         ("UPDATE oncewire_store_outputs SET begins = 0", "output 'totals': "),
         ("UPDATE oncewire_store_sequences SET state = 'x'", "producer a@1000 cannot be read"),
     ],

@@ -19,6 +19,7 @@ class CrashPoint(Enum):
     PROCESSED = "the function has returned, its messages are not stored"
     DECIDED = "effects, checkpoint and messages are written, not committed"
     COMMITTED = "the transaction is committed, nothing of it is published"
+    EXPOSED = "messages are in the maps of their publishers, none is sent"
     PUBLISHED_IN_PART = "some messages are published, none is confirmed"
     ACCEPTED = "messages are accepted, not confirmed"
     CONFIRMED = "messages are confirmed"

@@ -22,7 +22,7 @@ from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent
 
 STOP_S = 10.0
-"""How long an owner that stops waits until what it published is accepted; its successor publishes the rest again."""
+"""How long an owner that stops waits until what it published is accepted; its successor resumes with the rest."""
 
 Process = Callable[[Transaction, ReceivedMessage], object]
 Finalize = Callable[[Transaction], object]
@@ -67,10 +67,10 @@ class Incarnation:
         self._inputs = inputs
         self._feed = feed
         self._stop = asyncio.Event()
-        self._outputs = Outputs(plan.network, store, thread)
         self._receiving = Receiving(
             plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
         )
+        self._outputs = Outputs(self._receiving.client, store, inputs)
         self.transactions = 0
         self._batch = plan.batch
 
@@ -80,7 +80,6 @@ class Incarnation:
         Raises:
             ClientError: no router can be reached, or it refuses.
         """
-        await self._outputs.open()
         await self._receiving.open(self._plan.topics, self._plan.timeout_s)
 
     async def run(self, process: Process, finalize: Finalize) -> None:
@@ -91,11 +90,12 @@ class Incarnation:
             ProcessFailed: the function raised; its transaction was rolled back.
             ClientError: something else failed. What was committed stays.
         """
-        await until_first_ends(
-            self._outputs.run(list(self._store.unconfirmed)),
-            self._receiving.run(),
-            self._transact(process, finalize),
-        )
+        async with self._receiving.explained():
+            await until_first_ends(
+                self._outputs.run(list(self._store.unconfirmed)),
+                self._receiving.run(),
+                self._transact(process, finalize),
+            )
 
     def begin_small(self) -> None:
         """Begin with one position in a transaction, and twice as many in each next one.
@@ -115,10 +115,7 @@ class Incarnation:
         try:
             await self._receiving.close(unsubscribe=unsubscribe)
         finally:
-            try:
-                await self._outputs.close()
-            finally:
-                await self._thread.call(self._store.close)
+            await self._thread.call(self._store.close)
 
     async def _transact(self, process: Process, finalize: Finalize) -> None:
         while not self._stop.is_set():
@@ -132,14 +129,15 @@ class Incarnation:
             self._batch = min(2 * self._batch, self._plan.batch)
             self._outputs.add(intents)
             self._receiving.made_room()
+            await self._outputs.on_their_way()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._outputs.until_at_most(0)
 
     def _one_transaction(self, process: Process, finalize: Finalize) -> Sequence[Intent]:
         """Everything that is recorded, up to the limit; returns what is to be published. Blocks."""
-        newest = self._store.unconfirmed[-1].number if self._store.unconfirmed else 0
         with self._store.transaction(self._feed.sequencers):
+            first = self._store.next_number
             transaction = Transaction(self._store)
             is_empty = True
             for message in self._feed.messages(self._batch):
@@ -156,7 +154,7 @@ class Incarnation:
                 raise self._process_failed("the end of a transaction", error) from error
             self._feed.trim()
             reach(CrashPoint.PROCESSED)
-        return [intent for intent in self._store.unconfirmed if intent.number > newest]
+        return [intent for intent in self._store.unconfirmed if intent.number >= first]
 
     def _process_failed(self, where: str, error: Exception) -> ProcessFailed:
         return ProcessFailed(

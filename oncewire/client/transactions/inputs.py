@@ -1,4 +1,4 @@
-"""The journal of a consumer's input, in the database of its store.
+"""The journal of a consumer's links, in the database of its store: its input, and the maps of what it publishes (ST-7).
 
 What the network delivered is written there before it is accepted, in one transaction with the subscription's state.
 So a message is in the journal exactly once, and whoever opens the store next continues where this owner stopped: on
@@ -60,6 +60,7 @@ class InputJournal(Journal):
         self._store = store
         self._arrived: dict[tuple[str, bytes], bytes] = {}
         self._writes: list[tuple[str, SubscriberChanges]] = []
+        self._outputs: list[tuple[str, PublisherChanges]] = []
         ((newest, read, place),) = store.run(
             "SELECT (SELECT MAX(position) FROM oncewire_store_inputs WHERE store = ?),"
             " (SELECT MAX(position) FROM oncewire_store_sources WHERE store = ?),"
@@ -144,12 +145,12 @@ class InputJournal(Journal):
         assert container_id == self._store.name, container_id
 
     def open_publisher(self, link_name: str) -> PublisherState:
-        """Not used: what is to be published is among the store's intents."""
-        raise NotImplementedError
+        """Return what the store's owner has read or decided (it is in memory: CO-6); see Journal."""
+        return self._store.maps.state(link_name)
 
     def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
-        """Not used."""
-        raise NotImplementedError
+        """Add a publisher's changes; see Journal."""
+        self._outputs.append((link_name, changes))
 
     def open_subscriber(self, link_name: str) -> SubscriberState:
         """Read a subscription's state; see Journal."""
@@ -172,24 +173,35 @@ class InputJournal(Journal):
 
     def begin(self) -> None:
         """Start a transaction; see Journal. Everything is written when it commits."""
-        self._writes = []
+        self._writes, self._outputs = [], []
 
     def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
         """Add a subscription's changes; see Journal."""
         self._writes.append((link_name, changes))
 
     def commit(self) -> None:
-        """Make the transaction durable, with the messages whose deliveries it accepts; see Journal."""
+        """Make the transaction durable, with the messages it accepts, without the intents that have an outcome."""
         position, place = self.last_position, self._place
+        decided = {number for _, changes in self._outputs for number, _ in changes.decided}
         try:
             with self._store.guarded():
                 for link, changes in self._writes:
                     self._write(link, changes)
-                reach(CrashPoint.RECORDING)
+                exposing = [link for link, changes in self._outputs if self._store.maps.write(link, changes)]
+                if self._writes:
+                    reach(CrashPoint.RECORDING)
+                if decided:
+                    reach(CrashPoint.ACCEPTED)
         except StoreError as error:
             self.last_position, self._place = position, place
             raise self._journal_error(error) from error
-        reach(CrashPoint.RECORDED)
+        self._store.forget(decided)
+        if self._writes:
+            reach(CrashPoint.RECORDED)
+        if exposing:
+            reach(CrashPoint.EXPOSED)
+        if decided:
+            reach(CrashPoint.CONFIRMED)
 
     def _write(self, link: str, changes: SubscriberChanges) -> None:
         name = self._store.name
@@ -216,7 +228,7 @@ class InputJournal(Journal):
 
     def rollback(self) -> None:
         """Drop the transaction; see Journal."""
-        self._writes = []
+        self._writes, self._outputs = [], []
 
     def close(self) -> None:
         """Nothing to let go of: the store is closed by its owner."""

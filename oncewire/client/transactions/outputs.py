@@ -10,50 +10,38 @@ from typing import Any
 from oncewire.client.connection import Client
 from oncewire.client.errors import NotAccepted
 from oncewire.client.outcomes import Outcome, OutcomeKind
+from oncewire.client.publisher import Publisher
 from oncewire.client.sending import Sending
 from oncewire.client.transactions.crash_points import CrashPoint, reach
-from oncewire.client.transactions.opening import StoreThread
-from oncewire.client.transactions.receiving import Network
+from oncewire.client.transactions.inputs import InputJournal
+from oncewire.client.transactions.output_maps import PUBLISHED_AGAIN
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent
 
 logger = logging.getLogger("oncewire.client")
 
-SESSION_S = 600
-"""How long the network keeps the session of a publisher that crashed: its successor has one of its own."""
 BACKLOG = 5000
 """Unconfirmed messages beyond which no transaction begins: half of what the store allows (MAX_UNCONFIRMED)."""
 
 
 class Outputs:
-    """What one owner of a store publishes.
+    """What one owner of a store publishes, as the same publishers as all owners before it (ST-7).
 
-    The container-id is random: repeats are recognised by their sequence header, and a zombie that still publishes what
-    it committed disturbs nobody.
+    Args:
+        client: connected, under the store's name.
+        store: open.
+        journal: of the store's links.
     """
 
-    def __init__(self, network: Network, store: Store[Any], thread: StoreThread) -> None:
-        self._client: Client = network.client(None)
+    def __init__(self, client: Client, store: Store[Any], journal: InputJournal) -> None:
+        self._client = client
         self._store = store
-        self._thread = thread
+        self._journal = journal
         self._queues: dict[str, asyncio.Queue[Intent]] = {}
+        self._publishers: list[Publisher] = []
         self._group: asyncio.TaskGroup | None = None
-        self._accepted: list[Intent] = []
-        self._has_accepted = asyncio.Event()
         self._unconfirmed = 0
         self._changed = asyncio.Event()
-
-    async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            ClientError: no router can be reached.
-        """
-        _ = await self._client.start()
-
-    async def close(self) -> None:
-        """Leave. What is not confirmed is published again by the store's next owner."""
-        await self._client.abandon()
 
     def add(self, intents: Sequence[Intent]) -> None:
         """Publish these, which are committed."""
@@ -65,6 +53,18 @@ class Outputs:
                 queue = self._queues[intent.topic] = asyncio.Queue()
                 _ = self._group.create_task(self._publish(intent.topic, queue))
             queue.put_nowait(intent)
+
+    async def on_their_way(self) -> None:
+        """Wait until what was added and credit allows is sent: the next transaction would hold up its commit (P-1).
+
+        Raises:
+            JournalError: it cannot be sent.
+        """
+        await asyncio.sleep(0)  # the publishers take it
+        for publisher in self._publishers:
+            await publisher.recorded()
+        await asyncio.sleep(0)  # the client writes it
+        reach(CrashPoint.PUBLISHED_IN_PART)
 
     async def until_at_most(self, count: int, stop: asyncio.Event | None = None) -> None:
         """Wait until no more messages than this are unconfirmed, or `stop` is set and ``wake`` was called."""
@@ -85,27 +85,31 @@ class Outputs:
         async with asyncio.TaskGroup() as group:
             self._group = group
             self.add(begin)
-            await self._confirm()
+            await asyncio.get_running_loop().create_future()
 
     async def _publish(self, topic: str, queue: asyncio.Queue[Intent]) -> None:
-        publisher = await self._client.publisher(topic, resend_in_doubt=True, timeout=SESSION_S)
+        publisher = await self._client.publisher(
+            topic, name=self._store.maps.link(topic), journal=self._journal, resend_in_doubt=True
+        )
+        recovered = {sending.number: sending for sending in publisher.recovered}
+        self._publishers.append(publisher)
         sent: asyncio.Queue[tuple[Intent, Sending]] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             _ = group.create_task(self._collect(sent))
             while True:
                 intent = await queue.get()
-                sent.put_nowait((intent, await publisher.submit(intent)))
-                reach(CrashPoint.PUBLISHED_IN_PART)
+                known = recovered.pop(intent.number, None)
+                sent.put_nowait((intent, known or publisher.take_stored(intent.number, intent.encode())))
 
     async def _collect(self, sent: asyncio.Queue[tuple[Intent, Sending]]) -> None:
         while True:
             intent, sending = await sent.get()
             self._check(intent, await sending)
-            self._accepted.append(intent)
-            self._has_accepted.set()
+            self._unconfirmed -= 1
+            self._changed.set()
 
     def _check(self, intent: Intent, outcome: Outcome) -> None:
-        if outcome.kind in {OutcomeKind.MODIFIED, OutcomeKind.UNKNOWN}:
+        if outcome.kind in PUBLISHED_AGAIN:
             raise NotAccepted([outcome])  # the next incarnation publishes it again
         if outcome.kind is OutcomeKind.REJECTED:
             logger.warning(
@@ -113,14 +117,3 @@ class Outputs:
                 ", ".join(outcome.subscriptions.names if outcome.subscriptions else ()) or "a subscription",
                 *(self._store.name, intent.topic, outcome.condition, outcome.description),
             )
-
-    async def _confirm(self) -> None:
-        while True:
-            await self._has_accepted.wait()
-            self._has_accepted.clear()
-            reach(CrashPoint.ACCEPTED)
-            accepted, self._accepted = self._accepted, []
-            await self._thread.call(lambda: self._store.confirm(accepted))  # noqa: B023  (called before the next turn)
-            reach(CrashPoint.CONFIRMED)
-            self._unconfirmed -= len(accepted)
-            self._changed.set()

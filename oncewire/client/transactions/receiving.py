@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from oncewire.client.connection import Client, connect
 from oncewire.client.delivery import Delivery
-from oncewire.client.errors import ClientError, LinkStolen
+from oncewire.client.errors import ClientError, LinkStolen, ProcessFailed, StoreError
 from oncewire.client.events import ClientEvent, LinkInterrupted
 from oncewire.client.failover import LinkEnd, end_of
 from oncewire.client.login import TokenSource
@@ -46,11 +47,11 @@ class Network:
     on_event: Callable[[ClientEvent], None] | None = None
     token: TokenSource | None = None
 
-    def client(self, container_id: str | None, on_event: Callable[[ClientEvent], None] | None = None) -> Client:
+    def client(self, container_id: str, on_event: Callable[[ClientEvent], None]) -> Client:
         """Make a client that is not connected yet."""
         return connect(
             self.routers, container_id=container_id, ssl_context=self.ssl_context, token=self.token,
-            on_event=on_event or self.on_event,
+            on_event=on_event,
         )  # fmt: skip
 
 
@@ -63,12 +64,15 @@ class Receiving:
         inputs: its journal.
         thread: where the store is used.
         backlog: how many recorded messages were not processed.
+
+    Attributes:
+        client: what it receives with, under the store's name.
     """
 
     def __init__(
         self, network: Network, name: str, inputs: InputJournal, thread: StoreThread, backlog: Callable[[], int]
     ) -> None:
-        self._client = network.client(name, self._on_event)
+        self.client = network.client(name, self._on_event)
         self._network = network
         self._inputs = inputs
         self._thread = thread
@@ -90,11 +94,11 @@ class Receiving:
         Raises:
             ClientError: no router can be reached, or it refuses.
         """
-        self._client.keeps_links = is_kept
-        _ = await self._client.start()
+        self.client.keeps_links = is_kept
+        _ = await self.client.start()
         for topic in topics:
             self._subscribers.append(
-                await self._client.subscriber(topic, name=topic, journal=self._inputs, timeout=timeout_s)
+                await self.client.subscriber(topic, name=topic, journal=self._inputs, timeout=timeout_s)
             )
 
     async def run(self) -> None:
@@ -104,10 +108,23 @@ class Receiving:
             StoreFenced: a later owner has opened the store.
             ClientError: a link, the client or the store failed.
         """
-        try:
+        async with self.explained():
             await until_first_ends(*map(self._receive, self._subscribers), self._watch_fence())
+
+    @asynccontextmanager
+    async def explained(self) -> AsyncIterator[None]:
+        """What fails in this block on a link of the store fails with the reason that the store knows.
+
+        Raises:
+            StoreFenced: a later owner has opened the store.
+            ClientError: as the block.
+        """
+        try:
+            yield
         except LinkStolen:
             await self._thread.call(self._inputs.check_fence)
+            raise
+        except (StoreError, ProcessFailed):
             raise
         except ClientError as error:
             raise self._inputs.failure or error from error
@@ -165,11 +182,11 @@ class Receiving:
         """Leave; the network keeps the subscriptions unless they are to end."""
         try:
             if unsubscribe:
-                self._client.keeps_links = False  # whatever comes in between
+                self.client.keeps_links = False  # whatever comes in between
                 for subscriber in self._subscribers:
                     await subscriber.unsubscribe()
         finally:
-            await self._client.abandon()
+            await self.client.abandon()
 
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, LinkInterrupted) and end_of(event.condition) is LinkEnd.STOLEN:

@@ -27,6 +27,8 @@ Rules:
   accepted by every subscription; so its floor is its own number and no reader has to wait for what cannot come.
 * ST-6 Decided first. A message given to ``publish`` is an intent of its transaction; the last one for a topic commits
   the others, so a reader gets all that a transaction published to a topic, or nothing.
+* ST-7 One publisher. Each owner publishes as the same publisher, whose unsettled map is in the store: before the first
+  byte of an intent may reach a socket its map has it (P-1), and it leaves the map with its outcome.
 
 A store is used by one thread at a time and blocks it: from asyncio call it in a thread. After any failure inside a
 transaction it must be closed and opened again, because sequencers and outputs are ahead of it.
@@ -37,13 +39,14 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oncewire.client.errors import StoreCorrupt, StoreFenced, StoreFull, StoreUnusable, UsageError
 from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.output_maps import OutputMaps
 from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
     Flag,
@@ -56,7 +59,13 @@ from oncewire.client.transactions.sequence_header import (
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
 from oncewire.client.transactions.sequencer_state import StateError
-from oncewire.client.transactions.store_schema import FROM_VERSION_2, VERSION, Intent, encode_with_header
+from oncewire.client.transactions.store_schema import (
+    FROM_VERSION_2,
+    OLDEST_VERSION,
+    VERSION,
+    Intent,
+    encode_with_header,
+)
 from oncewire.wire import Message
 
 MAX_STORE_NAME_BYTES = MAX_NAME_BYTES - 64
@@ -65,6 +74,8 @@ MAX_UNCONFIRMED = 10_000
 """Intents that wait to be accepted: the next owner must publish them all before it can begin."""
 MAX_OUTPUTS = 1_000
 """Topics one owner publishes to: each is a row to read when the next owner opens, and an intent with each commit."""
+NUMBERS_OF_AN_OWNER = 1 << 32
+"""Numbers of intents that an owner has to give: the next one begins above them, so each number is given once (P-2)."""
 RENEW_AFTER_S = PRODUCER_RETENTION_S / 2
 """An output silent for so long begins a new life, well before any reader forgets the old one."""
 
@@ -93,6 +104,8 @@ class Store(ABC, Generic[Connection]):
         fence: the number this owner raised the fence to.
         connection: the database connection; use it inside ``transaction()``.
         unconfirmed: intents that are committed and not known to be accepted, in order.
+        next_number: of the next intent.
+        maps: of the publishers of the intents (ST-7).
         lock: held from the begin to the end of each transaction, so that a consumer's two threads take turns.
     """
 
@@ -114,7 +127,8 @@ class Store(ABC, Generic[Connection]):
         self._decided: dict[str, list[Message]] = {}  # what `publish` took in the open transaction
         self._producers: dict[ProducerId, Producer] = {}
         self._outputs_made = 0
-        self._next_intent = 1
+        self.next_number = 1
+        self.maps = OutputMaps(self)
         self._failed = False
         self._is_inside = False
         self.lock = threading.RLock()
@@ -177,17 +191,18 @@ class Store(ABC, Generic[Connection]):
             ((version, self.fence),) = self.run(
                 "SELECT version, fence FROM oncewire_store_fences WHERE store = ?", (self.name,)
             )
+            if not OLDEST_VERSION <= version <= VERSION:
+                raise StoreCorrupt(
+                    f"the store {self.name!r} cannot be opened",
+                    f"it has version {version}, this program knows versions {OLDEST_VERSION} to {VERSION}",
+                    "use the version of Oncewire that wrote it, or another name",
+                )
             if version == 2:
                 for statement in FROM_VERSION_2:
                     self.run(statement, (self.name,))
-                self.run("UPDATE oncewire_store_fences SET version = ? WHERE store = ?", (VERSION, self.name))
-            elif version != VERSION:
-                raise StoreCorrupt(
-                    f"the store {self.name!r} cannot be opened",
-                    f"it has version {version}, this program knows version {VERSION}",
-                    "use the version of Oncewire that wrote it, or another name",
-                )
+            self.run("UPDATE oncewire_store_fences SET version = ? WHERE store = ?", (VERSION, self.name))
             self._read_intents()
+            self.maps.read(MAX_OUTPUTS)
             self._end_predecessors()
 
     def _read_intents(self) -> None:
@@ -202,7 +217,8 @@ class Store(ABC, Generic[Connection]):
             except ValueError as error:
                 raise self._damaged(f"intent {number}: {error}") from error
             self.unconfirmed.append(Intent(number, topic, header, bytes(payload or b"")))
-            self._next_intent = number + 1
+            self.next_number = number + 1
+        self.next_number = max(self.next_number, self.fence * NUMBERS_OF_AN_OWNER)
 
     def _end_predecessors(self) -> None:
         """Roll back whatever earlier owners left pending, known or not (ST-2)."""
@@ -379,7 +395,8 @@ class Store(ABC, Generic[Connection]):
             acked = [self._ack(output) for output in self._outputs.values() if output.producer.has_pending]
             acked += self._decide()
             reach(CrashPoint.DECIDED)
-        self.unconfirmed += acked
+        with self.lock:  # the maps' commits take intents away
+            self.unconfirmed += acked
         for sequencer in sources.values():
             sequencer.saved()
 
@@ -397,11 +414,16 @@ class Store(ABC, Generic[Connection]):
                 "DELETE FROM oncewire_store_intents WHERE store = ? AND number BETWEEN ? AND ?",
                 [(self.name, *ends) for ends in SequenceSet((number, number) for number in numbers).ranges()],
             )
-        for intent in self.unconfirmed:
-            producer = self._producers.get(intent.header.producer)
-            if intent.number in numbers and producer is not None:
-                producer.settle(intent.header.sequence)
-        self.unconfirmed = [intent for intent in self.unconfirmed if intent.number not in numbers]
+        self.forget(numbers)
+
+    def forget(self, numbers: Set[int]) -> None:
+        """Know intents no more that a commit has removed from the database."""
+        with self.lock:
+            for intent in self.unconfirmed:
+                producer = self._producers.get(intent.header.producer)
+                if intent.number in numbers and producer is not None:
+                    producer.settle(intent.header.sequence)
+            self.unconfirmed = [intent for intent in self.unconfirmed if intent.number not in numbers]
 
     def _write_source(self, source: str, sequencer: Sequencer[Any]) -> None:
         self.run(
@@ -476,10 +498,15 @@ class Store(ABC, Generic[Connection]):
         return intent
 
     def _intent(self, topic: str, header: SequenceHeader, payload: bytes = b"") -> Intent:
-        self._next_intent += 1
-        return Intent(self._next_intent - 1, topic, header, payload)
+        return Intent(self.new_number(), topic, header, payload)
+
+    def new_number(self) -> int:
+        """Return a number that no other intent ever has."""
+        self.next_number += 1
+        return self.next_number - 1
 
     def _store_intents(self, intents: Sequence[Intent]) -> None:
+        self.maps.give_links({intent.topic for intent in intents})
         self.run_many(
             "INSERT INTO oncewire_store_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [

@@ -8,8 +8,10 @@ from oncewire.client.errors import UsageError
 from oncewire.client.transactions.sequence_header import SequenceHeader
 from oncewire.wire import Message, WireError, encode_message
 
-VERSION = 3
-"""Since 3 producers have a user (SQ-8); a store of version 2 becomes one of version 3 when it is opened."""
+VERSION = 4
+"""Since 4 it holds the unsettled maps of what it publishes (ST-7), since 3 producers have a user (SQ-8)."""
+OLDEST_VERSION = 2
+"""Stores from this version on become one of VERSION when they are opened."""
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS oncewire_store_fences (
@@ -37,6 +39,9 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS oncewire_store_deliveries (
         store TEXT NOT NULL, link TEXT NOT NULL, tag BYTEA NOT NULL, place BIGINT NOT NULL, outcome TEXT,
         PRIMARY KEY (store, link, tag))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_publishers (
+        store TEXT NOT NULL, topic TEXT NOT NULL, link TEXT NOT NULL, exposed_before BIGINT NOT NULL,
+        session BIGINT NOT NULL, PRIMARY KEY (store, topic))""",
     """CREATE TABLE IF NOT EXISTS oncewire_store_intents (
         store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
         born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
@@ -54,12 +59,29 @@ FROM_VERSION_2 = (
 """What was kept without a user stays so, and users continue it (SQ-9). Other stores of the database may be older."""
 
 
+@dataclass(slots=True)
+class OutputMap:
+    """Of the publisher of one topic what its unsettled map has beside the intents (ST-7); see ``PublisherState``.
+
+    Attributes:
+        topic: where to.
+        link: its name, the same in all owners of the store.
+        exposed_before: intents with smaller numbers may have reached a socket.
+        session: the last session the network stated.
+    """
+
+    topic: str
+    link: str
+    exposed_before: int = 0
+    session: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """An ack or rollback that must reach its topic because the store has decided it.
 
     Attributes:
-        number: its place among the store's intents; publish them in this order.
+        number: its place among the store's intents; publish them in this order. No other one ever has it.
         topic: where to.
         header: what it says.
         payload: the encoded message with this header; empty for an ack or a rollback.
