@@ -114,6 +114,7 @@ class StoreJournal(Journal):
     """
 
     is_durable = True
+    is_shared = True
 
     def __init__(self, store: QueueStore, owner: Owner) -> None:
         self._store = store
@@ -130,6 +131,10 @@ class StoreJournal(Journal):
                 f"the network knows it as {self._owner.container!r}",
                 f"connect with container_id={self._owner.container!r}",
             )
+
+    def check_owner(self) -> None:
+        """Check that no other process has taken over (W-23, P-b); see Journal."""
+        self._run(self._owner.check)
 
     def begin(self) -> None:
         """Start a transaction; see Journal."""

@@ -26,11 +26,13 @@ class Journal(ABC):
         is_durable: whether what was committed survives the process; if so commits are made in a thread.
         is_claimed: whether a client uses it now.
         keeps_ids: whether it keeps the ids of messages that a subscriber is done with (D-3).
+        is_shared: whether another process may take it over while this one runs, without a lock that it holds (P-b).
     """
 
     is_durable: bool
     is_claimed: bool = False
     keeps_ids: bool = False
+    is_shared: bool = False
 
     @abstractmethod
     def bind(self, container_id: str) -> None:
@@ -47,6 +49,13 @@ class Journal(ABC):
             JournalError: it cannot be read.
         """
         return None
+
+    def check_owner(self) -> None:  # noqa: B027  (only a shared one has something to check)
+        """Check in any thread, beside a transaction, that no other process has taken it over.
+
+        Raises:
+            JournalError: one has, or it cannot be read.
+        """
 
     @abstractmethod
     def open_publisher(self, link_name: str) -> PublisherState:

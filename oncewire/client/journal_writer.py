@@ -128,7 +128,7 @@ class JournalWriter:
             except BaseException as error:
                 self.journal.rollback()
                 if added:  # the core counts on changes that are not there
-                    user.commit_failed(_as_journal_error(error))
+                    user.commit_failed(as_journal_error(error))
                 raise
             await self._finish(self.journal.commit, [user])
 
@@ -173,7 +173,7 @@ class JournalWriter:
             cancelled = await self._to_end(work)
         except Exception as error:
             for user in users:
-                user.commit_failed(_as_journal_error(error))
+                user.commit_failed(as_journal_error(error))
             raise
         for user in users:
             user.commit_done()
@@ -258,7 +258,8 @@ class JournalWriter:
             )
 
 
-def _as_journal_error(error: BaseException) -> JournalError:
+def as_journal_error(error: BaseException | None) -> JournalError:
+    """Return what a failure in the journal means for a link."""
     if isinstance(error, JournalError):
         return error
     return JournalError(

@@ -14,7 +14,7 @@ from typing import Protocol
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
 from oncewire.client.events import ClientEvent, LinkActive, LinkInterrupted, LinkStatistics
 from oncewire.client.failover import LinkEnd, Steals, end_of
-from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.journal_writer import JournalWriter, as_journal_error
 from oncewire.client.own_loop import require_loop
 from oncewire.wire import (
     AmqpError,
@@ -27,7 +27,9 @@ from oncewire.wire import (
     ReceiverLink,
     SenderLink,
     Symbol,
+    ULong,
     WireError,
+    vocabulary,
 )
 
 logger = logging.getLogger("oncewire.client")
@@ -325,6 +327,23 @@ class ClientLink:
             statistics.resumed_links += 1
             statistics.resumed_entries += unsettled
         self.client.link_active(LinkActive(self.name, resumed, unsettled, gap))
+
+    def _prove_life(self, value: int) -> None:
+        """Answer the router's echo, so that our map counts (A-4); P-b: not without knowing that it still is ours."""
+        wire = self._wire
+
+        def answer(checking: asyncio.Future[None] | None = None) -> None:
+            if checking is not None and checking.exception() is not None:
+                self.commit_failed(as_journal_error(checking.exception()))
+            elif wire is not None and wire is self._wire and wire.is_attached:
+                wire.flow({vocabulary.ECHO: ULong(value)})
+                self.client.flush()
+
+        journal = self._journal.journal
+        if journal.is_shared:
+            self._loop.run_in_executor(None, journal.check_owner).add_done_callback(answer)
+        else:
+            answer()
 
     # --- waiting and leaving ------------------------------------------------------------------------------------------
 

@@ -291,7 +291,7 @@ class PublisherLink(ClientLink):
         elif is_attached:
             assert isinstance(wire, SenderLink)
             if isinstance(effect, AnswerEcho):
-                wire.flow({vocabulary.ECHO: ULong(effect.value)})
+                self._prove_life(effect.value)
             elif isinstance(effect, AskOwing):
                 wire.flow({vocabulary.ASK: effect.tag})
             elif isinstance(effect, AnswerDrain):

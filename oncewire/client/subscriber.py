@@ -47,7 +47,6 @@ from oncewire.wire import (
     Target,
     TerminusDurability,
     TerminusExpiryPolicy,
-    ULong,
     vocabulary,
 )
 
@@ -563,7 +562,7 @@ class Subscriber(ClientLink):
                 elif isinstance(effect, GrantCredit):
                     wire.grant(effect.credit)
                 elif isinstance(effect, AnswerEcho):
-                    wire.flow({vocabulary.ECHO: ULong(effect.value)})
+                    self._prove_life(effect.value)
         if is_attached and effects:
             self.client.flush()
 

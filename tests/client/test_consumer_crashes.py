@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from oncewire.client import Message, Publisher, connect
@@ -216,3 +217,49 @@ async def test_a_standby_takes_over_when_the_owner_is_killed_and_continues_its_i
             )
             assert all(process.returncode is None for process in children.values())
         judge(database, source, output)
+
+
+@pytest.mark.timeout(300)
+async def test_an_owner_that_was_paused_while_another_took_over_sends_nothing_again(
+    database: Database, tmp_path: Path
+) -> None:
+    """P-b: what it had unsettled when it was stopped is settled when it goes on; it must not present it."""
+    async with LocalNetwork(1) as network, AsyncExitStack() as ending:
+        routers = [router.url for router in network.routers.values()]
+        await subscribe(database, network)
+        client = await ending.enter_async_context(connect(routers))
+        plain = await client.subscriber("totals")
+        orders = await client.publisher("orders")
+        paused = await ending.enter_async_context(child(database, network, "-", tmp_path / "paused"))
+        _ = await orders.send(b"1")
+        held = [await plain.receive(), await plain.receive()]
+        await until(lambda: exposed(database), lambda: "nothing was sent")
+        paused.send_signal(signal.SIGSTOP)
+        await until_disconnected(network, "billing")
+        _ = await ending.enter_async_context(child(database, network, "-", tmp_path / "next"))
+        await until(lambda: database.rows("SELECT fence FROM oncewire_store_fences")[0][0] > 2, lambda: "no next owner")
+        for delivery in held:
+            await delivery.accept()
+        await until(lambda: is_all_accepted(database), lambda: "the next owner has no outcome")
+        paused.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(WAIT_S):
+            assert await paused.wait() == 1  # StoreFenced
+            _ = await orders.send(b"2")
+            found = [(await plain.receive()).body for _ in range(2)]
+    assert [str(body)[:3] for body in found] == ["2>x", "2>y"]
+
+
+async def until_disconnected(network: LocalNetwork, container: str) -> None:
+    """Wait until no router has a connection of this container: they close one that is silent."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_S):
+        for router in network.routers.values():
+            while True:
+                async with session.get(f"{router.http}/api/v1/connections") as answer:
+                    if container not in {item["container_id"] for item in (await answer.json())["items"]}:
+                        break
+                await asyncio.sleep(0.05)
+
+
+def exposed(database: Database) -> bool:
+    """Whether something of the store may have reached a socket."""
+    return database.rows("SELECT topic FROM oncewire_store_publishers WHERE exposed_before > 0") != []

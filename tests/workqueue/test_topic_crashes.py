@@ -13,8 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from bridges.workqueue import Queue, new_message
 from bridges.workqueue.crash_points import CrashPoint
-from oncewire.client import Publisher, connect
+from oncewire.client import Publisher, Subscriber, connect
 from router.commands.local_network import LocalNetwork
 from tests.workqueue.queue_world import Database
 
@@ -236,6 +237,68 @@ async def test_a_publisher_that_stands_by_continues_what_a_killed_one_has_begun(
                 process.kill()
             await process.wait()
     pipeline.judge()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_publisher_that_was_paused_while_another_took_over_sends_nothing_again(
+    pipeline: Pipeline, network: LocalNetwork, sql_database: Database
+) -> None:
+    """P-b: what it had unsettled when it was stopped is settled when it goes on; it must not present it."""
+    outbox = "SELECT number FROM oncewire_outbox"
+    processes = []
+    try:
+        async with (
+            Queue.open(sql_database.url, "in") as queue,
+            connect([router.url for router in network.routers.values()]) as client,
+            asyncio.timeout(LONG),
+        ):
+
+            async def publish(body: bytes) -> None:
+                await queue.transact(lambda do: do.publish([new_message("one", body)]))
+
+            subscriber = await client.subscriber("one")
+            processes.append(await pipeline.start("publish"))
+            await publish(b"1")
+            held = await subscriber.receive()
+            ((container,),) = sql_database.rows("SELECT container FROM oncewire_owners")
+            processes[0].send_signal(signal.SIGSTOP)
+            await until_disconnected(network, container)
+            processes.append(await pipeline.start("publish"))
+            await until(lambda: sql_database.rows("SELECT epoch FROM oncewire_owners") == [(2,)])
+            await held.accept()
+            await until(lambda: sql_database.rows(outbox) == [])
+            processes[0].send_signal(signal.SIGCONT)
+            await publish(b"2")
+            found = [await received(subscriber)]
+            processes[1].kill()  # the first one stands by, and takes over
+            await publish(b"3")
+            found.append(await received(subscriber))
+            await until(lambda: sql_database.rows(outbox) == [])
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    assert found == [b"2", b"3"]
+
+
+async def received(subscriber: Subscriber) -> object:
+    """Return the body of the next message."""
+    delivery = await subscriber.receive()
+    await delivery.accept()
+    return delivery.body
+
+
+async def until_disconnected(network: LocalNetwork, container: str) -> None:
+    """Wait until no router has a connection of this container: they close one that is silent."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(LONG):
+        for router in network.routers.values():
+            while True:
+                async with session.get(f"{router.http}/api/v1/connections") as answer:
+                    if container not in {item["container_id"] for item in (await answer.json())["items"]}:
+                        break
+                await asyncio.sleep(0.05)
 
 
 def break_connections(sql_database: Database) -> None:

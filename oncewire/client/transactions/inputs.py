@@ -54,6 +54,7 @@ class InputJournal(Journal):
     """
 
     is_durable = True
+    is_shared = True
 
     def __init__(self, store: Store[Any]) -> None:
         self.failure: StoreError | None = None
@@ -143,6 +144,15 @@ class InputJournal(Journal):
     def bind(self, container_id: str) -> None:
         """Nothing to check: the store's name is the container-id."""
         assert container_id == self._store.name, container_id
+
+    def check_owner(self) -> None:
+        """Check that no later owner has opened the store (P-b); see Journal."""
+        try:
+            newest = self._store.peek_fence()
+        except StoreError as error:
+            raise self._journal_error(error) from error
+        if newest != self._store.fence:
+            raise self._journal_error(self._store.fenced(newest))
 
     def open_publisher(self, link_name: str) -> PublisherState:
         """Return what the store's owner has read or decided (it is in memory: CO-6); see Journal."""

@@ -175,6 +175,10 @@ class Store(ABC, Generic[Connection]):
         """Read the fence in a way that no later owner can raise it before this transaction ends."""
 
     @abstractmethod
+    def peek_fence(self) -> int:
+        """Read the fence over a connection of its own, in any thread, whatever transaction is open."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of the database. Closing twice is harmless."""
 
@@ -559,16 +563,20 @@ class Store(ABC, Generic[Connection]):
             yield
             newest = self._newest_fence()
             if newest != self.fence:
-                raise StoreFenced(
-                    f"the store {self.name!r} commits nothing more from here",
-                    f"a later owner has opened it (fence {newest}, ours is {self.fence})",
-                    "end this process; the later owner goes on from the last commit",
-                )
+                raise self.fenced(newest)
             self._commit()
         except BaseException:
             self._failed = True
             self._rollback()
             raise
+
+    def fenced(self, newest: int) -> StoreFenced:
+        """Return what a later owner's fence means for this one."""
+        return StoreFenced(
+            f"the store {self.name!r} commits nothing more from here",
+            f"a later owner has opened it (fence {newest}, ours is {self.fence})",
+            "end this process; the later owner goes on from the last commit",
+        )
 
     def _read(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         self._check_usable()

@@ -93,6 +93,7 @@ class PostgresStore(Store[Any]):
             ) from None  # fmt: skip
         try:
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
+            self._settings = settings
             # autocommit: transactions begin and end where we say, and psycopg refuses to end them inside the block.
             self.connection = self._psycopg.connect(autocommit=True, **settings)
         except self._psycopg.Error as error:
@@ -150,6 +151,15 @@ class PostgresStore(Store[Any]):
         self.run(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         rows = self.run("SELECT fence FROM oncewire_store_fences WHERE store = ? FOR UPDATE", (self.name,))
         return int(rows[0][0])
+
+    def peek_fence(self) -> int:
+        """Read the fence; see Store."""
+        try:
+            with self._psycopg.connect(autocommit=True, **self._settings) as other:
+                query = "SELECT fence FROM oncewire_store_fences WHERE store = %s"
+                return int(other.execute(query, (self.name,)).fetchone()[0])
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement; see Store."""

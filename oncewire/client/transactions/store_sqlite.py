@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from oncewire.client.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnusable
@@ -88,6 +88,15 @@ class SqliteStore(Store[sqlite3.Connection]):
     def _newest_fence(self) -> int:
         rows = self.run("SELECT fence FROM oncewire_store_fences WHERE store = ?", (self.name,))
         return int(rows[0][0])
+
+    def peek_fence(self) -> int:
+        """Read the fence; see Store."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as other:
+                query = "SELECT fence FROM oncewire_store_fences WHERE store = ?"
+                return int(other.execute(query, (self.name,)).fetchone()[0])
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement; see Store."""
