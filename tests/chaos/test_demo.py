@@ -89,7 +89,7 @@ def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
     assert_no_process_left(mark)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "temporary"
     process, mark = start_marked(PROGRAM, folder, "--messages", "20000")

@@ -30,6 +30,7 @@ def run_script(name: str, *options: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, found
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_settled_messages_leave_no_memory_behind() -> None:
     code, found = run_script("bench_memory.py", "--messages", "100000", "--first", "20000", "--json")
     assert found["fits"], found

@@ -56,7 +56,7 @@ async def ready(router: RouterProcess) -> None:
         await until(lambda: router.get("/readyz"), lambda answer: answer[0] == 200)
 
 
-@pytest.mark.parametrize("store", ["gateway", "etcd3"])
+@pytest.mark.parametrize("store", ["gateway", pytest.param("etcd3", marks=pytest.mark.slow)])
 async def test_a_router_started_while_etcd_is_unreachable_waits_and_is_ready_when_etcd_is_there(store: str) -> None:
     etcd = EtcdServer()
     try:

@@ -117,7 +117,7 @@ async def test_after_a_restore_and_a_new_nonce_everybody_is_told_and_no_message_
         assert_no_internal_error(tmp_path)
 
 
-@pytest.mark.parametrize("store", ["gateway", "etcd3"])
+@pytest.mark.parametrize("store", ["gateway", pytest.param("etcd3", marks=pytest.mark.slow)])
 async def test_routers_that_live_through_a_restore_end_and_wait_for_a_new_nonce(tmp_path: Path, store: str) -> None:
     async with BackedUpEtcd(tmp_path) as etcd, network_of(etcd, tmp_path, store) as network:
         clients = Clients(network)

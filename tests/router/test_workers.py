@@ -203,6 +203,7 @@ async def test_drain_without_a_name_drains_all_workers_and_nothing_is_started_ag
 # --- the parent -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_is_started_again_while_the_others_serve(
     network: LocalNetwork, router: LocalRouter, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ from topology.store import (
 )
 
 
-@pytest.fixture(params=list(ETCD_STORES))
+@pytest.fixture(params=["gateway", pytest.param("etcd3", marks=pytest.mark.slow)])
 def open_store(request: pytest.FixtureRequest) -> OpenEtcdStore:
     return ETCD_STORES[request.param]
 

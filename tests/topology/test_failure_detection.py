@@ -112,7 +112,9 @@ def silence(*ends: int) -> Strike:
 
 PHASES = [part * HEARTBEAT_S / 3 for part in range(3)]
 both_shapes = pytest.mark.parametrize("shape", [SQUARE, LONG_WAY], ids=["square", "long way"])
-any_phase = pytest.mark.parametrize("phase", PHASES)
+any_phase = pytest.mark.parametrize(
+    "phase", [PHASES[0], *(pytest.param(phase, marks=pytest.mark.slow) for phase in PHASES[1:])]
+)
 
 
 def test_without_a_fault_a_message_takes_its_way_and_no_longer() -> None:

@@ -23,7 +23,7 @@ STREAMS = 2_000
 
 
 @pytest.mark.parametrize("role", list(Role), ids=lambda role: role.name.lower())
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.slow) for batch in range(1, 4))])
 def test_mutated_frames_on_an_established_link_end_in_order(role: Role, batch: int) -> None:
     """16,000 streams: 8,000 for either role."""
     alive = ended = 0
@@ -40,7 +40,7 @@ def test_mutated_frames_on_an_established_link_end_in_order(role: Role, batch: i
     assert ended > STREAMS // 5
 
 
-@pytest.mark.parametrize("batch", range(3))
+@pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.slow) for batch in range(1, 3))])
 def test_mutated_first_bytes_end_in_order(batch: int) -> None:
     """6,000 streams from the protocol header on, with and without SASL, for either role."""
     for number in range(STREAMS):
