@@ -73,23 +73,35 @@ def _lines(state: Mapping[str, object], depth: int = 0) -> Iterator[str]:
             yield f"{'  ' * depth}{name}: {json.dumps(value) if not isinstance(value, str) else value or '-'}"
 
 
-@bridge.command("release", short_help="Take a subscription from the query that owns it.")
+@bridge.command("release", short_help="End a subscription that a query has left behind.")
 @click.argument("address", metavar="ADDRESS")
 @click.argument("subscription")
 @click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
+@click.option("--keep", is_flag=True, help="Go on receiving it, for a new query that takes its place.")
 @json_option
-def release(address: str, subscription: str, secret_file: str, as_json: bool) -> None:
-    """Let a new query read SUBSCRIPTION of the bridge node at ADDRESS, from the oldest message that is kept.
+def release(address: str, subscription: str, secret_file: str, keep: bool, as_json: bool) -> None:
+    """Take SUBSCRIPTION of the bridge node at ADDRESS from its query, and end it: its topics no longer wait for it.
 
-    The query that owned it can never read it again: its checkpoint and the journal would not fit any more.
+    The query that owned it can never read it again: its checkpoint and the journal would not fit any more. A new query
+    reads from the oldest message that is kept. Without --keep it misses what is sent until it subscribes. A
+    subscription of the node's settings is only taken from its query.
     """
     from bridges.node.client import RemoteNode, read_secret
     from bridges.node.errors import NodeError
 
     try:
         with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
-            remote.release(subscription)
+            is_ended = remote.release(subscription, ends=not keep)
+            ended = remote.status()["ended"]
     except NodeError as error:
         raise CliError(error.what, error.why, error.fix) from None
-    released = {"subscription": subscription, "released": True}
-    click.echo(json.dumps(released) if as_json else f"{subscription} belongs to no query now")
+    released = {"subscription": subscription, "released": True, "ended": subscription in ended, "deleted": is_ended}
+    click.echo(json.dumps(released) if as_json else f"{subscription} belongs to no query now; {_after(released)}")
+
+
+def _after(released: Mapping[str, object]) -> str:
+    if released["deleted"]:
+        return "it has ended, and no publisher waits for it"
+    if released["ended"]:
+        return "it has ended; the network did not confirm that it is deleted, and deletes it after its timeout_s"
+    return "the node goes on receiving it"

@@ -56,6 +56,7 @@ class Offsets:
         end: where a range from the given start may end within the given limits.
         owner: the query that reads; None = none yet.
         gaps: where messages are missing between the given start and `end`, the oldest first; some of them if many.
+        ended: why nothing more comes: the node does not receive the subscription any more (J-14); empty = it does.
     """
 
     journal: str
@@ -65,6 +66,7 @@ class Offsets:
     end: int
     owner: str | None
     gaps: tuple[Gap, ...] = ()
+    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,12 @@ class Node(ABC):
         """Everything up to a position is done with."""
 
     @abstractmethod
-    def release(self, subscription: str) -> None:
-        """Take the subscription from the query that owns it, so that another one may start."""
+    def release(self, subscription: str, *, ends: bool = False) -> bool:
+        """Take the subscription from the query that owns it, so that another one may start.
+
+        `ends`: delete it in the network as well, and receive it no more (J-14), unless the node's settings have it.
+        Returns whether the network has deleted it.
+        """
 
     @abstractmethod
     def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
@@ -281,6 +287,7 @@ class RemoteNode(Node):
             answer["end"],
             answer["owner"],
             tuple(Gap(*gap) for gap in answer["gaps"]),
+            str(answer.get("ended", "")),
         )
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
@@ -342,9 +349,9 @@ class RemoteNode(Node):
             return
         self._ask({"op": "trim", "subscription": subscription, "position": position, "query": query})
 
-    def release(self, subscription: str) -> None:
+    def release(self, subscription: str, *, ends: bool = False) -> bool:
         """See Node."""
-        self._ask({"op": "release", "subscription": subscription})
+        return bool(self._ask({"op": "release", "subscription": subscription, "ends": ends}).get("is_ended"))
 
     def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
         """See Node."""

@@ -18,6 +18,7 @@ from bridges.node.client import Commit, Node, Offsets
 from bridges.node.gaps import Gap
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
 from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
+from bridges.node.retention import RELEASED
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
 from oncewire.client.transactions.sequencer import Isolation
@@ -93,7 +94,10 @@ class EmbeddedNode(Node):
         if low is not None:
             end = self._files.end_within(subscription, low, max_rows, max_bytes)
             gaps = self._files.gaps(subscription, low, end)
-        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner, gaps)
+        ended = "" if self._thread is None else self._thread.node.ended.get(subscription, "")
+        if self._thread is not None:
+            self._thread.soon(self._thread.node.asked, subscription)
+        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner, gaps, ended)
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
@@ -116,9 +120,10 @@ class EmbeddedNode(Node):
         if self._thread is not None:
             self._thread.soon(self._thread.node.trimmed, subscription)
 
-    def release(self, subscription: str) -> None:
+    def release(self, subscription: str, *, ends: bool = False) -> bool:
         """See Node."""
         self._files.release(subscription)
+        return ends and bool(self._work(BridgeNode.end, subscription, RELEASED))
 
     def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
         """See Node."""

@@ -73,6 +73,12 @@ class SubscriptionGap(NodeError):
     code = "subscription-gap"
 
 
+class SubscriptionEnded(NodeError):
+    """The node does not receive the subscription any more: an operator, or its retention, has ended it."""
+
+    code = "subscription-ended"
+
+
 class OwnedByAnother(NodeError):
     """Another query reads this subscription, or writes to this sink."""
 
@@ -139,8 +145,8 @@ _BY_CODE: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (
         BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, SubscriptionGap,
-        OwnedByAnother, Fenced, BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge, NotAuthenticated,
-        NodeUnavailable, InternalError,
+        SubscriptionEnded, OwnedByAnother, Fenced, BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge,
+        NotAuthenticated, NodeUnavailable, InternalError,
     )
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ from bridges.node.database import open_database, storage_errors, transaction
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeNotThere, StorageError
 from bridges.node.gaps import GAP_TABLES, note_incarnation
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
+from bridges.node.retention import RETENTION_TABLE, Retention, note_ended, note_unread, read_retention
 from oncewire.client.transactions.sequencer import Isolation
 
 VERSION = 2
@@ -32,6 +33,8 @@ DELETE_ROWS = 2_000
 """Rows deleted in one transaction: the receiver waits for it, so it must be short."""
 TRIM_RESOLUTION_S = 1
 """Retention forgets with this grain; it bounds the table of trim marks to one row for each such time."""
+NOT_RETAINED = -1 << 62
+"""When what was dropped was trimmed: before any retention."""
 MAX_SOURCES = 256
 """Topics or patterns in one journal; each is a link of the receiver."""
 MAX_OPEN_BYTES = 8 << 30
@@ -110,7 +113,7 @@ def prepare(connection: sqlite3.Connection, path: Path, subscription: str) -> No
     """
     with transaction(connection, path):
         # One statement at a time: executescript would commit first.
-        for statement in (*_SCHEMA.split(";\n"), ENDS_TABLE, *GAP_TABLES):
+        for statement in (*_SCHEMA.split(";\n"), ENDS_TABLE, *GAP_TABLES, RETENTION_TABLE):
             connection.execute(statement)
         row = connection.execute("SELECT version, subscription FROM node_journal").fetchone()
         if row is None:
@@ -230,6 +233,24 @@ class ReceiverJournal:
         with storage_errors(self._path):
             return read_marks(self._connection).live_bytes
 
+    def begin_receiving(self) -> Retention:
+        """The subscription is received from now on, whatever ended it before (J-14); what was stored about it."""
+        with transaction(self._connection, self._path) as database:
+            found = read_retention(database)
+            if not found.ended:
+                return found
+            note_ended(database, "")
+            marks = read_marks(database)
+            if marks.owner is None and marks.deleted == marks.last:  # no query can miss what was sent meanwhile
+                database.execute("DELETE FROM node_incarnations")
+                self._incarnations.clear()
+        return Retention()
+
+    def end_receiving(self, why: str) -> None:
+        """The subscription is not received any more, also after a restart of the node (J-14)."""
+        with transaction(self._connection, self._path) as database:
+            note_ended(database, why)
+
     def source_id(self, topic: str) -> int:
         """The number that stands for a topic or pattern in this journal.
 
@@ -338,10 +359,22 @@ class JournalControl:
         self._path = path
         self._retention_s = retention_s
         self._connection = open_database(path)
+        with storage_errors(path):
+            self._connection.execute(RETENTION_TABLE)  # the file may be of a release without it
 
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+
+    def ended(self) -> str:
+        """Why the node does not receive the subscription any more (J-14); empty = it does."""
+        with storage_errors(self._path):
+            return read_retention(self._connection).ended
+
+    def note_unread(self, unread_s: float) -> None:
+        """Nobody has asked for the subscription for so long (J-14)."""
+        with transaction(self._connection, self._path) as database:
+            note_unread(database, unread_s)
 
     def marks(self) -> JournalMarks:
         """Where the journal stands."""
@@ -406,7 +439,7 @@ class JournalControl:
                     f"query {owner} cannot read {self._path}",
                     f"query {marks.owner} reads this subscription: two would each get only a part",
                     "give each query a subscription of its own; "
-                    "if the old checkpoint is lost, run `oncewire bridge release`",
+                    "if the old checkpoint is lost, run `oncewire bridge release --keep`",
                 )
             database.execute("UPDATE node_journal SET owner = ?", (owner,))
 
@@ -473,6 +506,39 @@ class JournalControl:
             database.execute("DELETE FROM node_gaps WHERE position < ?", (stop,))
             database.execute("UPDATE node_journal SET deleted = ?, deleted_bytes = ?", (stop, total))
         return stop < ends
+
+    def drop_unread(self, before: float) -> int:
+        """Give up some messages that arrived before a time and that no query has processed (J-15).
+
+        Whoever reads behind them notices it: the range is trimmed. What was kept of earlier ones goes with them.
+        Call `delete_expired()` afterwards, and this again if it returned more than 0.
+
+        Args:
+            before: seconds since 1970.
+
+        Returns:
+            How many.
+        """
+        before_us = round(before * 1_000_000)
+        with storage_errors(self._path):
+            oldest = self._connection.execute(
+                "SELECT arrived FROM node_messages WHERE position > (SELECT trimmed FROM node_journal)"
+                " ORDER BY position LIMIT 1"
+            ).fetchone()
+        if oldest is None or oldest[0] > before_us:
+            return 0
+        with transaction(self._connection, self._path) as database:
+            trimmed = read_marks(database).trimmed
+            (stop,) = database.execute(
+                "SELECT max(position) FROM (SELECT position, arrived FROM node_messages WHERE position > ?"
+                " ORDER BY position LIMIT ?) WHERE arrived <= ?",
+                (trimmed, DELETE_ROWS, before_us),
+            ).fetchone()
+            if stop is None:
+                return 0
+            database.execute("INSERT OR REPLACE INTO node_trims VALUES (?, ?)", (NOT_RETAINED, stop))
+            database.execute("UPDATE node_journal SET trimmed = ?", (stop,))
+        return int(stop) - trimmed
 
     def _expired_to(self, now: float) -> int:
         """The newest position whose retention is over; 0 = none."""

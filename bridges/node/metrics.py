@@ -18,9 +18,11 @@ _OF_SUBSCRIPTION = {
     "live_bytes": ("oncewire_node_journal_bytes", "Bytes the journal keeps"),
     "max_bytes": ("oncewire_node_journal_max_bytes", "Bytes at which the journal takes no more messages"),
     "is_full": ("oncewire_node_journal_full", "1 while no messages are taken"),
+    "unread_s": ("oncewire_node_journal_unread_seconds", "Seconds since a query has asked for the subscription"),
     "producers": ("oncewire_node_producers", "Producers that number their messages"),
 }
 _COUNTS_OF_SUBSCRIPTION = {
+    "dropped": ("oncewire_node_journal_dropped", "Messages deleted that no query had processed (drop_unread_s)"),
     "groups": ("oncewire_node_journal_commits", "Groups of messages written to the journal"),
     "commit_seconds": ("oncewire_node_journal_commit_seconds", "Time these took until they were durable"),
     "new_incarnations": (
@@ -59,6 +61,9 @@ class NodeCollector(Collector):
             for subscription, values in state["subscriptions"].items():
                 counter.add_metric([subscription], values[key])
             yield counter
+        yield GaugeMetricFamily(
+            "oncewire_node_subscriptions_ended", "Subscriptions not received any more", len(state["ended"])
+        )
         yield _two_labels(
             "oncewire_node_messages", "Messages received", ("subscription", "judgement"), "messages",
             state["subscriptions"],

@@ -22,10 +22,12 @@ from oncewire.client.transactions.sequencer import Isolation
 
 logger = logging.getLogger("oncewire.bridge")
 
+_NO_LONGER = "No publisher waits for it."
+_WAITS = "The network did not confirm that it is deleted, and deletes it after {0.timeout_s} s."
 MAX_SUBSCRIPTIONS = 256
 """Each keeps a connection to the routers and a file open."""
 HOUSE_KEEPING_S = 1.0
-"""How often expired messages are deleted."""
+"""How often expired messages are deleted, and subscriptions that nobody reads are looked for."""
 MAX_WAIT_S = 30.0
 """Longest wait for a batch in one request; clients ask again. A connection that is silent for longer looks dead."""
 
@@ -84,14 +86,18 @@ class BridgeNode:
 
     Attributes:
         storage: what it keeps; may be used from any thread.
+        ended: subscriptions that it does not receive any more, and why (J-14).
     """
 
     def __init__(self, settings: NodeSettings) -> None:
-        self.settings = settings
+        configured = tuple(replace(subscription, is_configured=True) for subscription in settings.subscriptions)
+        self.settings = replace(settings, subscriptions=configured)
         self._tls = tls_context(settings.tls, settings.routers)
         self._token = None if settings.token_file is None else token_in(settings.token_file)
         self.storage = open_storage(settings)
+        self.ended: dict[str, str] = {}
         self._receivers: dict[str, Receiver] = {}
+        self._configured = frozenset(subscription.name for subscription in settings.subscriptions)
         self._publishers: dict[str, SinkPublisher] = {}
         self._group: asyncio.TaskGroup | None = None
         self._opening = asyncio.Lock()
@@ -124,14 +130,35 @@ class BridgeNode:
             self.storage.close()
 
     async def _keep_house(self) -> None:
+        clock = asyncio.get_running_loop().time
+        then = clock()
         while True:
             await asyncio.sleep(HOUSE_KEEPING_S)
+            passed_s, then = clock() - then, clock()
             for name, receiver in list(self._receivers.items()):
                 try:
-                    await asyncio.to_thread(self.storage.delete_expired, name)
+                    await self._keep(name, receiver, passed_s)
                 except NodeError as error:
                     logger.warning("messages of subscription %s cannot be deleted: %s", name, error)
                 receiver.trimmed()
+
+    async def _keep(self, name: str, receiver: Receiver, passed_s: float) -> None:
+        subscription, attention = receiver.subscription, receiver.attention
+        if attention.passed(passed_s):
+            await asyncio.to_thread(self.storage.note_unread, name, attention.unread_s)
+            attention.noted()
+        if subscription.drop_unread_s:
+            dropped = await asyncio.to_thread(self.storage.drop_unread, name, subscription.drop_unread_s)
+            if dropped:
+                receiver.numbers.dropped += dropped
+                logger.warning(
+                    "subscription %s: %d messages were dropped (J-15): no query has processed them within %g s",
+                    name, dropped, subscription.drop_unread_s,
+                )  # fmt: skip
+        await asyncio.to_thread(self.storage.delete_expired, name)
+        limit_s = subscription.expire_unread_s
+        if 0.0 < limit_s <= attention.unread_s:
+            receiver.end_soon(f"no query has asked for it within {limit_s:g} s (expire_unread_s)")
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -149,6 +176,9 @@ class BridgeNode:
         """
         async with self._opening:
             receiver = self._receivers.get(name)
+            if receiver is not None and receiver.ended:
+                await receiver.over()
+                receiver = None
             if receiver is None:
                 described = replace(self._described(name, tuple(topics)), isolation=isolation)
                 receiver = await self._start_receiver(described)
@@ -167,7 +197,33 @@ class BridgeNode:
                 f"it has the level {receiver.isolation.value}",
                 "use that level, or a subscription with another name",
             )
+        receiver.attention.asked()
         await receiver.confirmed()
+
+    def asked(self, name: str) -> None:
+        """A client reads a subscription, or wants to (J-14)."""
+        receiver = self._receivers.get(name)
+        if receiver is not None:
+            receiver.attention.asked()
+
+    async def end(self, name: str, why: str) -> bool:
+        """End a subscription for good, unless the configuration has it (J-14); whether the network has deleted it.
+
+        What is in its journal stays there. A query that subscribes again gets a new subscription.
+
+        Raises:
+            NodeError, ClientError: its journal cannot be used.
+        """
+        if name in self._configured:
+            return False
+        async with self._opening:
+            receiver = self._receivers.get(name)
+            if receiver is None:
+                if name in self.ended:
+                    return True
+                topics = await asyncio.to_thread(self.storage.topics, name)
+                receiver = await self._start_receiver(self._described(name, tuple(topics)))
+        return await receiver.end(why)
 
     def _described(self, name: str, topics: tuple[str, ...]) -> Subscription:
         return replace(
@@ -180,7 +236,10 @@ class BridgeNode:
             return
         try:
             topics = await asyncio.to_thread(self.storage.topics, name)
-            if topics:
+            ended = await asyncio.to_thread(self.storage.ended, name)
+            if ended:  # J-14
+                self.ended[name] = ended
+            elif topics:
                 await self._start_receiver(self._described(name, tuple(topics)))
         except (NodeError, ClientError) as error:  # a damaged one must not stop the others
             logger.warning("subscription %s cannot be received: %s", name, error)
@@ -198,8 +257,23 @@ class BridgeNode:
             Receiver, subscription, path, self.settings.routers, self._tls, self._token
         )
         self._receivers[subscription.name] = receiver
-        self._group.create_task(receiver.run())
+        self.ended.pop(subscription.name, None)
+        self._group.create_task(self._run(receiver))
         return receiver
+
+    async def _run(self, receiver: Receiver) -> None:
+        """J-14: forget a subscription that has ended."""
+        await receiver.run()
+        name = receiver.subscription.name
+        publishers = _NO_LONGER if receiver.is_unsubscribed else _WAITS.format(receiver.subscription)
+        logger.warning(
+            "subscription %s is not received any more: %s. %s A query that subscribes to it gets a new subscription; "
+            "until then its journal %s keeps what was accepted",
+            name, receiver.ended, publishers, receiver.path,
+        )  # fmt: skip
+        receiver.close()
+        self.ended[name] = receiver.ended
+        del self._receivers[name]
 
     async def appended(self, name: str, seen: int, timeout_s: float) -> int:
         """Wait until a subscription got messages after the count `seen`; returns the count now."""
@@ -271,6 +345,7 @@ class BridgeNode:
             for name, receiver in self._receivers.items()
             if receiver.numbers.trouble or receiver.numbers.active_links < len(receiver.subscription.topics)
         ]
+        missing += [f"subscription {name}: {why}" for name, why in self.ended.items() if name in self._configured]
         return missing + [
             f"sink {sink}: {why}"
             for sink, publisher in self._publishers.items()
@@ -286,6 +361,7 @@ class BridgeNode:
             "subscriptions": {
                 name: self._subscription_state(receiver) for name, receiver in list(self._receivers.items())
             },
+            "ended": dict(self.ended),
             "sinks": {
                 sink: self._sink_state(sink, publisher) for sink, publisher in list(self._publishers.items())
             },
@@ -313,6 +389,11 @@ class BridgeNode:
             "isolation": receiver.isolation.value,
             "open_bytes": receiver.open_bytes,
             "retention_s": receiver.subscription.retention_s,
+            "unread_s": round(receiver.attention.unread_s, 1),
+            "expire_unread_s": receiver.subscription.expire_unread_s,
+            "drop_unread_s": receiver.subscription.drop_unread_s,
+            "dropped": numbers.dropped,
+            "origin": "settings" if receiver.subscription.is_configured else "query",
             "producers": receiver.producer_count,
             "new_incarnations": numbers.new_incarnations,
             "trouble": numbers.trouble,

@@ -2,7 +2,7 @@
 
 A message is accepted when it is durable here, not when a pipeline has worked on it (J-1): the network stores nothing,
 and publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
-routers run out of credit, and publishers feel it (J-11).
+routers run out of credit, and publishers feel it (J-11). A subscription that somebody has ended stays ended (J-14).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from bridges.node.identity import identity_of
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from bridges.node.producers_core import Judgement
+from bridges.node.retention import Attention
 from bridges.node.shard_core import Shard, ShardBy
 from bridges.node.shards import keep_shard
 from bridges.node.signals import Signal
@@ -30,11 +32,14 @@ from oncewire.client import (
     Connected,
     Delivery,
     Disconnected,
+    LinkInterrupted,
+    LinkRefused,
     NewIncarnation,
     Outcome,
     OutcomeKind,
     SqliteJournal,
     Subscriber,
+    SubscriptionExpired,
     connect,
 )
 from oncewire.client.login import TokenSource
@@ -53,9 +58,12 @@ FULL_POLL_S = 0.5
 """How often a journal that is full is looked at; trimming in this process wakes the receiver."""
 RETRY_S = 2.0
 """Pause after a failure that the client did not recover from by itself."""
+END_S = 15.0
+"""How long to wait until the network has deleted a subscription that ends here; after it its `timeout_s` does it."""
 MAX_TOPICS = 64
 """Links of one subscription; patterns reach further."""
 _REFUSED = "oncewire:identity-not-kept"
+_DELETED_BEFORE = "the network had deleted it while the node was disconnected, and no query has asked for it since"
 ELSEWHERE = "elsewhere"
 """A message of another shard: accepted here, kept by another node."""
 
@@ -75,6 +83,9 @@ class Subscription:
         timeout_s: how long the network keeps the subscription while the node is disconnected.
         shard: which messages are kept, and the others accepted at once; None = all are kept.
         isolation: of what is read from the journal; None = as the journal has it, `read_uncommitted` if it is new.
+        expire_unread_s: after so many seconds without a reader it is ended (J-14); 0 = never.
+        drop_unread_s: messages that no reader has processed for so long are deleted (J-15); 0 = never.
+        is_configured: the node's settings have it; else a query made it.
     """
 
     name: str
@@ -88,6 +99,9 @@ class Subscription:
     timeout_s: int = TIMEOUT_S
     shard: Shard | None = None
     isolation: Isolation | None = None
+    expire_unread_s: float = 0.0
+    drop_unread_s: float = 0.0
+    is_configured: bool = False
 
 
 @dataclass(slots=True)
@@ -101,6 +115,7 @@ class ReceiverNumbers:
         is_full: the journal is as deep as it may be: no messages are taken.
         active_links: topics that are subscribed to at this moment.
         new_incarnations: how often the network had deleted the subscription: messages are missing then.
+        dropped: messages that no reader had processed and that were deleted (J-15).
         trouble: why nothing can be received just now; empty = nothing is wrong.
     """
 
@@ -112,6 +127,7 @@ class ReceiverNumbers:
     is_full: bool = False
     active_links: int = 0
     new_incarnations: int = 0
+    dropped: int = 0
     trouble: str = ""
 
 
@@ -137,6 +153,11 @@ class Receiver:
         JournalLocked: another process receives into the journal.
         StorageError, JournalError: the file cannot be used.
         BadRequest: it is another subscription's, or there are no topics, or too many.
+
+    Attributes:
+        ended: why it receives no more (J-14): `run()` ends, or has ended; empty = it receives.
+        is_unsubscribed: the network has deleted it since.
+        attention: when it was last asked for.
     """
 
     def __init__(
@@ -160,6 +181,13 @@ class Receiver:
         self._routers = routers
         self._tls = tls
         self._token = token
+        self.ended = ""
+        self.is_unsubscribed = False
+        self._ending = asyncio.Event()
+        self._over = asyncio.Event()
+        self._subscribers: dict[str, Subscriber] = {}
+        self._deleted: set[str] = set()
+        self._detached = ""
         self._gate = DepthGate(subscription.max_journal_bytes)
         self._room = Signal()
         self._changed = Signal()
@@ -172,6 +200,7 @@ class Receiver:
             self._check_level()
             keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
+            self.attention = Attention(self._journal.begin_receiving().unread_s)
             self._reader = JournalReader(path)
         except BaseException:
             self._client_journal.close()
@@ -214,24 +243,50 @@ class Receiver:
             await self._changed.wait(seen, FULL_POLL_S)
 
     async def run(self) -> None:
-        """Receive until cancelled. After a failure that the client cannot recover from it retries after a pause."""
+        """Receive until cancelled or ended; after a failure that the client does not recover from, again in a while."""
         try:
             while True:
+                was_ended = bool(self.ended)
                 try:
                     await self._receive()
                 except* (ClientError, NodeError) as errors:
                     self._complain(errors.exceptions[0])
                 self.numbers.active_links = 0
+                if self.ended and (was_ended or self.is_unsubscribed):
+                    break
                 await asyncio.sleep(RETRY_S)
         finally:
             self.numbers.active_links = 0
+        try:
+            self._journal.end_receiving(self.ended)
+        except NodeError as error:
+            logger.warning("subscription %s comes back when the node restarts: %s", self.subscription.name, error)
+
+    def end_soon(self, why: str) -> None:
+        """Receive no more, and delete the subscription in the network (J-14): `run()` does it and ends."""
+        if not self.ended:
+            self.ended = why
+            self._ending.set()
+
+    async def end(self, why: str) -> bool:
+        """As `end_soon`, and wait for it; whether the network has deleted it, else its `timeout_s` does."""
+        self.end_soon(why)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), END_S)
+        return self.is_unsubscribed
+
+    async def over(self) -> None:
+        """Return when `close()` was called."""
+        await self._over.wait()
 
     def close(self) -> None:
         """Let go of the file. `run()` has ended."""
         self._reader.close()
         self._client_journal.close()
+        self._over.set()
 
     async def _receive(self) -> None:
+        self._subscribers, self._deleted = {}, set()
         async with (
             connect(
                 self._routers,
@@ -242,8 +297,9 @@ class Receiver:
             ) as client,
             asyncio.TaskGroup() as group,
         ):
+            takers = []
             for topic in self.subscription.topics:
-                subscriber = await client.subscriber(
+                subscriber = self._subscribers[topic] = await client.subscriber(
                     topic,
                     name=topic,
                     journal=self._client_journal,
@@ -252,9 +308,22 @@ class Receiver:
                 )
                 await self._begin(subscriber, self._sources[topic])
                 self.numbers.active_links += 1
-                group.create_task(self._take(subscriber, self._sources[topic]))
+                takers.append(group.create_task(self._take_until_ended(subscriber, self._sources[topic])))
             self.numbers.trouble = ""
             self._changed.tell()
+            await self._ending.wait()
+            for taker in takers:
+                taker.cancel()
+            await asyncio.wait(takers)
+            await self._unsubscribe()
+
+    async def _unsubscribe(self) -> None:
+        """No topic may be left: its publishers would wait for a journal that nobody reads."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                for topic in self._subscribers.keys() - self._deleted:
+                    await self._subscribers[topic].unsubscribe()
+                self.is_unsubscribed = True
 
     async def _begin(self, subscriber: Subscriber, source: int) -> None:
         """Keep the incarnation before the first message comes: none may be missing unnoticed (J-8)."""
@@ -264,6 +333,13 @@ class Receiver:
         except BaseException:
             self._journal.reload()
             raise
+
+    async def _take_until_ended(self, subscriber: Subscriber, source: int) -> None:
+        try:
+            await self._take(subscriber, source)
+        except ClientError:
+            if not self.ended:
+                raise
 
     async def _take(self, subscriber: Subscriber, source: int) -> None:
         group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
@@ -357,8 +433,13 @@ class Receiver:
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, Disconnected):
             self.numbers.trouble = f"{event.address}: {event.cause}"
+            self.attention.lost()
         elif isinstance(event, Connected):
             self.numbers.trouble = ""
+        elif isinstance(event, LinkInterrupted):
+            self._detached = event.description
+        elif isinstance(event, SubscriptionExpired):
+            self._stay_deleted(event.link)
         elif isinstance(event, NewIncarnation):
             self.numbers.new_incarnations += 1
             logger.warning(
@@ -366,9 +447,22 @@ class Receiver:
                 self.subscription.name,
                 event.link,
             )
+            if not self.subscription.is_configured and self.attention.is_unasked:
+                self.end_soon(_DELETED_BEFORE)  # J-14: no query is there that would miss messages
+
+    def _stay_deleted(self, topic: str) -> None:
+        """J-14: whoever had it deleted wants the topic to go on; the client would make a new one."""
+        self.end_soon(f"it was deleted in the network: {self._detached or 'no reason given'}")
+        subscriber = self._subscribers.get(topic)
+        if subscriber is not None:  # else it is being opened, and is deleted again when it is there
+            self._deleted.add(topic)
+            subscriber.fail(LinkRefused(f"the subscription to {topic!r} has ended", self.ended, "subscribe again"))
 
     def _complain(self, error: BaseException) -> None:
         text = str(error)
+        if self.ended:
+            logger.info("subscription %s ends: %s", self.subscription.name, text)
+            return
         if self.numbers.trouble != text:
             self.numbers.trouble = text
             self._changed.tell()

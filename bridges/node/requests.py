@@ -12,6 +12,7 @@ from bridges.node.gaps import Gap
 from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
+from bridges.node.retention import RELEASED
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
 from oncewire.client.transactions.sequencer import Isolation
 
@@ -182,6 +183,7 @@ class Operations:
         """The bodies that answer RANGE, one for each chunk of the range."""
         subscription, low, high = text(header, "subscription"), number(header, "low"), number(header, "high")
         uuid, query = optional_text(header, "journal"), optional_text(header, "query")
+        self._node.asked(subscription)
         schema = range_schema()
         chunks = self._storage.read(subscription, low, high, uuid=uuid, query=query)
 
@@ -209,6 +211,7 @@ class Operations:
         subscription = text(header, "subscription")
         low = optional_number(header, "low")
         limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
+        self._node.asked(subscription)
         marks = await asyncio.to_thread(self._storage.marks, subscription)
         end = marks.last
         gaps: tuple[Gap, ...] = ()
@@ -224,6 +227,7 @@ class Operations:
             "live_bytes": marks.live_bytes,
             "initial": marks.initial,
             "owner": marks.owner,
+            "ended": self._node.ended.get(subscription, ""),
             "gaps": [[gap.position, gap.topic, gap.noted_us] for gap in gaps],
         }, b""
 
@@ -247,8 +251,10 @@ class Operations:
         return {}, b""
 
     async def _release(self, header: Header, _body: bytes) -> Answer:
-        await asyncio.to_thread(self._storage.release, text(header, "subscription"))
-        return {}, b""
+        subscription = text(header, "subscription")
+        await asyncio.to_thread(self._storage.release, subscription)
+        is_ended = yes_or_no(header, "ends") and await self._node.end(subscription, RELEASED)
+        return {"is_ended": is_ended}, b""
 
     async def _snapshot(self, header: Header, _body: bytes) -> Answer:
         ends = [text(header, name, MAX_SNAPSHOT_TEXT) for name in ("start", "stop")]

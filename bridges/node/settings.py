@@ -9,6 +9,7 @@ from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
 from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
+from bridges.node.retention import EXPIRE_UNREAD_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.client import ClientError, connect
@@ -57,6 +58,8 @@ def _shard(value: object) -> Shard | None:
 _HOST = text(r"\S*")
 _PORT = whole_number(0, 65535)
 _PORT_ALLOWED = "0 to 65535; 0 = any free port"
+_LONG = number(0, 10 * 365 * 86_400)
+_LONG_ALLOWED = "seconds, up to ten years; 0 = never"
 
 
 def _receiving(table: str) -> tuple[Setting, ...]:
@@ -81,6 +84,11 @@ def _receiving(table: str) -> tuple[Setting, ...]:
         Setting(
             f"{table}.retention_s", number(0, 10 * 365 * 86_400), 0.0, "seconds, up to ten years",
             "How long messages are kept after the pipeline has processed them, for replay and history.",
+        ),
+        Setting(
+            f"{table}.drop_unread_s", _LONG, 0.0, _LONG_ALLOWED,
+            "Messages that no pipeline has processed for so long are deleted, with all before them; a query that comes "
+            "later fails there (`failOnDataLoss`). For topics whose publishers must not wait for a pipeline.",
         ),
         Setting(
             f"{table}.timeout_s", whole_number(1, 30 * 86_400), TIMEOUT_S, "1 to 2592000 seconds",
@@ -118,6 +126,10 @@ _OF_SUBSCRIPTION = (
         "Empty = as the journal has it, read_uncommitted if it is new. A journal keeps its level.",
     ),
     *_receiving("subscription"),
+    Setting(
+        "subscription.expire_unread_s", _LONG, 0.0, _LONG_ALLOWED,
+        "After so long without a request of a query the subscription ends; not taken from `[defaults]`.",
+    ),
 )  # fmt: skip
 SUBSCRIPTION: Mapping[str, Setting] = {each.name: each for each in _OF_SUBSCRIPTION}
 """Of one subscription, by their names in its table."""
@@ -140,6 +152,11 @@ _OF_NODE = (
     Setting(
         "secret_file", optional_path, None, "a file with at least 16 bytes, or empty",
         "The secret that clients must have. Empty = FOLDER/secret, which is created if it does not exist.",
+    ),
+    Setting(
+        "expire_unread_s", _LONG, float(EXPIRE_UNREAD_S), _LONG_ALLOWED,
+        "A subscription that a query made by itself, and that is not in this file, ends after so long without a "
+        "request of a query: the network deletes it, its journal stays. Time while the node is stopped does not count.",
     ),
     Setting(
         "listen.host", _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect.",

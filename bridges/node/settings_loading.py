@@ -72,7 +72,7 @@ def load(file: str) -> DaemonSettings:
             folder=values["folder"],
             routers=values["routers"],
             subscriptions=subscriptions,
-            defaults=_receiving("", "", (), defaults),
+            defaults=replace(_receiving("", "", (), defaults), expire_unread_s=values["expire_unread_s"]),
             max_outbox_bytes=values["outbox.max_bytes"],
             inflight=values["outbox.inflight"],
             tls=TlsFiles(
@@ -106,7 +106,10 @@ def _subscription(
         identity = f"{identity}#{shard}"
     level = given["isolation_level"]
     isolation = Isolation(level) if level else None
-    return replace(_receiving(name, identity, given["topics"], settings), shard=shard, isolation=isolation)
+    return replace(
+        _receiving(name, identity, given["topics"], settings),
+        shard=shard, isolation=isolation, expire_unread_s=given["expire_unread_s"],
+    )  # fmt: skip
 
 
 def _receiving(
@@ -122,6 +125,7 @@ def _receiving(
         max_journal_bytes=settings["max_journal_bytes"],
         retention_s=settings["retention_s"],
         timeout_s=settings["timeout_s"],
+        drop_unread_s=settings["drop_unread_s"],
     )
 
 

@@ -187,6 +187,30 @@ class Storage:
                 if not control.delete_expired(time.time()):
                     return
 
+    def ended(self, subscription: str) -> str:
+        """Why a subscription is not received any more, also after a restart (J-14); empty = it is."""
+        control, lock = self._control(subscription)
+        with lock:
+            return control.ended()
+
+    def note_unread(self, subscription: str, unread_s: float) -> None:
+        """Store for how long nobody has asked for a subscription (J-14)."""
+        control, lock = self._control(subscription)
+        with lock:
+            control.note_unread(unread_s)
+
+    def drop_unread(self, subscription: str, after_s: float) -> int:
+        """Give up messages that no query has processed for so long (J-15), a bounded number; returns how many."""
+        control, lock = self._control(subscription)
+        dropped = 0
+        for _ in range(DELETE_ROUNDS):
+            with lock:
+                found = control.drop_unread(time.time() - after_s)
+            if not found:
+                break
+            dropped += found
+        return dropped
+
     def release(self, subscription: str) -> None:
         """Take a subscription from its query; see `JournalControl.release`."""
         control, lock = self._control(subscription)

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bridges.node.client import Node
-from bridges.node.errors import BadRequest, SubscriptionGap
+from bridges.node.client import Node, Offsets
+from bridges.node.errors import BadRequest, SubscriptionEnded, SubscriptionGap
 from bridges.node.gaps import Gap
 
 logger = logging.getLogger("oncewire.spark")
@@ -32,6 +32,21 @@ def check_retention(node: Node, subscription: str) -> None:
         )
 
 
+def check_not_ended(found: Offsets, name: str) -> None:
+    """Refuse to wait for messages that nobody receives (J-14). Call it when all that was received is read.
+
+    Raises:
+        SubscriptionEnded: the node does not receive the subscription any more.
+    """
+    if found.ended:
+        raise SubscriptionEnded(
+            f"no more messages come from subscription {name!r}",
+            f"the bridge node does not receive it any more: {found.ended}",
+            "start the query again to subscribe anew; it fails where messages are missing, unless "
+            "failOnDataLoss=false",
+        )
+
+
 def check_gaps(gaps: Sequence[Gap], name: str, *, fails: bool) -> None:
     """Refuse to skip missing messages of a subscription; or log it.
 
@@ -43,7 +58,7 @@ def check_gaps(gaps: Sequence[Gap], name: str, *, fails: bool) -> None:
         what = f"messages of topic {gap.topic!r} are missing from subscription {name!r}"
         why = (
             f"between the positions {gap.position} and {gap.position + 1}: the bridge node was disconnected for longer "
-            f"than its timeout_s, and its subscription was created again, noted at {noted}"
+            f"than its timeout_s, or its subscription had been ended; it was created again, noted at {noted}"
         )
         if fails:
             raise SubscriptionGap(

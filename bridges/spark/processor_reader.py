@@ -15,7 +15,7 @@ from typing import Any
 from bridges.node.arrow_bodies import arrow
 from bridges.node.client import Node, Offsets
 from bridges.node.errors import BadRequest, SnapshotUnknown
-from bridges.spark.gap_checks import check_gaps, check_retention
+from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
 from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_join_core import (
     InputJournal,
@@ -138,6 +138,9 @@ class AttemptReader:
             newest = list(map(min, newest, target))
         ends = attempt_end(begins, newest, max_steps)
         if ends == begins:
+            for each, begin, offsets in zip(self._journals, begins, found, strict=True):
+                if offsets.last <= begin.position:
+                    check_not_ended(offsets, each.subscription)
             return offset_of(self._journals, begins)
         return offset_of(self._journals, self._choose(begins, ends))
 

@@ -14,8 +14,8 @@ HEALTHY_S = 300.0
 """A query that ran so long was well: the next failure is another one."""
 HOPELESS: tuple[type[errors.NodeError], ...] = (
     errors.BadRequest, errors.OwnedByAnother, errors.Fenced, errors.JournalReplaced, errors.RangeTrimmed,
-    errors.RangeNotThere, errors.RangeHole, errors.SubscriptionGap, errors.SnapshotUnknown, errors.BatchForgotten,
-    errors.NotAuthenticated,
+    errors.RangeNotThere, errors.RangeHole, errors.SubscriptionGap, errors.SubscriptionEnded, errors.SnapshotUnknown,
+    errors.BatchForgotten, errors.NotAuthenticated,
 )  # fmt: skip
 """Errors that need intervention."""
 _HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")

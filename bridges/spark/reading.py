@@ -28,7 +28,7 @@ from bridges.node.errors import (
     RangeTrimmed,
 )
 from bridges.node.gaps import Gap
-from bridges.spark.gap_checks import check_gaps, check_retention
+from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
 from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
 from bridges.spark.options import SourceOptions
@@ -146,7 +146,7 @@ class BatchPlanner:
                 f"the subscription {name!r} cannot be read with a new checkpoint",
                 f"query {marks.owner} has read it up to position {marks.trimmed}",
                 "use its checkpoint, or another subscription; "
-                "if that checkpoint is lost, run `oncewire bridge release`",
+                "if that checkpoint is lost, run `oncewire bridge release --keep`",
             )
         return Offset(self._options.offset_name, journal, position)
 
@@ -165,6 +165,8 @@ class BatchPlanner:
         self._newest = Offset(start.subscription, found.journal, found.last)
         end = found.end if self._target is None else min(found.end, self._target)
         if end <= low:
+            if found.last <= low:
+                check_not_ended(found, start.subscription)
             return given
         if self._target is None and not self._patience.is_enough(found.last - low, limits.min_rows):
             return given

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bridges.node.client import Offsets
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
@@ -23,6 +25,7 @@ class OfflineNode(EmbeddedNode):
     def __init__(self, folder: Path, retention_s: float = 0.0) -> None:
         self.folder = folder
         self.retention_s = retention_s
+        self.ended = ""
         self.isolation: Isolation | None = None
         self.subscribed: list[tuple[str, tuple[str, ...]]] = []
         defaults = Subscription("", "", (), retention_s=retention_s)
@@ -38,6 +41,12 @@ class OfflineNode(EmbeddedNode):
         self.isolation = isolation or self.isolation
         self.append_messages(subscription, [])
         return self._files.marks(subscription).uuid
+
+    def offsets(
+        self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
+    ) -> Offsets:
+        """What the journal has, and `ended` as the test has set it."""
+        return replace(super().offsets(subscription, low, max_rows=max_rows, max_bytes=max_bytes), ended=self.ended)
 
     def append(
         self, subscription: str, values: Sequence[str], topic: str = "orders", incarnation: int = 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.errors import SubscriptionGap
+from bridges.node.errors import SubscriptionEnded, SubscriptionGap
 from bridges.spark.option_values import Guarantee
 from bridges.spark.options import source_options
 from bridges.spark.processor_join_core import Join, input_journals
@@ -47,8 +47,8 @@ def test_a_query_reads_up_to_a_gap_and_fails_there_with_its_place(node: OfflineN
             query.run()
         assert re.fullmatch(
             r"messages of topic 'orders' are missing from subscription 'billing': between the positions 10 and 11: "
-            r"the bridge node was disconnected for longer than its timeout_s, and its subscription was created "
-            r"again, noted at 2023-11-14 22:13:20\+00:00; to continue without them start the query with "
+            r"the bridge node was disconnected for longer than its timeout_s, or its subscription had been ended; it "
+            r"was created again, noted at 2023-11-14 22:13:20\+00:00; to continue without them start the query with "
             r"failOnDataLoss=false .*",
             str(caught.value),
         )
@@ -121,8 +121,29 @@ def test_a_processor_stops_at_a_gap_of_any_input_or_goes_over_it(node: OfflineNo
     assert sum(task.steps for task in passing.tasks(first, second, 2)) == 10
 
 
-def test_no_restart_mends_a_gap() -> None:
+def test_no_restart_mends_a_gap_or_brings_back_what_an_operator_has_ended() -> None:
     assert is_hopeless("bridges.node.errors.SubscriptionGap: messages of topic 'orders' are missing")
+    assert is_hopeless("bridges.node.errors.SubscriptionEnded: no more messages come from subscription 'billing'")
+
+
+def test_a_query_reads_what_an_ended_subscription_has_and_fails_behind_it(node: OfflineNode) -> None:
+    node.append_numbers(SUB, 0, 5)
+    node.ended = "an operator has released it"
+    query = Query(node, maxOffsetsPerTrigger="3", failOnDataLoss="false")
+    assert [query.run() for _ in range(2)] == [numbers(0, 3), numbers(3, 5)]
+    with pytest.raises(SubscriptionEnded, match="not receive it any more: an operator has released it"):
+        query.run()
+
+
+def test_a_processor_fails_when_an_input_that_it_has_read_has_ended(node: OfflineNode) -> None:
+    (journal,) = input_journals("p", ["orders"], None)
+    node.append_numbers(journal.subscription, 0, 5)
+    node.ended = "an operator has released it"
+    reader = AttemptReader(node, "p", [journal])
+    end = reader.next_end(reader.initial(), None)
+    assert [place["seq"] for place in end.values()] == [5]
+    with pytest.raises(SubscriptionEnded):
+        reader.next_end(end, None)
 
 
 # --- checkpoints that lost their newest files -------------------------------------------------------------------------
