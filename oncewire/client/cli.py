@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _Command = Callable[..., Any]
 MAX_REQUIRE = 0xFFFFFFFF
 """Of a uint (I-3c)."""
+UNANSWERED = 3
+"""Exit code: neither yes nor no, but not known yet."""
 MAX_TTL_S = 0xFFFFFFFF / 1000
 """Of a uint, in milliseconds (AMQP 3.2.1)."""
 T = TypeVar("T")
@@ -145,6 +147,13 @@ def target_of(
     metavar="SECONDS",
     help="How long each message is worth sending; it counts where the policy of the topic has ttl_s.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop when the oldest message has waited so long for its outcome; says which subscriptions owe it. "
+    "[as long as it takes]",
+)
 @_common_options
 def pub(
     topic: str,
@@ -154,6 +163,7 @@ def pub(
     require: int | None,
     group: str | None,
     ttl: float | None,
+    timeout: float | None,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -166,7 +176,7 @@ def pub(
 
     A message counts as accepted when every subscription has processed it. Messages without a subscription are counted;
     with --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit
-    code 1: some messages were not accepted.
+    code 1: some messages were not accepted; 3: with --timeout, some have no outcome yet.
     """
     from oncewire.client import cli_publish
 
@@ -180,19 +190,26 @@ def pub(
         _refuse_journal(journal, "sent")
         if require is not None:
             raise click.UsageError("--require needs outcomes, and --settled waits for none")
+        if timeout is not None:
+            raise click.UsageError("--timeout is about outcomes, and --settled waits for none")
         report = run_client(cli_publish.publish_settled(target, given, make))
     else:
         # Whoever types sees what was typed.
         is_typed = given == "-" and sys.stdin.isatty()
         with progress_of("accepted", None, is_wanted=not is_typed) as show:
-            report = run_client(cli_publish.publish(target, given, show, require=require or 0, make=make))
+            terms = cli_publish.Terms(require or 0, make, timeout)
+            report = run_client(cli_publish.publish(target, given, show, terms))
     if as_json:
         click.echo(json.dumps(report))
     elif settled:
         click.echo(f"published {report['published']}, settled")
     else:
-        click.echo(f"published {report['published']}, {_accepted_text(report['accepted'], report['accepted_by_none'])}")
-    return 0 if report.get("not_accepted", 0) == 0 else 1
+        left = f", {report['unanswered']} without an outcome" if report["unanswered"] else ""
+        accepted = _accepted_text(report["accepted"], report["accepted_by_none"])
+        click.echo(f"published {report['published']}, {accepted}{left}")
+    if report.get("not_accepted", 0):
+        return 1
+    return UNANSWERED if report.get("unanswered") else 0
 
 
 def _accepted_text(accepted: int, by_none: int) -> str:

@@ -30,6 +30,7 @@ from oncewire.client import (
     connect,
 )
 from oncewire.client.bodies import Body
+from oncewire.client.cli_patience import patience, unanswered
 from oncewire.wire import Header
 
 BATCH = 256
@@ -141,26 +142,42 @@ def maker(group: str | None, ttl_s: float | None) -> MakeBody:
     return lambda line: Message(line, header=header, properties=properties)
 
 
-async def publish(
-    target: Target, source: Source, show: Callable[[int], None], *, require: int = 0, make: MakeBody = bytes
-) -> dict[str, Any]:
-    """Send the messages and return the report; `show` is called with how many are accepted.
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How messages are sent, and how long outcomes are waited for.
 
-    `require`: subscriptions that each message must have (I-3c). `make`: makes a message of a line.
+    Attributes:
+        require: subscriptions that each message must have (I-3c).
+        make: makes a message of a line.
+        timeout: seconds that the oldest message may wait for its outcome; None = as long as it takes.
     """
+
+    require: int = 0
+    make: MakeBody = bytes
+    timeout: float | None = None
+
+
+async def publish(
+    target: Target, source: Source, show: Callable[[int], None], terms: Terms
+) -> dict[str, Any]:
+    """Send the messages and return the report; `show` is called with how many are accepted."""
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
-            publisher = await client.publisher(target.topic, name=target.name, require=require)
+            publisher = await client.publisher(target.topic, name=target.name, require=terms.require)
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
+            begins_at = publisher.next_number
+            left: dict[str, object] = {"unanswered": 0}
             try:
-                if store is not None and isinstance(source, str) and source != "-":
-                    await _send_file(publisher, store, source, show, make)
-                else:
-                    async for line in _lines(source):
-                        _ = await publisher.submit(make(line))
-                        show(publisher.statistics.accepted)
-                    await _wait_for_outcomes(publisher, show)
+                async with patience(publisher, terms.timeout):
+                    await _send(publisher, store, source, show, terms.make)
+            except TimeoutError:
+                assert terms.timeout is not None
+                found = await unanswered(publisher, begins_at)
+                left = found.report()
+                for text in found.lines(terms.timeout, _resume(store, source)):
+                    say(text)
+                await publisher.suspend()
             except asyncio.CancelledError:
                 if publisher.unfinished:
                     say(f"stopped before the end; messages without an outcome: {publisher.unfinished}")
@@ -174,6 +191,7 @@ async def publish(
                 "accepted": statistics.accepted,
                 "accepted_by_none": statistics.accepted_by_none,
                 "not_accepted": statistics.not_accepted,
+                **left,
                 "resumed_links": statistics.resumed_links,
                 "longest_gap_ms": round(1000 * statistics.longest_gap_s),
             }
@@ -186,6 +204,32 @@ async def publish_settled(target: Target, source: Source, make: MakeBody = bytes
         async for line in _lines(source):
             await publisher.send(make(line))
         return {"topic": target.topic, "published": publisher.statistics.messages}
+
+
+async def _send(
+    publisher: Publisher, store: SqliteJournal | None, source: Source, show: Callable[[int], None], make: MakeBody
+) -> None:
+    """Send all messages and wait for their outcomes."""
+    if store is not None and isinstance(source, str) and source != "-":
+        await _send_file(publisher, store, source, show, make)
+        return
+    async for line in _lines(source):
+        try:
+            _ = await publisher.submit(make(line))
+        except asyncio.CancelledError:
+            say(f"message {publisher.statistics.messages + 1} and those behind it were not sent")
+            raise
+        show(publisher.statistics.accepted)
+    await _wait_for_outcomes(publisher, show)
+
+
+def _resume(store: SqliteJournal | None, source: Source) -> str:
+    """How a later run resumes what has no outcome; empty = none can."""
+    if store is None:
+        return ""
+    if isinstance(source, str) and source != "-":
+        return "run the same command again: it resumes these messages and the file, and nothing is processed twice"
+    return "a later run with the same --name and --journal resumes them, with --file /dev/null without new ones"
 
 
 async def _send_file(

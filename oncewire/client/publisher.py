@@ -178,6 +178,11 @@ class Publisher(PublisherLink):
         return next(iter(self._sendings.values()), None)
 
     @property
+    def unanswered(self) -> list[Sending]:
+        """The messages without an outcome, in order."""
+        return list(self._sendings.values())
+
+    @property
     def next_number(self) -> int:
         """How many messages were taken since the journal was made."""
         return self._core.next_number

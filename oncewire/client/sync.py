@@ -303,6 +303,11 @@ class Publisher:
         return None if oldest is None else self._sending(oldest)
 
     @property
+    def unanswered(self) -> list[Sending]:
+        """The messages without an outcome, in order."""
+        return [self._sending(sending) for sending in self._publisher.unanswered]
+
+    @property
     def next_number(self) -> int:
         """How many messages were taken since the journal was made."""
         return self._publisher.next_number

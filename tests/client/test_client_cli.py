@@ -215,6 +215,59 @@ async def test_a_pub_that_is_stopped_says_what_has_no_outcome(server: WireServer
         assert "stopped before the end; messages without an outcome: 1" in err
 
 
+async def test_a_pub_with_a_timeout_says_what_has_no_outcome_who_owes_it_and_what_to_do(server: WireServer) -> None:
+    arguments = ("pub", "news", "one", "two", "three", "--url", server.url, "--timeout", "0.5")
+    async with connect(server.url, container_id="shop") as client:
+        subscriber = await client.subscriber("news", name="slow")
+        publishing = await start(*arguments)
+        await (await subscriber.receive(LONG)).accept()
+        code, out, err = await finish(publishing)
+        assert (code, out) == (3, "published 3, accepted 1, 2 without an outcome\n")
+        assert "2 messages without an outcome (of this run: 2 to 3)" in err
+        assert "not processed by, of the first 2: shop/slow (2)" in err
+        assert "oncewire manage delete subscription 'shop/slow'" in err
+        assert "sent again they are new messages" in err
+        for _ in range(2):
+            await (await subscriber.receive(LONG)).accept()
+        publishing = await start(*arguments, "--json")
+        report = json.loads((await finish(publishing))[1])
+        assert report["unanswered"] == 3
+        assert report["unanswered_messages"] == [[1, 3]]
+        assert report["owed_by"] == {"shop/slow": 3}
+
+
+async def test_a_pub_with_a_timeout_and_a_journal_is_resumed_by_the_same_command(
+    server: WireServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("one\ntwo\n")
+    journal = ("--name", "p", "--journal", str(tmp_path / "j.db"))
+    arguments = ("pub", "news", "--file", str(file), "--url", server.url, *journal)
+    async with connect(server.url, container_id="shop") as client:
+        subscriber = await client.subscriber("news", name="slow")
+        code, _, err = await finish(await start(*arguments, "--timeout", "0.5"))
+        assert code == 3
+        assert "run the same command again: it resumes these messages" in err
+        again = await start(*arguments, "--timeout", str(LONG))
+        received = []
+        for _ in range(2):
+            delivery = await subscriber.receive(LONG)
+            received.append(delivery.body)
+            await delivery.accept()
+        assert received == [b"one", b"two"]
+        assert (await finish(again))[0] == 0
+        assert subscriber.waiting == 0
+
+
+async def test_a_pub_with_a_timeout_waits_as_long_as_messages_get_outcomes(server: WireServer) -> None:
+    async with connect(server.url, container_id="shop") as client:
+        subscriber = await client.subscriber("news")
+        publishing = await start("pub", "news", *map(str, range(5)), "--url", server.url, "--timeout", str(LONG))
+        for _ in range(5):
+            await (await subscriber.receive(LONG)).accept()
+        assert (await finish(publishing))[:2] == (0, "published 5, accepted 5\n")
+
+
 async def test_a_named_sub_gets_what_was_sent_while_it_was_disconnected(server: WireServer, network: Network) -> None:
     arguments = ("sub", "news", "--name", "s", "--container-id", "c", "--count", "1", "--url", server.url)
     async with connect(server.url) as client:
@@ -253,6 +306,8 @@ async def test_a_refusal_has_three_lines(server: WireServer) -> None:
     [
         ("pub", "t", "--url", "http://x"),
         ("pub", "t", "--journal", "j.db"),
+        ("pub", "t", "--timeout", "0"),
+        ("pub", "t", "--timeout", "1", "--settled"),
         ("pub", "t", "--file", "nowhere.txt"),
         ("sub", "t", "--count", "0"),
         ("sub",),
