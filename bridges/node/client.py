@@ -391,6 +391,7 @@ class RemoteNode(Node):
                 "wait_s": min(wait_s, WAIT_S),
                 "resends_in_doubt": publishing.resends_in_doubt,
                 "is_atomic": publishing.is_atomic,
+                "require": publishing.require,
             }
         )
         found = _commit(answer)

@@ -30,6 +30,7 @@ from bridges.node.errors import (
     TooLarge,
 )
 from bridges.node.outbox_schema import SCHEMA, VERSION
+from bridges.node.required_rows import set_required
 from bridges.node.snapshots import choose_snapshot
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
 
@@ -73,10 +74,12 @@ class Publishing:
         resends_in_doubt: rows that may have been delivered in a session that the network forgot are sent again (with
             the same identity); False = they are abandoned, and counted as not accepted.
         is_atomic: the rows of a batch and topic are one transaction for readers that use a sequencer.
+        require: subscriptions that a row's topic must have; else the row waits (O-12).
     """
 
     resends_in_doubt: bool = True
     is_atomic: bool = False
+    require: int = 0
 
 
 AS_USUAL = Publishing()
@@ -303,6 +306,7 @@ class Outbox:
             database.execute(
                 "UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,)
             )
+            set_required(database, publishing.require)
             known = self._find(database, generation, batch)
             if known is not None:  # O-2
                 return known

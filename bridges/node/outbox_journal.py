@@ -19,7 +19,16 @@ from bridges.node.errors import NodeError
 from bridges.node.identity import annotate, producer_pair
 from bridges.node.outbox import finish_manifests
 from bridges.node.range_set_core import RangeSet
-from oncewire.client import Journal, JournalCorrupt, JournalError, JournalOwnerError, JournalUnusable, Outcome
+from bridges.node.required_rows import TABLES, load_released, required, save_released
+from oncewire.client import (
+    Journal,
+    JournalCorrupt,
+    JournalError,
+    JournalOwnerError,
+    JournalUnusable,
+    Outcome,
+    OutcomeKind,
+)
 from oncewire.client.journal_records import (
     PublisherChanges,
     PublisherState,
@@ -63,13 +72,17 @@ class Rows:
 class _Topic:
     """A topic's stream, as far as its publisher has got."""
 
-    __slots__ = ("doubted", "floor", "id", "settled")
+    __slots__ = ("doubted", "floor", "id", "released", "settled", "waits")
 
-    def __init__(self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet) -> None:
+    def __init__(
+        self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet, released: RangeSet, *, waits: bool
+    ) -> None:
         self.id = topic_id
         self.floor = floor
         self.settled = settled
         self.doubted = doubted
+        self.released = released
+        self.waits = waits  # what is released is kept and sent again (O-12)
 
 
 class OutboxJournal(Journal):
@@ -97,12 +110,15 @@ class OutboxJournal(Journal):
         self._lock = take_lock(path)
         try:
             self._connection = open_database(path)
+            for table in TABLES:  # the file may be of a release without them
+                self._connection.execute(table)
         except BaseException:
             self._lock.close()
             raise
         self._reading = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._topics: dict[str, _Topic] = {}
+        self._ended: set[str] = set()
         self._bodies: dict[int, StagedRows] = {}
         self._progress = False
         self.outcomes: dict[str, int] = {}
@@ -151,6 +167,19 @@ class OutboxJournal(Journal):
                 lambda: self._read().execute("SELECT resends_in_doubt FROM node_outbox").fetchone()
             )
         return bool(row[0])
+
+    def required(self) -> int:
+        """See `Publishing`; as the newest commit wants it. May be called from any thread."""
+        with self._reading:
+            return self._run(lambda: required(self._read()))
+
+    def has_released(self, topic: str) -> bool:
+        """Whether rows of a topic wait for subscriptions (O-12)."""
+        return self._topics[topic].released.range_count > 0
+
+    def send_released(self, topic: str) -> None:
+        """O-12: the session that released rows has ended; the topic's next publisher sends them again."""
+        self._ended.add(topic)
 
     def _read(self) -> sqlite3.Connection:
         if self._reader is None:
@@ -222,23 +251,42 @@ class OutboxJournal(Journal):
                 "commit a batch first",
             )
         topic_id, floor, settled, doubted, next_number, exposed_before, session = row
+        released = load_released(self._connection, topic_id)
+        self.keeps_released = required(self._connection) > 0
+        if topic in self._ended:
+            exposed_before, session = floor, 0
+            released = self._begin_anew(topic_id, topic, floor)
+        # Behind what waits only what was sent is of this session.
+        stop_before = min(next_number, exposed_before) if released.range_count else next_number
         known = self._topics[topic] = _Topic(
-            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted)
-        )
+            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted), released,
+            waits=self.keeps_released,
+        )  # fmt: skip
         messages: list[StoredMessage] = []
         number = floor
-        while number < next_number:
+        while number < stop_before:
             rows = self.rows_from(topic, number)
             assert rows is not None, "what was handed to the publisher is in a manifest"
-            stop = min(next_number, rows.first + len(rows.payloads))
+            stop = min(stop_before, rows.first + len(rows.payloads))
             payloads = self.annotated(topic, rows, number, stop)
             messages += [
                 StoredMessage(n, payload, n in known.doubted)
                 for n, payload in zip(range(number, stop), payloads, strict=True)
-                if n not in known.settled
+                if n not in known.settled and n not in released
             ]
             number = stop
         return PublisherState(next_number, exposed_before, session, tuple(messages))
+
+    def _begin_anew(self, topic_id: int, topic: str, floor: int) -> RangeSet:
+        """O-12: the new session has sent nothing of what waited."""
+        self.begin()
+        self._connection.execute(
+            "UPDATE node_topics SET exposed_before = ?, session = 0 WHERE id = ?", (floor, topic_id)
+        )
+        save_released(self._connection, topic_id, RangeSet())
+        self.commit()
+        self._ended.discard(topic)
+        return RangeSet()
 
     def open_subscriber(self, link_name: str) -> SubscriberState:
         """An outbox has no subscribers."""
@@ -265,9 +313,17 @@ class OutboxJournal(Journal):
 
     def _write_publisher(self, topic: str, changes: PublisherChanges) -> None:
         known = self._topics[topic]
+        waits = False
         for number, outcome in changes.decided:
+            if known.waits and outcome.kind is OutcomeKind.RELEASED:
+                known.released.add(number)
+                waits = True
+                continue
             known.settled.add(number)
             self._count(known.id, number, outcome)
+        if waits:
+            self._progress = True
+            save_released(self._connection, known.id, known.released)
         for number in changes.doubted:
             known.doubted.add(number)
         before = known.floor

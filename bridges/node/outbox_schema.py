@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridges.node.required_rows import TABLES
 from bridges.node.snapshots import SNAPSHOT_TABLE
 
 VERSION = 1
@@ -54,4 +55,5 @@ SCHEMA = (
         decided_ms INTEGER NOT NULL DEFAULT 0
     )""",
     SNAPSHOT_TABLE,
+    *TABLES,
 )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,10 +20,13 @@ from oncewire.client import (
     Connected,
     Disconnected,
     LinkRefused,
+    NotAccepted,
+    Publisher,
     UsageError,
     connect,
 )
 from oncewire.client.login import TokenSource
+from oncewire.client.outcomes import counted
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 
 logger = logging.getLogger("oncewire.bridge")
@@ -47,6 +51,11 @@ class _Encoded:
 
     def encode(self) -> bytes:
         return self._payload
+
+
+def _terms(journal: OutboxJournal) -> tuple[bool, int]:
+    """What the newest commit wants: whether rows in doubt are sent again, and subscriptions that rows need."""
+    return journal.resends_in_doubt(), journal.required()
 
 
 @dataclass(slots=True)
@@ -148,39 +157,67 @@ class SinkPublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _publish(self, client: Client, journal: OutboxJournal, topic: str) -> None:
-        """Publish until a commit wants what is in doubt treated in another way."""
-        resends_in_doubt = await asyncio.to_thread(journal.resends_in_doubt)
+        """Publish until a commit wants what is in doubt, or without subscriptions, treated in another way."""
+        terms = await asyncio.to_thread(_terms, journal)
         publisher = await client.publisher(
             topic,
             name=topic,
             journal=journal,
             window=self._inflight,
             # O-8: what is sent again has the same identity; subscribers that dedup by it find copies.
-            resend_in_doubt=resends_in_doubt,
+            resend_in_doubt=terms[0],
+            require=terms[1] or None,
             timeout=self._session_timeout_s,
         )
-        self.numbers.trouble.pop(topic, None)
-        group = max(1, self._inflight // _GROUPS_IN_WINDOW)
+        for sending in publisher.recovered:
+            sending.was_awaited = True
+        if not terms[1]:
+            self.numbers.trouble.pop(topic, None)
         while True:
             seen = self._work.count
-            if await asyncio.to_thread(journal.resends_in_doubt) != resends_in_doubt:
-                await publisher.flush()
+            if journal.has_released(topic):
+                await self._wait_for_subscriptions(publisher, journal, terms[1])
+                return
+            if publisher.statistics.accepted:
+                self.numbers.trouble.pop(topic, None)
+            if await asyncio.to_thread(_terms, journal) != terms:
+                with suppress(NotAccepted):
+                    await publisher.flush()
                 await publisher.suspend()
                 return
-            number = publisher.next_number
-            rows = await asyncio.to_thread(journal.rows_from, topic, number)
-            if rows is None:
+            try:
+                has_more = await self._submit(publisher, journal, topic)
+            except NotAccepted:  # something was released, and is being recorded
+                await self._wait_for_subscriptions(publisher, journal, terms[1])
+                return
+            if not has_more:
                 self._count_unfinished(topic, publisher.unfinished)
                 await self._work.wait(seen, POLL_S)
-                continue
-            end = rows.first + len(rows.payloads)
-            while number < end:
-                stop = min(end, number + group)
-                payloads = journal.annotated(topic, rows, number, stop)
-                for sending in await publisher.submit_many([_Encoded(payload) for payload in payloads]):
-                    sending.was_awaited = True  # its outcome is counted by the journal
-                number = stop
-                self._count_unfinished(topic, publisher.unfinished)
+
+    async def _submit(self, publisher: Publisher, journal: OutboxJournal, topic: str) -> bool:
+        """Hand on the next rows; False = there are none."""
+        number = publisher.next_number
+        rows = await asyncio.to_thread(journal.rows_from, topic, number)
+        if rows is None:
+            return False
+        group = max(1, self._inflight // _GROUPS_IN_WINDOW)
+        end = rows.first + len(rows.payloads)
+        while number < end:
+            stop = min(end, number + group)
+            payloads = journal.annotated(topic, rows, number, stop)
+            for sending in await publisher.submit_many([_Encoded(payload) for payload in payloads]):
+                sending.was_awaited = True  # its outcome is counted by the journal
+            number = stop
+            self._count_unfinished(topic, publisher.unfinished)
+        return True
+
+    async def _wait_for_subscriptions(self, publisher: Publisher, journal: OutboxJournal, required: int) -> None:
+        """O-12: rows were sent to nobody; when all that was sent has its outcome, another session sends them again."""
+        wanted = counted(required, "subscription")
+        self._complain(publisher.topic, f"it has fewer than {wanted} (require): its rows wait until it has as many")
+        if await publisher.end_released():
+            journal.send_released(publisher.topic)
+        await asyncio.sleep(RETRY_S)
 
     def _count_unfinished(self, topic: str, count: int) -> None:
         self._unfinished[topic] = count
@@ -197,7 +234,7 @@ class SinkPublisher:
         elif isinstance(event, Connected):
             self.numbers.trouble.pop("", None)
 
-    def _complain(self, topic: str, error: BaseException) -> None:
+    def _complain(self, topic: str, error: BaseException | str) -> None:
         text = str(error)
         if self.numbers.trouble.get(topic) != text:
             self.numbers.trouble[topic] = text

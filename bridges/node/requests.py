@@ -143,7 +143,11 @@ def writer(header: Header) -> Writer:
 
 def publishing(header: Header) -> Publishing:
     """How a batch is to be published."""
-    return Publishing(yes_or_no(header, "resends_in_doubt", default=True), yes_or_no(header, "is_atomic"))
+    return Publishing(
+        yes_or_no(header, "resends_in_doubt", default=True),
+        yes_or_no(header, "is_atomic"),
+        optional_number(header, "require") or 0,
+    )
 
 
 def described(manifest: Manifest, trouble: str = "") -> dict[str, object]:

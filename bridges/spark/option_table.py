@@ -212,6 +212,11 @@ OPTIONS: tuple[Option, ...] = (
         "How long a task waits while the outbox is full before it fails.",
     ),
     _option(
+        "require", _SINK, "0", whole_number(0, 0xFFFFFFFF), "a number of subscriptions",
+        "Subscriptions that a topic must have: else its rows wait, and the batch with them, until it has as many. "
+        "With 0 rows to a topic without a subscription count as published. Holds for `errorTopic`, too.",
+    ),
+    _option(
         "inflight", _SINK, str(INFLIGHT), whole_number(1, 1024), "1 to 1024 messages",
         "Rows of a topic that may wait for their outcome.", True,
     ),

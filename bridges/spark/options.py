@@ -141,6 +141,7 @@ class SinkOptions:
         topic: None = the column `topic` sets it.
         sink_id: None = the query's id.
         publish_timeout_s: None = no limit.
+        require: subscriptions that a topic must have; 0 = none.
     """
 
     bridge: BridgeOptions
@@ -156,6 +157,7 @@ class SinkOptions:
     max_outbox_bytes: int
     atomic_batches: bool
     takeover: bool
+    require: int = 0
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> SourceOptions:
@@ -251,6 +253,7 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
         max_outbox_bytes=found["maxOutboxBytes"],
         atomic_batches=found["atomicBatches"],
         takeover=found["takeover"],
+        require=found["require"],
     )
 
 

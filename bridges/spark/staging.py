@@ -66,7 +66,9 @@ def writer_of(options: SinkOptions, query: str, run: str) -> Writer:
 def publishing_of(options: SinkOptions) -> Publishing:
     """How rows are published, in the node's terms; see `deliveryGuarantee` in sink.py."""
     return Publishing(
-        resends_in_doubt=options.guarantee is not Guarantee.AT_MOST_ONCE, is_atomic=options.atomic_batches
+        resends_in_doubt=options.guarantee is not Guarantee.AT_MOST_ONCE,
+        is_atomic=options.atomic_batches,
+        require=options.require,
     )
 
 

@@ -351,6 +351,7 @@ class Client:
                     window=window, window_bytes=window_bytes, resend_in_doubt=resend_in_doubt,
                     exactly_once=exactly_once, require=require, recovered=writer.journal.open_publisher(link_name),
                 )  # fmt: skip
+                core.holds_released = writer.journal.keeps_released
                 publisher = Publisher(
                     self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout,
                     is_named=name is not None,

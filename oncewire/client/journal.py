@@ -24,12 +24,14 @@ class Journal(ABC):
 
     Attributes:
         is_durable: whether what was committed survives the process; if so commits are made in a thread.
+        keeps_released: whether it keeps what was released: its publishers then send nothing behind it (I-3c).
         is_claimed: whether a client uses it now.
         keeps_ids: whether it keeps the ids of messages that a subscriber is done with (D-3).
         is_shared: whether another process may take it over while this one runs, without a lock that it holds (P-b).
     """
 
     is_durable: bool
+    keeps_released: bool = False
     is_claimed: bool = False
     keeps_ids: bool = False
     is_shared: bool = False

@@ -14,7 +14,7 @@ from oncewire.client.errors import ClientError, NotAccepted, StillOwed, UsageErr
 from oncewire.client.events import PublisherWaits
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
-from oncewire.client.outcomes import Outcome, counted
+from oncewire.client.outcomes import Outcome, counted, released_for_want_of
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
@@ -212,6 +212,17 @@ class Publisher(PublisherLink):
             raise
         await self._finish(closed=True)
 
+    async def end_released(self) -> bool:
+        """Wait for the outcomes of what was sent, then end the session: the rest is held back behind a release (I-3c).
+
+        For journals that keep what is released; whether the session has ended, so that the next one may send it anew.
+        """
+        while sent := [each.future for number, each in self._sendings.items() if self._core.was_sent(number)]:
+            either: list[asyncio.Future[Outcome] | asyncio.Future[None]] = [sent[0], self._over]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            self.check_usable()
+        return await self._begin_closing() and await self._end(closed=True)
+
     def _tell_stall(self, number: int, seconds: float) -> None:
         """Find out what a message waits for, and tell (see `StallNotice`)."""
         effects = self._core.ask(number)
@@ -264,12 +275,14 @@ class Publisher(PublisherLink):
 
     async def _finish(self, *, closed: bool) -> None:
         """End the link, also when this is cancelled; nothing is taken from now on."""
-        if not await self._begin_closing():
-            return
+        if await self._begin_closing():
+            await self._end(closed=closed)
+
+    async def _end(self, *, closed: bool) -> bool:
+        """Whether the router has answered that it has."""
         try:
             await self._journal.drain(self)
-            if self._failure is None:
-                await self._leave(closed=closed)
+            return self._failure is None and await self._leave(closed=closed) is None
         finally:
             self.fail(self._is_over())
 
@@ -312,6 +325,7 @@ class Publisher(PublisherLink):
             )
         async with self._turn:
             while not self._core.has_room(size, len(payloads)):
+                self._check_held()
                 self._room = self._loop.create_future()
                 await self._wait(self._room)
             self._check_open()
@@ -319,11 +333,16 @@ class Publisher(PublisherLink):
                 return self._take(payloads)
             return await self._take_durably(payloads, effect)
 
+    def _check_held(self) -> None:
+        if self._core.is_holding:
+            raise NotAccepted([released_for_want_of(self._core.require or 0)])
+
     def _check_open(self) -> None:
         """What is taken while it closes might be stored or sent after the last look."""
         self.check_usable()
         if self._is_closing:
             raise self._is_over()
+        self._check_held()
 
     def _take(self, payloads: list[bytes]) -> list[Sending]:
         sendings = [self._sending(self._core.submit(payload)) for payload in payloads]

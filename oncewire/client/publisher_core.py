@@ -114,6 +114,9 @@ class PublisherCore:
         self._exactly_once = exactly_once
         self.require = require
         """Subscriptions that each message must have; None: it does not ask."""
+        self.holds_released = False
+        """Send nothing behind a released message: its owner sends all of it again, in order, in another session."""
+        self.is_holding = False
         self._messages: dict[int, _Message] = {}  # the map, in order of numbers
         self._bytes = 0
         self._handed = 0
@@ -397,9 +400,21 @@ class PublisherCore:
             told = outcome if self.require is None else self._counted(message.number, outcome)
             message.outcome = replace(told, in_doubt=True) if message.in_doubt else told
             self._decided.append(message)
+            if told.kind is OutcomeKind.RELEASED and self.holds_released:
+                self._hold()
         effects: list[PublisherEffect] = []
         self._send(effects)
         return effects
+
+    def _hold(self) -> None:
+        """What was not sent yet stays here; after a crash it must not look as if it had been sent."""
+        self.is_holding = True
+        self._hide_unsent()
+
+    def was_sent(self, number: int) -> bool:
+        """Whether a message may have reached the network, and has no recorded outcome."""
+        message = self._messages.get(number)
+        return message is not None and message.handed
 
     def lost(self) -> None:
         """The link is gone (detached, or its connection lost): everything stays in the map."""
@@ -432,11 +447,15 @@ class PublisherCore:
             else:
                 message.outcome = UNKNOWN
                 self._decided.append(message)
-        # The rest has reached no socket of a session that exists: after a crash it must not look as if it had.
-        rest = [message.number for message in self._messages.values() if not message.handed]
-        self._exposed_before = min([self._exposed_before, *rest])
+        self._hide_unsent()
         self._expiring = True
         return [ReportExpired(tuple(message.number for message in affected), self._resend_in_doubt)]
+
+    def _hide_unsent(self) -> None:
+        """It has reached no socket of a session that exists: after a crash it must not look as if it had."""
+        rest = [message.number for message in self._messages.values() if not message.handed]
+        self._exposed_before = min([self._exposed_before, *rest])
+        self._state_changed = True
 
     # ---------------------------------------------------------------------------------------------- the journal
 
@@ -453,7 +472,8 @@ class PublisherCore:
         )
 
     def _waits_for_exposure(self) -> bool:
-        return bool(self._queue) and self._sendable() > 0 and self._queue[0].number >= self._exposed_before
+        waits = bool(self._queue) and self._sendable() > 0 and not self.is_holding
+        return waits and self._queue[0].number >= self._exposed_before
 
     def _sendable(self) -> int:
         """How many messages credit lets go now."""
@@ -490,7 +510,7 @@ class PublisherCore:
         Messages that are stored while there is credit are exposed by the same commit, so the common case costs one.
         """
         credit = self._sendable()
-        if credit <= 0 or self._expiring:
+        if credit <= 0 or self._expiring or self.is_holding:
             return self._exposed_before
         waiting = len(self._queue)
         if credit <= waiting:
@@ -509,7 +529,10 @@ class PublisherCore:
         assert changes is not None
         self._committing = None
         effects: list[PublisherEffect] = []
-        if self._expiry_in_commit or not self._expiring:
+        if self.is_holding:  # this commit may have begun before the release
+            self._exposed_before = min(self._exposed_before, changes.exposed_before)
+            self._expiring = self._expiring and not self._expiry_in_commit
+        elif self._expiry_in_commit or not self._expiring:
             self._exposed_before = changes.exposed_before
             self._expiring = (
                 False  # else: this commit began before the session expired and carries the old mark
@@ -545,6 +568,8 @@ class PublisherCore:
         """Send in order as far as credit, exposure (P-1) and the frame bound of the map (C-4) allow."""
         while self._queue and self._sendable() > 0:
             message = self._queue[0]
+            if self.is_holding and not message.presented:
+                return
             if message.number >= self._exposed_before and not (message.handed or message.presented):
                 return
             if not message.handed:

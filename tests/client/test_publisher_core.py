@@ -553,6 +553,24 @@ def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
     assert report.outcome == ACCEPTED
 
 
+def test_behind_a_released_message_nothing_is_sent_where_the_journal_keeps_it_and_a_crash_shows_it_unsent() -> None:
+    p = PublisherDriver(require=1)
+    p.core.holds_released = True
+    p.attach(credit=2)
+    assert sent(p.submit(5)) == [0, 1]
+    assert sent(p.tell([0], RELEASED)) == []
+    assert sent(p.core.flow(10) + p.commit()) == []
+    assert [p.core.was_sent(number) for number in range(5)] == [False, True, False, False, False]
+    assert p.disk.exposed_before == 2
+    assert not p.core.wants_commit
+    p.core.lost()
+    assert p.core.begin_attach() == {tag(1): None}
+    p.core.attached(capable=True, resume="resumed", require=1)
+    assert sent(p.core.flow(10) + p.commit()) == [1]
+    p.tell([1], RELEASED)
+    assert not any(p.core.was_sent(number) for number in range(5))
+
+
 def test_a_router_that_does_not_know_what_is_required_is_refused_and_one_that_cannot_report_is_not() -> None:
     strict, curious = PublisherCore(require=1), PublisherCore(require=0)
     for core in (strict, curious):

@@ -32,7 +32,7 @@ from tests.router.processes import RouterProcess, running_router
 LONG = 60.0
 ENGINE = {
     "opened", "on_flow", "on_delivery", "on_disposition", "on_detached", "wants_commit", "take_commit", "commit_done",
-    "commit_failed", "fail", "break_off", "put_back", "take_stored", "recorded",
+    "commit_failed", "fail", "break_off", "put_back", "take_stored", "recorded", "end_released",
 }  # fmt: skip
 """What the connection, the journal and who has made it call on a link."""
 OF_THE_LOOP = {"loop", "open_timeout", "future", "was_awaited", "client", "trouble", "serial"}
