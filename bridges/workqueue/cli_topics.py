@@ -62,12 +62,18 @@ def feed(
 @store_command("publish", "Publish the messages of the outbox, until Ctrl-C.")
 @router_options
 @click.option("--until-empty", is_flag=True, help="Stop when every message has its outcome.")
-def publish(url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, until_empty: bool) -> None:
+@click.option(
+    "--require", type=click.IntRange(0, 0xFFFFFFFF), default=0, metavar="N",
+    help="Messages wait until their topic has N subscriptions. [0: without one they count as published]",
+)
+def publish(
+    url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, until_empty: bool, require: int
+) -> None:
     """Publish the messages that workers decided on, each exactly once."""
     urls, login = routers_of(routers, vhost)
 
     async def work(store: QueueStore) -> int:
-        found = OutboxPublisher(store, urls, **login)
+        found = OutboxPublisher(store, urls, require=require, **login)
         running = asyncio.create_task(found.run())
         waiting = [asyncio.create_task(found.flush())] if until_empty else []
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -16,9 +17,12 @@ from bridges.workqueue.sql_outbox import OUTBOX_NOTICE
 from bridges.workqueue.store import Operations, Row
 from bridges.workqueue.topic_journal import OutboxJournal, Owner
 from bridges.workqueue.topic_link import RETRY_S, TopicLink
-from oncewire.client import Client, LinkRefused, Publisher, UsageError
+from oncewire.client import Client, LinkRefused, NotAccepted, Publisher, UsageError
 from oncewire.client.login import TokenSource
+from oncewire.client.outcomes import counted
 from oncewire.client.publisher import SESSION_TIMEOUT_S
+
+logger = logging.getLogger("oncewire.workqueue")
 
 INFLIGHT = 1000
 """Messages of a topic without outcome; the routers' window is 1,024 (C-1)."""
@@ -52,6 +56,8 @@ class OutboxPublisher(TopicLink):
         hostname: as at ``connect()``: the virtual host of the topics.
         session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
             messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-24).
+        require: subscriptions that the topic of a message must have; with fewer its messages wait (W-28). 0 = none: a
+            message to a topic without a subscription counts as published.
     """
 
     def __init__(
@@ -63,9 +69,13 @@ class OutboxPublisher(TopicLink):
         token: TokenSource | None = None,
         hostname: str | None = None,
         session_timeout: int = SESSION_TIMEOUT_S,
+        require: int = 0,
     ) -> None:
         super().__init__(store, NAME, routers, ssl_context, token, hostname)
         self._session_timeout = session_timeout
+        self._require = require
+        self._released: dict[str, asyncio.Event] = {}
+        self._waiting: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
 
@@ -79,7 +89,8 @@ class OutboxPublisher(TopicLink):
 
     async def _serve(self, client: Client, owner: Owner) -> None:
         """Keep a task for each topic that has messages."""
-        journal = OutboxJournal(self._store, owner, self._progressed)
+        on_released = self._note_released if self._require else None
+        journal = OutboxJournal(self._store, owner, self._progressed, on_released)
         at_work: dict[str, asyncio.Task[None]] = {}
         try:
             with self._store.waiting(OUTBOX_NOTICE) as changed:
@@ -111,42 +122,70 @@ class OutboxPublisher(TopicLink):
         while True:
             try:
                 publisher = await client.publisher(
-                    topic, name=topic, journal=journal, window=INFLIGHT, timeout=self._session_timeout
-                )
+                    topic, name=topic, journal=journal, window=INFLIGHT, timeout=self._session_timeout,
+                    require=self._require or None,
+                )  # fmt: skip
                 try:
-                    await self._publish(publisher, topic)
+                    await self._publish(publisher, journal, topic)
+                    await self._wait_for_subscriptions(publisher, journal)
                 finally:
                     await publisher.suspend()
             except (LinkRefused, UsageError) as error:  # of this topic only; its messages wait
                 self._complain(f"topic {topic!r}: {error}")
-                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S)
 
-    async def _publish(self, publisher: Publisher, topic: str) -> None:
+    async def _publish(self, publisher: Publisher, journal: OutboxJournal, topic: str) -> None:
+        """Publish until something is released (W-28)."""
         for sending in publisher.recovered:
             sending.was_awaited = True
+        self._released[topic] = asyncio.Event()
         with self._store.waiting(OUTBOX_NOTICE) as changed:
-            while True:
+            while topic not in journal.released:
                 await self._store.listen()
                 changed.clear()
+                if publisher.statistics.accepted:
+                    self._waiting.discard(topic)
                 first = publisher.next_number
                 rows = await self._store.transact(partial(_rows_from, topic=topic, first=first))
                 if rows:
                     passed(CrashPoint.ROWS_READ)
                     # W-22: the row's number is the number of the client's message, and so its delivery tag.
                     assert [number for number, _ in rows] == [*range(first, first + len(rows))]
-                    for sending in await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows]):
+                    try:
+                        sendings = await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows])
+                    except NotAccepted:  # something was released, and is being recorded
+                        return
+                    for sending in sendings:
                         sending.was_awaited = True  # the journal notes its outcome
                 else:
-                    await self._idle(publisher, changed)
+                    await self._idle(publisher, topic, changed)
 
-    async def _idle(self, publisher: Publisher, changed: asyncio.Event) -> None:
-        """Wait for new messages; a failure while others are on their way ends it, too."""
-        on_the_way = [asyncio.create_task(publisher.flush())] if publisher.unfinished else []
+    async def _wait_for_subscriptions(self, publisher: Publisher, journal: OutboxJournal) -> None:
+        """W-28: when all that was sent has its outcome, another session sends again what was sent to nobody."""
+        topic = publisher.topic
+        if topic not in self._waiting:
+            self._waiting.add(topic)
+            wanted = counted(self._require, "subscription")
+            logger.warning("%s: the topic %r has fewer than %s; its messages wait", NAME, topic, wanted)
+        if await publisher.end_released():
+            await self._store.transact(journal.send_released(topic))
+            journal.released.discard(topic)
+
+    async def _idle(self, publisher: Publisher, topic: str, changed: asyncio.Event) -> None:
+        """Wait for new messages; a failure while others are on their way ends it, too, and so does a release."""
+        on_the_way: list[asyncio.Task[Any]] = []
+        if publisher.unfinished:
+            released = self._released[topic].wait()
+            on_the_way = [asyncio.create_task(publisher.flush()), asyncio.create_task(released)]
         try:
             await self._sleep(changed, on_the_way)
         finally:
             for task in on_the_way:
                 task.cancel()
+
+    def _note_released(self, topic: str) -> None:
+        """Called in the journal's thread."""
+        self._loop.call_soon_threadsafe(self._released[topic].set)
 
     def _progressed(self) -> None:
         """Called in the journal's thread."""

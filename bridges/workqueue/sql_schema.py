@@ -99,4 +99,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # W-27: since when a message waits; NULL = an earlier version wrote it.
         "ALTER TABLE oncewire_outbox ADD COLUMN created BIGINT",
     ),
+    (  # 5: W-28: 1 = it was sent to nobody, and waits for a subscription
+        "ALTER TABLE oncewire_outbox ADD COLUMN released INTEGER NOT NULL DEFAULT 0",
+    ),
 )

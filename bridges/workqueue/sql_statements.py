@@ -182,7 +182,16 @@ INSERT INTO oncewire_outbox_links (topic, next_number, exposed_before, session) 
 ON CONFLICT (topic) DO UPDATE SET next_number = excluded.next_number, exposed_before = excluded.exposed_before,
 session = excluded.session"""
 SENT_ROWS: Final = """
-SELECT number, payload FROM oncewire_outbox WHERE outcome IS NULL AND topic = ? AND number < ? ORDER BY number"""
+SELECT number, payload FROM oncewire_outbox
+WHERE outcome IS NULL AND released = 0 AND topic = ? AND number < ? ORDER BY number"""
+# W-28: what was sent to nobody; the next session has sent nothing of it yet.
+RELEASE_ROWS: Final = "UPDATE oncewire_outbox SET released = 1 WHERE topic = ? AND number IN (/*ids*/)"
+HAS_RELEASED: Final = "SELECT 1 FROM oncewire_outbox WHERE outcome IS NULL AND released = 1 AND topic = ? LIMIT 1"
+SEND_RELEASED: Final = "UPDATE oncewire_outbox SET released = 0 WHERE topic = ? AND outcome IS NULL AND released = 1"
+BEGIN_ANEW: Final = """
+UPDATE oncewire_outbox_links SET session = 0, exposed_before = (
+    SELECT min(box.number) FROM oncewire_outbox AS box
+    WHERE box.outcome IS NULL AND box.topic = oncewire_outbox_links.topic) WHERE topic = ?"""
 NEXT_ROWS: Final = """
 SELECT number, payload FROM oncewire_outbox WHERE outcome IS NULL AND topic = ? AND number >= ?
 ORDER BY number LIMIT ?"""

@@ -18,7 +18,7 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.rules_core import to_s, to_us
 from bridges.workqueue.sql_base import chunks
 from bridges.workqueue.store import Job, Operations
-from oncewire.client import Journal, JournalError, JournalOwnerError, JournalUnusable
+from oncewire.client import Journal, JournalError, JournalOwnerError, JournalUnusable, OutcomeKind
 from oncewire.client.journal_records import (
     PublisherChanges,
     PublisherState,
@@ -243,18 +243,43 @@ class OutboxJournal(StoreJournal):
         store: of the queues.
         owner: whose transactions these are.
         on_progress: called in the journal's thread when messages have got their outcome.
+        on_released: called there with a topic whose messages were sent to nobody and wait for subscriptions (W-28);
+            None = these have their outcome, as others do.
+
+    Attributes:
+        released: topics with messages that wait.
     """
 
-    def __init__(self, store: QueueStore, owner: Owner, on_progress: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: QueueStore,
+        owner: Owner,
+        on_progress: Callable[[], None],
+        on_released: Callable[[str], None] | None = None,
+    ) -> None:
         super().__init__(store, owner)
         self._on_progress = on_progress
+        self._on_released = on_released
+        self.keeps_released = on_released is not None
+        self.released: set[str] = set()
+        self._newly_released: set[str] = set()
 
     def commit(self) -> None:
         """Make the transaction durable; see Journal."""
         has_outcomes = self._behind is CrashPoint.OUTCOMES_COMMITTED
         super().commit()
+        newly, self._newly_released = self._newly_released, set()
+        self.released |= newly
+        for topic in newly:
+            assert self._on_released is not None
+            self._on_released(topic)
         if has_outcomes:
             self._on_progress()
+
+    def rollback(self) -> None:
+        """Drop the transaction; see Journal."""
+        super().rollback()
+        self._newly_released = set()
 
     def open_publisher(self, link_name: str) -> PublisherState:
         """Read how far a topic's publisher is, and what it has no outcome of; see Journal."""
@@ -265,7 +290,11 @@ class OutboxJournal(StoreJournal):
             if not rows:
                 return PublisherState()
             next_number, exposed_before, session = rows[0]
-            sent = do.execute(sql.SENT_ROWS, (link_name, next_number))
+            if do.execute(sql.HAS_RELEASED, (link_name,)):
+                self.released.add(link_name)
+            # Behind what waits only what was sent is of this session.
+            stop = min(next_number, exposed_before) if link_name in self.released else next_number
+            sent = do.execute(sql.SENT_ROWS, (link_name, stop))
             messages = tuple(StoredMessage(number, bytes(payload)) for number, payload in sent)
             return PublisherState(next_number, exposed_before, session, messages)
 
@@ -275,20 +304,35 @@ class OutboxJournal(StoreJournal):
         """Add a publisher's progress; see Journal."""
         assert not changes.doubted, "publishers of an outbox send nothing again that is in doubt"
         accepted = [number for number, outcome in changes.decided if outcome.is_accepted]
+        is_kept = OutcomeKind.RELEASED if self.keeps_released else None
+        released = [number for number, outcome in changes.decided if outcome.kind is is_kept]
 
         def write(do: Operations) -> None:
-            for numbers in chunks(accepted):
-                marks = ", ".join("?" * len(numbers))
-                do.execute(sql.DELETE_ROWS.replace("/*ids*/", marks), (link_name, *numbers))
+            for statement, of_kind in ((sql.DELETE_ROWS, accepted), (sql.RELEASE_ROWS, released)):
+                for numbers in chunks(of_kind):
+                    marks = ", ".join("?" * len(numbers))
+                    do.execute(statement.replace("/*ids*/", marks), (link_name, *numbers))
             for number, outcome in changes.decided:
-                if not outcome.is_accepted:
+                if not outcome.is_accepted and outcome.kind is not is_kept:
                     logger.error("message %d for topic %r is %s", number, link_name, outcome.kind.value)
                     do.execute(sql.END_ROW, (outcome_to_text(outcome), link_name, number))
             link = (link_name, changes.next_number, changes.exposed_before, changes.session)
             do.execute(sql.PUT_LINK, link)
 
+        if released:
+            self._newly_released.add(link_name)
         if changes.decided:
             self._inside, self._behind = CrashPoint.OUTCOMES_WRITTEN, CrashPoint.OUTCOMES_COMMITTED
         elif changes.stored:
             self._inside, self._behind = CrashPoint.ROWS_NOTED, CrashPoint.ROWS_EXPOSED
         self.add(write)
+
+    def send_released(self, topic: str) -> Job:
+        """W-28: the session that released messages has ended; the topic's next publisher sends them again."""
+
+        def write(do: Operations) -> None:
+            self._owner.check(do)
+            do.execute(sql.SEND_RELEASED, (topic,))
+            do.execute(sql.BEGIN_ANEW, (topic,))
+
+        return write

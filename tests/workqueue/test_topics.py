@@ -222,6 +222,37 @@ async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
         assert sql_database.rows("SELECT * FROM oncewire_outbox") == []
 
 
+async def test_messages_wait_in_order_until_their_topic_has_a_subscription(
+    sql_database: Database, router: RouterProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the publisher ends meanwhile, and when a subscription leaves while it idles."""
+
+    def put(*numbers: int) -> Callable[[Operations], None]:
+        return lambda do: do.publish([new_message("done", b"%d" % n) for n in numbers])
+
+    async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
+        await queue.transact(put(*range(300)))
+        for _ in range(3):
+            seen = caplog.text.count("'done' has fewer than 1 subscription")
+            async with running(OutboxPublisher(queue.store, router.url, require=1).run()):
+                await until_logged(caplog, "'done' has fewer than 1 subscription", seen + 1)
+        outbox = OutboxPublisher(queue.store, router.url, require=1)
+        async with running(outbox.run()):
+            subscriber = await client.subscriber("done")
+            assert await bodies(subscriber, 300) == [b"%d" % n for n in range(300)]
+            await asyncio.wait_for(outbox.flush(), LONG)
+            await subscriber.unsubscribe()
+            seen = caplog.text.count("'done' has fewer than 1 subscription")
+            await queue.transact(put(300))
+            await until_logged(caplog, "'done' has fewer than 1 subscription", seen + 1)
+            await queue.transact(put(301))
+            subscriber = await client.subscriber("done")
+            assert await bodies(subscriber, 2) == [b"300", b"301"]
+            await asyncio.wait_for(outbox.flush(), LONG)
+            assert subscriber.waiting == 0
+        assert await queue.transact(list_unpublished) == []
+
+
 async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_published_again(
     sql_database: Database,
 ) -> None:
