@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from oncewire.client.outcomes import counted
+from oncewire.client.outcomes import counted, ending
 from oncewire.client.publisher import Publisher
 
 LOOK_S = 0.25
@@ -90,10 +90,7 @@ class Unanswered:
             owed = ", ".join(f"{name} ({count})" for name, count in self.owed_by.items())
             first = next(iter(self.owed_by))
             lines.append(f"not processed by, of the first {min(self.count, ASKED)}: {owed}")
-            lines.append(
-                "see why: oncewire inspect waits; end one that nobody needs: "
-                f"oncewire manage delete subscription '{first}'"
-            )
+            lines.append(f"see why: `oncewire inspect waits --network`; {ending(first)}")
         else:
             lines.append(f"why: {self.why}")
         lines.append(

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from oncewire.client import (
@@ -41,6 +42,12 @@ async def subscribe(
     share: str | None, by_group: bool, deduplicate: bool,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
+    if target.journal is not None and not Path(target.journal).exists():  # noqa: ASYNC240  # a name on a local disk
+        say(
+            f"the journal {target.journal} is new; if a former one was removed, publishers wait for its subscription: "
+            f"`oncewire inspect subscriptions --topic {target.topic}` shows it, "
+            "`oncewire manage delete subscription NAME` ends it"
+        )
     with target.open_journal() as store:
         async with target.connect(_Reporter(), store) as client:
             subscriber = await client.subscriber(

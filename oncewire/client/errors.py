@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from oncewire.client.outcomes import Outcome, counted
+from oncewire.client.outcomes import Outcome, counted, ending
 
 
 class ClientError(Exception):
@@ -91,7 +91,8 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
         super().__init__(
             "the message has no outcome yet",
             why,
-            "keep waiting (`await error.sending`), or find out why those subscriptions are slow or disconnected",
+            "keep waiting (`await error.sending`), or find out why those subscriptions are slow or disconnected"
+            + (f"; {ending(subscriptions[0])}" if subscriptions else ""),
         )
         self.subscriptions = tuple(subscriptions)
         self.count = count

@@ -101,3 +101,8 @@ def accepted_by(subscriptions: Subscriptions, require: int) -> Outcome:
 def rejected(condition: str = "", description: str = "") -> Outcome:
     """The outcome of a message that a subscriber cannot use: finished with, never sent again."""
     return Outcome(OutcomeKind.REJECTED, condition, description)
+
+
+def ending(name: str) -> str:
+    """For people: what ends a subscription, container-id/link-name, whose owner is gone."""
+    return f"`oncewire manage delete subscription '{name}'` ends it if nobody needs it any more"

@@ -14,7 +14,7 @@ from oncewire.client.errors import ClientError, NotAccepted, StillOwed, UsageErr
 from oncewire.client.events import PublisherWaits
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
-from oncewire.client.outcomes import Outcome, counted, released_for_want_of
+from oncewire.client.outcomes import Outcome, counted, ending, released_for_want_of
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
@@ -250,9 +250,9 @@ class Publisher(PublisherLink):
         is_leaving = self._notice.is_leaving
         self.client.tell(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
         logger.warning(
-            "%s%s has waited %.0f s for the outcomes of %s: %s",
+            "%s%s has waited %.0f s for the outcomes of %s: %s%s",
             "leaving its block, " if is_leaving else "", self.name, seconds,
-            counted(self.unfinished, "message"), why,
+            counted(self.unfinished, "message"), why, f"; {ending(names[0])}" if names else "",
         )  # fmt: skip
 
     @property

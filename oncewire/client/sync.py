@@ -206,7 +206,7 @@ class StillOwed(asynchronous.StillOwed):
 
     def __init__(self, error: asynchronous.StillOwed, pending: Sending) -> None:
         super().__init__(error.subscriptions, error.count, error.why, error.sending)
-        self.fix = "keep waiting (`error.pending.result()`), or find out why those subscriptions are slow"
+        self.fix = self.fix.replace("`await error.sending`", "`error.pending.result()`")
         self.pending = pending
 
 

@@ -74,6 +74,21 @@ async def test_the_standard_input_is_sent_and_json_is_the_last_line(server: Wire
     assert (report["published"], report["accepted"], report["not_accepted"]) == (2, 2, 0)
 
 
+async def test_a_sub_whose_journal_is_new_says_how_to_end_what_a_removed_one_has_left(
+    server: WireServer, network: Network, tmp_path: Path
+) -> None:
+    journal = tmp_path / "j.db"
+    arguments = ("sub", "news", "--count", "1", "--url", server.url, "--name", "s", "--journal", str(journal))
+    for is_new in (True, False):
+        subscriber = await start(*arguments)
+        await until(lambda: network.topic("news").subscriptions)
+        publisher = await start("pub", "news", "x", "--url", server.url)
+        assert (await finish(publisher))[0] == 0
+        _, _, err = await finish(subscriber)
+        assert ("`oncewire inspect subscriptions --topic news` shows it" in err) == is_new
+        assert ("`oncewire manage delete subscription NAME` ends it" in err) == is_new
+
+
 async def test_sub_prints_json_lines(server: WireServer, network: Network) -> None:
     subscriber = await start("sub", "news", "--count", "1", "--url", server.url, "--json")
     await until(lambda: network.topic("news").subscriptions)

@@ -205,7 +205,8 @@ async def test_a_publisher_that_waits_names_the_absent_subscription_and_so_does_
     texts = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(
         r"shop has waited \d s for the outcomes of 1 message: "
-        r"1 subscription has not processed it: cafe/kitchen",
+        r"1 subscription has not processed it: cafe/kitchen; "
+        r"`oncewire manage delete subscription 'cafe/kitchen'` ends it if nobody needs it any more",
         texts[0],
     )
     assert any(text.startswith("leaving its block, shop has waited ") for text in texts)
