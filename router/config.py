@@ -336,6 +336,11 @@ class RouterConfig:
     etcd_ca_file: str = setting("etcd.ca_file", text(), "", _FILE, "Certificate authority of etcd, for https.")
     etcd_cert_file: str = setting("etcd.cert_file", text(), "", _FILE, "This router's certificate for etcd.")
     etcd_key_file: str = setting("etcd.key_file", text(), "", _FILE, "Key of that certificate.")
+    etcd_memory_folder: str = setting(
+        "etcd.memory_folder", text(), "", "path of a folder, or empty",
+        "Where this router remembers how far etcd has come, to notice after a restart that etcd's data were lost or "
+        "restored (K-9); empty = it remembers while it runs.",
+    )  # fmt: skip
     lease_ttl_s: int = setting(
         "etcd.lease_ttl_s", whole_number(3, 300), 10, "3 to 300 seconds",
         "Time to live of the router's lease. Without etcd the router stops serving after two thirds of it (K-3).",

@@ -11,7 +11,8 @@ from delivery_records.attachments.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from topology.membership import Membership, SeenHistory
+from topology.history_core import SeenHistory
+from topology.membership import Membership
 from topology.store import (
     ClusterStore,
     StoreError,
@@ -33,14 +34,18 @@ JITTER = 0.25
 class Joining:
     """Begins incarnations of one router process in etcd."""
 
-    def __init__(self, config: RouterConfig, log: EventLog, stop_wanted: asyncio.Event) -> None:
-        """Nothing is asked yet; `stop_wanted` ends every wait."""
+    def __init__(
+        self, config: RouterConfig, log: EventLog, stop_wanted: asyncio.Event, seen: SeenHistory
+    ) -> None:
+        """Nothing is asked yet; `stop_wanted` ends every wait, `seen` is what this router remembers of etcd."""
         self.is_store_unreachable = False
         """Whether the last attempt failed."""
+        self.history_lost = ""
+        """Why an operator has to confirm what etcd holds (K-9); empty: nothing is known against it."""
         self._config = config
         self._log = log
         self._stop_wanted = stop_wanted
-        self._seen = SeenHistory()
+        self._seen = seen
         self._has_joined = False
         self._started_at = time.monotonic()
 
@@ -60,6 +65,7 @@ class Joining:
                 pause_s = min(2 * pause_s, LONGEST_RETRY_S)
                 continue
             self._has_joined = True
+            self.history_lost = ""
             if self.is_store_unreachable:
                 self.is_store_unreachable = False
                 self._log.event(RouterEvent.STORE_BACK)
@@ -72,6 +78,9 @@ class Joining:
         Raises:
             CliError: see `join`.
         """
+        if isinstance(error, StoreReplaced) and not self.history_lost:
+            self.history_lost = str(error)
+            self._log.event(RouterEvent.HISTORY_LOST, why=str(error))
         if not self._has_joined:
             await self._raise_if_in_vain(error)
         if self.is_store_unreachable:
@@ -112,7 +121,7 @@ _START_ETCD = (
     "start etcd, give --etcd-endpoints the URLs of one that runs, or run one router alone with --standalone; "
     "--etcd-start-patience-s says how long to wait for etcd"
 )
-_AFTER_RESTORE = "do that: docs/operations.md has the steps"
+_AFTER_RESTORE = "do that: docs/how-to/recover.md has the steps"
 _CHECK_SCHEME = "write it in --etcd-endpoints with the other one of http and https"
 _CHECK_SETTINGS = "check the settings etcd.*: endpoints, user, password, ca_file, cert_file, key_file"
 

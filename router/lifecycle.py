@@ -12,6 +12,7 @@ from delivery_records.attachments.view import RouterRecord
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
+from router.etcd_memory import EtcdMemory
 from router.incarnation import Incarnation, IncarnationEnd
 from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
@@ -62,7 +63,8 @@ class Lifecycle:
         self._log = log
         self._costs = LinkCosts()
         self._stop_wanted = asyncio.Event()
-        self._joining = Joining(config, log, self._stop_wanted)
+        self._memory = EtcdMemory(config, log)
+        self._joining = Joining(config, log, self._stop_wanted, self._memory.seen)
         self._drains_until: float | None = None
         """K-8a: when every client is disconnected, on the monotonic clock; None = it does not drain."""
 
@@ -74,8 +76,15 @@ class Lifecycle:
         Raises:
             CliError: there is no etcd for this router.
         """
-        while (membership := await self._joining.join(open_store, record)) is not None:
-            await self._run_once(membership, observer)
+        self._memory.load()
+        keeping = asyncio.create_task(self._memory.keep())
+        try:
+            while (membership := await self._joining.join(open_store, record)) is not None:
+                await self._run_once(membership, observer)
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await self._memory.save()
 
     async def _run_once(self, membership: Membership, observer: IncarnationObserver) -> None:
         self.incarnations += 1
@@ -127,10 +136,17 @@ class Lifecycle:
 
     # --- for operators ------------------------------------------------------------------------------------------------
 
+    @property
+    def is_history_lost(self) -> bool:
+        """Whether etcd lacks what this router has seen, and no operator has confirmed that (K-9)."""
+        return bool(self._joining.history_lost)
+
     def waiting_for(self) -> list[str]:
         """What is missing until the router accepts clients; empty when the router is ready."""
         if self._drains_until is not None:
             return ["its end: it drains, and takes no clients"]
+        if self.incarnation is None and self.is_history_lost:
+            return [f"an operator's word on etcd: {self._joining.history_lost}"]
         if self.incarnation is None:
             unreachable = self._joining.is_store_unreachable
             return ["etcd, which cannot be reached" if unreachable else "a lease in etcd"]

@@ -27,6 +27,8 @@ class RouterEvent(Enum):
     STORE_AWAITED = "store_awaited"
     STORE_FAILED = "store_failed"
     STORE_BACK = "store_back"
+    HISTORY_LOST = "history_lost"
+    ETCD_MEMORY_FAILED = "etcd_memory_failed"
     CLIENT_CONNECTED = "client_connected"
     CLIENT_REFUSED = "client_refused"
     CONNECTION_REFUSED = "connection_refused"
@@ -66,6 +68,8 @@ _WARNINGS = frozenset(
     {
         RouterEvent.STORE_AWAITED,
         RouterEvent.STORE_FAILED,
+        RouterEvent.HISTORY_LOST,
+        RouterEvent.ETCD_MEMORY_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.CONNECTION_REFUSED,
         RouterEvent.ACCEPT_FAILED,

@@ -31,6 +31,8 @@ from topology.store import PREFIX, EventKind, Stored, WatchEvent
 
 CLUSTER_KEY = PREFIX + "cluster"
 """Holds the `ClusterLife`: the cluster nonce, which is part of every network tag, and what belongs to it."""
+LOST_KEY = CLUSTER_KEY + ".lost"
+"""Holds a `LostHistory`, written by a router that knows of a later past than these data (K-9)."""
 MAX_VALUE_BYTES = 65_536
 """A record has some hundred bytes; a longer value is not ours and is not parsed."""
 MAX_REVISION = 2**63 - 1
@@ -132,19 +134,51 @@ class ClusterLife:
     """Part of every incarnation number of a subscriber. 0: written by a version that knew none."""
     etcd_id: int
     """The etcd cluster this life began in; 0: not known."""
+    log_lead: int | None = None
+    """By how much etcd's log was ahead of its revision then, at least; only a restore makes it less. None: unknown."""
+    is_confirmed: bool = True
+    """An operator drew it, or a version that did not say who."""
 
 
-def new_life(etcd_id: int) -> ClusterLife:
+@dataclass(frozen=True, slots=True)
+class LostHistory:
+    """Data that lack what a router has seen (K-9)."""
+
+    nonce: bytes
+    """The life they belong to; a new nonce makes this void."""
+    why: str
+
+
+def new_life(etcd_id: int, log_lead: int | None, *, is_confirmed: bool) -> ClusterLife:
     """An incarnation that is distinct from every other."""
-    return ClusterLife(
-        secrets.token_bytes(NONCE_BYTES), 1 + secrets.randbelow((1 << ERA_BITS) - 1), etcd_id
-    )
+    nonce, era = secrets.token_bytes(NONCE_BYTES), 1 + secrets.randbelow((1 << ERA_BITS) - 1)
+    return ClusterLife(nonce, era, etcd_id, log_lead, is_confirmed)
 
 
 def encode_life(life: ClusterLife) -> bytes:
     """The value of `CLUSTER_KEY`."""
-    fields = {"nonce": life.nonce.hex(), "era": life.era, "etcd_id": f"{life.etcd_id:x}"}
+    fields: dict[str, object] = {"nonce": life.nonce.hex(), "era": life.era, "etcd_id": f"{life.etcd_id:x}"}
+    if life.log_lead is not None:
+        fields["log_lead"] = life.log_lead
+    fields["confirmed"] = life.is_confirmed
     return json.dumps(fields).encode()
+
+
+def encode_lost(lost: LostHistory) -> bytes:
+    """The value of `LOST_KEY`."""
+    return json.dumps({"nonce": lost.nonce.hex(), "why": lost.why}).encode()
+
+
+def why_marked(value: bytes | None, nonce: bytes) -> str:
+    """What the value of `LOST_KEY` says of the life with this nonce; empty: nothing."""
+    if value is None:
+        return ""
+    try:
+        reader = _Reader("cluster.lost", value)
+        return reader.text("why") if reader.text("nonce") == nonce.hex() else ""
+    except MalformedValue as error:
+        _log.error("a key in etcd is skipped: %s", error)
+        return ""
 
 
 def decode_life(value: bytes) -> ClusterLife:
@@ -164,7 +198,8 @@ def decode_life(value: bytes) -> ClusterLife:
         raise MalformedValue(f"cluster: the nonce is not {NONCE_BYTES} bytes in hex")
     if era >= 1 << ERA_BITS:
         raise MalformedValue(f"cluster: the era {era} has more than {ERA_BITS} bits")
-    return ClusterLife(nonce, era, etcd_id)
+    log_lead = reader.whole("log_lead", 0, -MAX_REVISION) if reader.has("log_lead") else None
+    return ClusterLife(nonce, era, etcd_id, log_lead, reader.flag("confirmed", True))
 
 
 class _Reader:
@@ -192,8 +227,11 @@ class _Reader:
             raise self._wrong(name, "text that UTF-8 can write") from None
         return value
 
-    def flag(self, name: str) -> bool:
-        value = self._fields.get(name, False)
+    def has(self, name: str) -> bool:
+        return name in self._fields
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self._fields.get(name, default)
         if not isinstance(value, bool):
             raise self._wrong(name, "true or false")
         return value

@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from delivery_records.attachments.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
 from topology.attachments import (
     CLUSTER_KEY,
+    LOST_KEY,
     ClusterLife,
     MalformedValue,
     change_of_stored,
@@ -19,6 +21,7 @@ from topology.attachments import (
     new_life,
     readable_changes,
 )
+from topology.history import log_lead, why_broken
 from topology.store import ABSENT, PREFIX, ClusterStore, StoreTimeout
 
 LOOK_S = 0.25
@@ -54,11 +57,8 @@ class ClusterState:
     publishers: int
     ended_sessions: int
     """Of the publishers: their session is older than the nonce, so it is over."""
-
-    @property
-    def is_restored(self) -> bool:
-        """Whether the data began in another etcd cluster: they were restored or copied, and have no new nonce yet."""
-        return self.life is not None and self.life.etcd_id not in (0, self.etcd_id)
+    why_restored: str
+    """Why these data need a new nonce: they were restored or copied, or lack what a router has seen. Empty: not so."""
 
 
 async def read_cluster(store: ClusterStore) -> ClusterState:
@@ -72,11 +72,12 @@ async def read_cluster(store: ClusterStore) -> ClusterState:
     changes = readable_changes(change_of_stored, stored)
     cluster = next((held for held in stored if held.key == CLUSTER_KEY), None)
     life: ClusterLife | None = None
+    broken = ""
     if cluster is not None:
-        try:
+        with suppress(MalformedValue):
             life = decode_life(cluster.value)
-        except MalformedValue:
-            life = None
+            lost = next((held for held in stored if held.key == LOST_KEY), None)
+            broken = await why_broken(store, life, cluster.mod_revision, lost)
     life_revision = 0 if cluster is None else cluster.mod_revision
     count = Counter(change.kind for change in changes)
     return ClusterState(
@@ -88,6 +89,7 @@ async def read_cluster(store: ClusterStore) -> ClusterState:
         subscriptions=count[Kind.SUBSCRIPTION],
         publishers=count[Kind.PUBLISHER],
         ended_sessions=sum(_has_ended(change, life_revision) for change in changes),
+        why_restored=broken,
     )
 
 
@@ -111,7 +113,7 @@ async def begin_new_life(store: ClusterStore, *, wait_s: float = 0.0, force: boo
             raise RoutersLive(state.routers)
         await asyncio.sleep(LOOK_S)
         state = await read_cluster(store)
-    life = new_life(state.etcd_id)
+    life = new_life(state.etcd_id, await log_lead(store), is_confirmed=True)
     try:
         put = await store.compare_and_put(CLUSTER_KEY, encode_life(life), state.life_revision or ABSENT)
         if not put.succeeded:

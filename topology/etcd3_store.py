@@ -20,7 +20,9 @@ from topology.store import (
     CompactedError,
     EventKind,
     LeaseLost,
+    LogProgress,
     PutResult,
+    StoreAuthError,
     Stored,
     StoreRejected,
     WatchBatch,
@@ -51,6 +53,22 @@ class Etcd3Store:
         if not self._client.cluster_id:
             await self._range(self._rpc.RangeRequest(key=b"oncewire"), self._options.call_timeout_s)
         return self._client.cluster_id
+
+    async def log_progress(self) -> LogProgress | None:
+        """See `Store`."""
+        client, request = self._client, self._rpc.StatusRequest()
+
+        async def send(endpoint: URL, share_s: float) -> LogProgress:
+            # Asked twice: a write between the two must not make the log look shorter than the revision.
+            first, second = [
+                await client.unary(endpoint, "MaintenanceStub", "Status", request, share_s / 2) for _ in range(2)
+            ]
+            client.check_cluster(first.header.cluster_id)
+            return LogProgress(second.raftIndex, first.header.revision)
+
+        with contextlib.suppress(StoreRejected, StoreAuthError):
+            return await client.call(send, self._options.call_timeout_s, write=False)
+        return None
 
     async def grant_lease(self, ttl_s: int) -> int:
         """See `Store`."""

@@ -18,7 +18,9 @@ from topology.gateway_watch import watch
 from topology.store import (
     Beside,
     LeaseLost,
+    LogProgress,
     PutResult,
+    StoreAuthError,
     Stored,
     StoreRejected,
     WatchBatch,
@@ -46,6 +48,20 @@ class GatewayStore:
         if not self._client.cluster_id:
             await self._call("kv/range", codec.range_body("oncewire"), write=False)
         return self._client.cluster_id
+
+    async def log_progress(self) -> LogProgress | None:
+        """See `Store`."""
+        client = self._client
+
+        async def send(endpoint: URL, share_s: float) -> LogProgress:
+            # Asked twice: a write between the two must not make the log look shorter than the revision.
+            answers = [await client.post(endpoint, "maintenance/status", {}, share_s / 2) for _ in range(2)]
+            client.check_cluster(codec.header(answers[0]).cluster_id)
+            return LogProgress(codec.integer(answers[1], "raftIndex"), codec.header(answers[0]).revision)
+
+        with contextlib.suppress(StoreRejected, StoreAuthError, GatewayFormatError):
+            return await client.call(send, self._options.call_timeout_s, write=False)
+        return None
 
     async def grant_lease(self, ttl_s: int) -> int:
         """See `Store`."""

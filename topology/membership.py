@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
@@ -19,23 +19,23 @@ from delivery_records.attachments.view import RouterRecord
 from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
 from topology.attachments import (
     CLUSTER_KEY,
+    LOST_KEY,
     ClusterLife,
     MalformedValue,
     change_of_event,
     change_of_stored,
     decode_life,
-    encode_life,
-    new_life,
     readable_changes,
     router_store_key,
+    why_marked,
 )
+from topology.history import join_life
+from topology.history_core import SeenHistory
 from topology.keep_alive import KeepAliveThread
 from topology.lease_clock import LeaseClock
 from topology.router_secrets import RouterSecrets
 from topology.store import (
-    ABSENT,
     PREFIX,
-    RESTORED_ADVICE,
     UNCONDITIONAL,
     ClusterStore,
     CompactedError,
@@ -61,8 +61,6 @@ RETRY_S = 0.1
 """Between two attempts at a call the store could not answer; the fence deadline ends them."""
 PULSE_S = 1.0
 """At least so often the keep-alive thread hears that this loop runs."""
-LAST_EVENT_S = 2.0
-"""For etcd to tell an event of the past once more; it takes milliseconds."""
 REVOKE_TIMEOUT_S = 1.0
 """For ending the lease of an incarnation that is over: that only spares others the rest of its time."""
 
@@ -82,50 +80,6 @@ class FenceReason(Enum):
     """Another cluster, an older history, or another nonce: network tags of before mean nothing now."""
     STORE_REFUSED = "store_refused"
     """The store refuses this router for good: login, permission, or not an etcd."""
-
-
-@dataclass(slots=True)
-class SeenHistory:
-    """How far this process has seen etcd come, over all its incarnations (K-9)."""
-
-    revisions: dict[bytes, int] = field(default_factory=dict)
-    """The highest under each nonce; an operator draws a new nonce once in years."""
-    last_events: dict[bytes, WatchEvent] = field(default_factory=dict)
-    """The last one seen under each nonce. It stays true for ever, unless history is set back."""
-
-    def note(self, nonce: bytes, revision: int, last: WatchEvent | None) -> None:
-        """The view has come to this revision; `last` is the latest event of it that is known."""
-        self.revisions[nonce] = max(revision, self.revisions.get(nonce, 0))
-        if last is not None:
-            self.last_events[nonce] = last
-
-    async def check(self, store: ClusterStore, nonce: bytes, revision: int) -> None:
-        """Whether a store at this revision goes on where this process has seen it.
-
-        Raises:
-            StoreReplaced: its history was set back.
-            StoreUnavailable: that cannot be told now.
-        """
-        floor = self.revisions.get(nonce, 0)
-        if revision < floor:
-            raise StoreReplaced(f"etcd is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}")
-        last = self.last_events.get(nonce)
-        if last is None:
-            return
-        # A history that was set back may have grown beyond that revision again: then another event stands there.
-        try:
-            async with asyncio.timeout(LAST_EVENT_S), aclosing(store.watch(PREFIX, last.mod_revision)) as batches:
-                batch = await anext(batches)
-        except CompactedError:
-            return
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"etcd does not tell what happened at revision {last.mod_revision}: if it stays so, {RESTORED_ADVICE}"
-            ) from None
-        if last not in batch.events:
-            raise StoreReplaced(
-                f"etcd tells of another past up to revision {last.mod_revision} than before: {RESTORED_ADVICE}"
-            )
 
 
 class _Fenced(Exception):
@@ -197,7 +151,7 @@ class Membership:
         store = open_store()
         try:
             seen = seen or SeenHistory()
-            life = await _cluster_life(store, seen)
+            life = await join_life(store, seen)
             asked_at = lease_time()
             rid = await store.grant_lease(ttl_s)
         except BaseException:
@@ -315,6 +269,7 @@ class Membership:
         if self._key not in values:
             raise _Fenced(FenceReason.KEY_DELETED)
         self._check_nonce(values.get(CLUSTER_KEY, b""))
+        self._check_marked(values.get(LOST_KEY))
         self._check_lease()
         self._seen.note(self.nonce, revision, _last_put(stored))
         self.secrets.load(stored)
@@ -349,12 +304,20 @@ class Membership:
                 raise _Fenced(FenceReason.KEY_DELETED)
             if event.key == CLUSTER_KEY:
                 self._check_nonce(event.value)
+            if event.key == LOST_KEY and event.kind is EventKind.PUT:
+                self._check_marked(event.value)
 
     def _check_nonce(self, value: bytes) -> None:
         with suppress(MalformedValue):
             if decode_life(value) == self.life:
                 return
         raise _Fenced(FenceReason.CLUSTER_CHANGED)
+
+    def _check_marked(self, value: bytes | None) -> None:
+        """K-9: another router knows of a later past than these data."""
+        why = why_marked(value, self.nonce)
+        if why:
+            raise StoreReplaced(why)
 
     async def _watch_deadline(self) -> FenceReason:
         while self.vet(time.monotonic()):
@@ -378,29 +341,3 @@ def _last_put(stored: Sequence[Stored]) -> WatchEvent | None:
     if last is None:
         return None
     return WatchEvent(EventKind.PUT, last.key, last.value, last.create_revision, last.mod_revision)
-
-
-async def _cluster_life(store: ClusterStore, seen: SeenHistory) -> tuple[ClusterLife, int]:
-    """The life in the store and the revision it was written at; the first router of all begins it."""
-    etcd_id = await store.cluster_id()
-    while True:
-        revision, found = await store.snapshot(CLUSTER_KEY)
-        stored = next((held for held in found if held.key == CLUSTER_KEY), None)
-        if stored is None:
-            # Whoever wins, and whatever became of this put: the next read tells.
-            with suppress(StoreTimeout):
-                await store.compare_and_put(CLUSTER_KEY, encode_life(new_life(etcd_id)), ABSENT)
-            continue
-        try:
-            life = decode_life(stored.value)
-        except MalformedValue as error:
-            raise StoreRejected(
-                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and run "
-                "`oncewire cluster new-nonce`"
-            ) from None
-        await seen.check(store, life.nonce, revision)
-        if life.etcd_id not in (0, etcd_id):
-            raise StoreReplaced(
-                f"this is etcd cluster {etcd_id:x}, and its data began in {life.etcd_id:x}: {RESTORED_ADVICE}"
-            )
-        return life, stored.mod_revision

@@ -19,6 +19,7 @@ from topology.store import (
     CompactedError,
     EventKind,
     LeaseLost,
+    LogProgress,
     PutResult,
     Stored,
     StoreRejected,
@@ -67,6 +68,8 @@ class MemoryEtcd:
         """Start empty at revision 1, as etcd does."""
         self.faults = Faults()
         self.cluster_id = cluster_id
+        self.log_lead = 0
+        """By how much its log is ahead of its revision."""
         self._clock = clock
         self._lock = threading.RLock()
         self._revision = 1
@@ -103,6 +106,11 @@ class MemoryEtcd:
             self._compacted = revision
             del self._history[: len(self._history) - (self._revision - revision)]
             self.wake_watches()
+
+    def log_progress(self) -> LogProgress:
+        """See `Store.log_progress`."""
+        with self._lock:
+            return LogProgress(self._revision + self.log_lead, self._revision)
 
     def grant(self, ttl_s: int) -> int:
         """See `Store.grant_lease`."""
@@ -276,6 +284,11 @@ class MemoryStore:
         """See `Store`."""
         self._check_available()
         return self._etcd.cluster_id
+
+    async def log_progress(self) -> LogProgress | None:
+        """See `Store`."""
+        self._check_available()
+        return self._etcd.log_progress()
 
     async def grant_lease(self, ttl_s: int) -> int:
         """See `Store`."""

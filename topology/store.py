@@ -24,6 +24,11 @@ RESTORED_ADVICE = (
     "its data was restored from an older backup. Stop all routers, run `oncewire cluster new-nonce`, start them"
 )
 """K-9: what an operator has to do when revisions went back."""
+EMPTIED_ADVICE = (
+    "its data was lost, or this is another etcd. Stop all routers, run `oncewire cluster new-nonce` to begin anew with "
+    "what is there, start them"
+)
+"""K-9: what an operator has to do when what was there is not."""
 
 
 class StoreError(Exception):
@@ -127,6 +132,20 @@ class WatchEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class LogProgress:
+    """How far one member of the store has come. A history that goes on gains entries at least as fast as revisions."""
+
+    index: int
+    """Entries of its log, read after the revision."""
+    revision: int
+
+    @property
+    def lead(self) -> int:
+        """By how much the log is ahead."""
+        return self.index - self.revision
+
+
+@dataclass(frozen=True, slots=True)
 class WatchBatch:
     """All watched events of one or several whole revisions, in order (K-7)."""
 
@@ -143,6 +162,10 @@ class ClusterStore(Protocol):
 
     async def cluster_id(self) -> int:
         """Which cluster answers. Two stores with one history have one id."""
+        ...
+
+    async def log_progress(self) -> LogProgress | None:
+        """How far the log of one member and its revisions are (K-9). None: the store does not tell us."""
         ...
 
     async def grant_lease(self, ttl_s: int) -> int:

@@ -67,6 +67,7 @@ _PHRASES = {
     "!isolate": "FAULT: r{0} is cut off from etcd",
     "!outage": "FAULT: etcd is unreachable for all routers",
     "!restore": "FAULT: etcd is restored from a backup that lacks {0} revisions",
+    "!rollback": "FAULT: etcd's data of {0} revisions ago are put back, and nobody says so",
     "!reload": "operators take the dead-letter topic out of the rules of all routers",
     "!compact": "FAULT: etcd forgets its past",
     "!relist": "FAULT: the watch of r{0} breaks",

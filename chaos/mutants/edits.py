@@ -2,7 +2,7 @@
 
 The modules of the record core that only define data (inputs, effects, records of the view, ...) are shared with the
 shipped core, so that a mutated core speaks the same types; all its others are executed again under their own names and
-taken out again. The client cores and the lease clock are single modules.
+taken out again. The client cores, the lease clock and what routers remember of etcd are single modules.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _ALONE = {
     "oncewire.client.deduplicating_core": ("deduplicating", "DeduplicatingCore"),
     "oncewire.client.publisher_core": ("publisher", "PublisherCore"),
     "oncewire.client.subscriber_core": ("subscriber", "SubscriberCore"),
+    "topology.history_core": ("history", "SeenHistory"),
     "topology.lease_clock": ("lease_clock", "LeaseClock"),
 }
 """Modules outside the record core that an edit may name: the field of `Cores` and the class it holds."""

@@ -86,6 +86,13 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("restore",),
     ),
     Edit(
+        "nothing-is-remembered", "K-9", "topology.history_core",
+        "        if revision < seen.revision:\n",
+        "        if revision < 0:\n",
+        "after a restore that nobody announces a publisher goes on in an older session of its own",
+        aim=("rollback", "drop-p", "crash-p"),
+    ),
+    Edit(
         "compare-with-the-view", "A-2", "attaching",
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"

@@ -100,6 +100,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!compact": lambda world, _: world.members.compact(),
     "!relist": lambda world, r: world.members.cancel_watch(r),
     "!restore": lambda world, back: world.members.restore(back),
+    "!rollback": lambda world, back: world.members.roll_back(back),
     "!reload": lambda world, _: world.reload(),
     "!reset": lambda world, one, other: world.reset_channel(one, other),
     "!clog": lambda world, one, other: world.paths.clog(one, other),

@@ -9,6 +9,7 @@ from delivery_records.records import Records
 from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.subscriber_core import SubscriberCore
+from topology.history_core import SeenHistory
 from topology.lease_clock import LeaseClock
 
 
@@ -21,6 +22,7 @@ class Cores:
     subscriber: Callable[..., SubscriberCore] = SubscriberCore
     deduplicating: Callable[..., DeduplicatingCore] = DeduplicatingCore
     lease_clock: Callable[..., LeaseClock] = LeaseClock
+    history: Callable[..., SeenHistory] = SeenHistory
 
 
 SHIPPED = Cores()

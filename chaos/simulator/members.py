@@ -37,6 +37,8 @@ class Members:
         self._store = store
         self._feed = feed
         self._stop_router = stop_router
+        self._is_put_back = False
+        """Older data were put back, and no router has started since."""
 
     def grant(self, router: Router) -> None:
         """A new incarnation takes its lease."""
@@ -51,9 +53,11 @@ class Members:
         found: list[Choice] = []
         world = self._world
         revision, now = self._etcd.revision, world.now
+        known = max(router.seen for router in world.routers) if self._is_put_back else 0
         for router in world.routers:
             if router.records is None:
-                if self._etcd.is_up:
+                # K-9: one that remembers less than another notices nothing (What stays open, 4).
+                if self._etcd.is_up and router.seen >= known:
                     found.append(("r.restart", router.index))
             elif now >= router.stalled_until:
                 if not router.is_isolated and (router.seen < revision or router.must_reload):
@@ -197,6 +201,15 @@ class Members:
 
     def restore(self, back: int) -> None:
         """A backup that lacks the last `back` revisions is restored by the book: a new nonce, all routers restarted."""
+        self._go_back(back)
+        self._draw_nonce()
+
+    def roll_back(self, back: int) -> None:
+        """The same under the same cluster id and without a new nonce: nobody is told (K-9)."""
+        self._go_back(back)
+        self._is_put_back = True
+
+    def _go_back(self, back: int) -> None:
         self.black_out()
         world = self._world
         self._store.forget()
@@ -208,8 +221,18 @@ class Members:
                 if kind is Kind.ROUTER and isinstance(held.record, RouterRecord):
                     self._etcd.leases[held.record.rid] = world.now + LEASE_TTL_S
         world.restores += 1
-        world.nonce_revision = self._etcd.revision + 1
         self._judge.on_restore()
+
+    def _draw_nonce(self) -> None:
+        """`oncewire cluster new-nonce`."""
+        self._world.nonces += 1
+        self._world.nonce_revision = self._etcd.revision + 1
+
+    def check_history(self, router: Router) -> None:
+        """K-9: a router that starts refuses data that lack what it remembers; an operator confirms them."""
+        self._is_put_back = False
+        if router.history.why_lost(self._world.nonce, self._etcd.revision):
+            self._draw_nonce()
 
     def black_out(self) -> None:
         """All routers at once (G8)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from delivery_records import inputs
 from delivery_records.attachments.view import LARGE_MESSAGES, RETRIES, RouterRecord, router_key
 from delivery_records.records import Records
+from topology.history_core import SeenHistory
 from topology.lease_clock import LeaseClock
 
 
@@ -39,7 +40,14 @@ class Router:
     """It says that it is of a release without large messages (L-8)."""
     must_reload: bool = False
     """Its watch was cancelled: only a snapshot helps (K-4)."""
+    history: SeenHistory = field(default_factory=SeenHistory)
+    """What it remembers of etcd, also over restarts (K-9)."""
     _clock: float = 0.0
+
+    def saw(self, nonce: bytes, revision: int) -> None:
+        """Its watch, or a snapshot, has come to this revision."""
+        self.seen = revision
+        self.history.note(nonce, revision, None)
 
     def clock(self, now: float) -> float:
         """This router's clock at `now`; it never goes back."""

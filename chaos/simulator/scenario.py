@@ -69,7 +69,7 @@ def _is_possible(world: World, step: Choice) -> bool:
         return step in world.choices()
     arguments = [int(part) for part in step[1:]]
     verb = str(step[0])
-    if verb in ("!expire-s", "!expire-p", "!blackout", "!outage", "!compact", "!restore", "!reload"):
+    if verb in ("!expire-s", "!expire-p", "!blackout", "!outage", "!compact", "!restore", "!rollback", "!reload"):
         return True
     if verb.startswith("!thief"):
         return any(router.index == arguments[1] for router in world.usable_routers())

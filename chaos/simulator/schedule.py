@@ -29,6 +29,7 @@ from chaos.simulator.swarm import (
     draw_policies,
     draw_renewals,
     draw_require,
+    draw_rollbacks,
     draw_sessions,
     draw_setting,
     draw_sharing,
@@ -98,6 +99,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         budget |= draw_drains(random.Random(f"drains {seed}"))
         budget |= draw_orders(random.Random(f"orders {seed}"))
         budget |= draw_renewals(random.Random(f"renewals {seed}"))
+        budget |= draw_rollbacks(random.Random(f"rollbacks {seed}"))
         topics, changes = draw_topics(random.Random(f"topics {seed}"))
         setting = replace(setting, traits=replace(setting.traits, topics=topics))
         budget |= changes

@@ -107,7 +107,9 @@ class WorldState:
         self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
         """(sender's rid, receiver's rid) -> what is under way."""
         self.restores = 0
-        """How often etcd came back from an old backup; each has a nonce of its own."""
+        """How often etcd came back from an old backup."""
+        self.nonces = 0
+        """How often operators drew a new nonce (K-9)."""
         self.nonce_revision = 0
         """Since when it has that nonce (K-9)."""
         self.coverage: Counter[str] = Counter()
@@ -127,7 +129,7 @@ class WorldState:
     @property
     def nonce(self) -> bytes:
         """The cluster nonce of today."""
-        return NONCE[: -1] + bytes([NONCE[-1] + self.restores])
+        return NONCE[: -1] + bytes([NONCE[-1] + self.nonces])
 
     def stay_away(self, client: ClientRole, seconds: float) -> None:
         """A client goes and does not come back before that."""

@@ -40,7 +40,9 @@ DETACHES = ("detach-p", "detach-s")
 """Drawn apart, too."""
 RELOAD = "reload"
 """Drawn apart, too, together with the dead letters: operators take their topic away."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, *DETACHES)
+ROLLBACK = "rollback"
+"""Drawn apart, too."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,15 @@ def draw_sessions(rng: random.Random) -> dict[str, int]:
         rng: of its own.
     """
     return {fault: rng.choice([1, 2, 4]) for fault in DETACHES} if rng.random() < 0.15 else {}
+
+
+def draw_rollbacks(rng: random.Random) -> dict[str, int]:
+    """In some worlds older data of etcd are put back, and nobody says so (K-9).
+
+    Args:
+        rng: of its own.
+    """
+    return {ROLLBACK: rng.choice([1, 1, 2])} if rng.random() < 0.05 else {}
 
 
 def draw_patience(rng: random.Random, traits: Traits) -> Traits:
@@ -398,9 +409,19 @@ def _from_backup(world: World, rng: random.Random, verb: str) -> Choice | None:
 
     A subscription that was closed since the backup is back, for T_sub: a day where it asked for *never*.
     """
-    if world.traits.never or world.traits.narrows or world.traits.map_bound < world.limits.window * 8:
-        return None
-    return (verb, rng.choice([0, 1, 3, 8, 20])) if rng.random() < 0.1 else None
+    return (verb, rng.choice([0, 1, 3, 8, 20])) if _may_go_back(world) and rng.random() < 0.1 else None
+
+
+def _put_back(world: World, rng: random.Random, verb: str) -> Choice | None:
+    """Only what some router remembers of is noticed (the protocol page, *What stays open*)."""
+    back = rng.choice([1, 3, 8, 20])
+    is_noticed = max(router.seen for router in world.routers) > world.etcd.revision - back
+    return (verb, back) if is_noticed and _may_go_back(world) and rng.random() < 0.3 else None
+
+
+def _may_go_back(world: World) -> bool:
+    traits = world.traits
+    return not (traits.never or traits.narrows or traits.map_bound < world.limits.window * 8)
 
 
 def _between_routers(world: World, rng: random.Random, verb: str) -> Choice | None:
@@ -474,6 +495,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
                   "torn-s", "early-p", "close-p", "close-s", RENEWAL)),
     (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
+    (_put_back, (ROLLBACK,)),
     (_reloaded, (RELOAD,)),
     (_trimmed, ("trim-p", "trim-s")),
     (_narrowed, (NEW_TOPIC,)),

@@ -97,7 +97,7 @@ class World(WorldState):
         """Time passes although somebody could do something."""
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
-        self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
+        self.routers = [Router(index, rate=self._rate(index), history=cores.history()) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
         self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
@@ -134,6 +134,7 @@ class World(WorldState):
     def start_router(self, index: int) -> None:
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
+        self.members.check_history(router)
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
         router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 1
         router.is_isolated = router.is_frozen = router.must_reload = False
@@ -149,7 +150,7 @@ class World(WorldState):
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
-        router.seen = revision
+        router.saw(self.nonce, revision)
         self.feed(router, [inputs.StoreHealth(True), inputs.ViewSnapshot(revision, entries)])
 
     def stop_router(self, index: int) -> None:
@@ -502,7 +503,7 @@ class World(WorldState):
             self._reload(router)
         else:
             changes = self.etcd.changes(router.seen, BATCH if self.traits.batches else 1)
-            router.seen += len(changes)
+            router.saw(self.nonce, router.seen + len(changes))
             if any(c.kind is Kind.ROUTER and c.record is None and c.key == key_of(router) for c in changes):
                 self.stop_router(index)  # K-3: its own key is gone
             else:
@@ -512,7 +513,8 @@ class World(WorldState):
         router.must_reload = False
         revision, entries = self.etcd.snapshot()
         self.coverage[coverage.RELOADED] += router.seen < revision
-        router.seen = router.skipped = revision
+        router.skipped = revision
+        router.saw(self.nonce, revision)
         if any(entry.kind is Kind.ROUTER and entry.key == key_of(router) for entry in entries):
             self.feed(router, [inputs.ViewSnapshot(revision, entries)])
         else:

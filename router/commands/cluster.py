@@ -124,7 +124,8 @@ def described(state: ClusterState) -> Mapping[str, object]:
         "nonce": None if state.life is None else state.life.nonce.hex(),
         "era": None if state.life is None else state.life.era,
         "nonce_revision": state.life_revision,
-        "needs_new_nonce": state.is_restored,
+        "needs_new_nonce": bool(state.why_restored),
+        "why": state.why_restored,
         "routers": [
             {"id": record.node_id, "rid": rid, "version": record.version, "amqp": record.amqp, "http": record.http}
             for rid, record in sorted(state.routers.items(), key=lambda item: item[1].node_id)
@@ -151,5 +152,5 @@ def _print(state: ClusterState, as_json: bool) -> None:
     click.echo(f"routers        {len(state.routers)}")
     for record in sorted(state.routers.values(), key=lambda record: record.node_id):
         click.echo(f"  {record.node_id}  {record.rid:x}  {record.version}  {record.amqp}")
-    if state.is_restored:
-        click.echo("These data were restored from a backup: stop all routers and run `oncewire cluster new-nonce`.")
+    if state.why_restored:
+        click.echo(f"These data need a new nonce: {state.why_restored}.")

@@ -244,9 +244,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _network(state: ClusterState, installed: str) -> Iterator[Finding]:
-    if state.is_restored:
+    if state.why_restored:
         fix = "stop all routers and run `oncewire cluster new-nonce`"
-        yield Finding("network", State.FAILED, "its data were restored from a backup and have no new nonce", fix)
+        yield Finding("network", State.FAILED, f"its data have no new nonce: {state.why_restored}", fix)
     versions = Counter(record.version for record in state.routers.values())
     routers = f"{len(state.routers)} router{'s' if len(state.routers) != 1 else ''} live"
     if not versions:

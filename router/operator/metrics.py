@@ -36,6 +36,9 @@ _COUNTERS = {
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {
+    "is_history_lost": (
+        "oncewire_history_lost", "1: etcd lacks what this router has seen, and the router waits for an operator"
+    ),
     "lease_age_s": ("oncewire_lease_age_seconds", "Since etcd last answered a keep-alive of this router"),
     "loop_lag_s": ("oncewire_loop_lag_seconds", "How late the event loop was last"),
     "worst_loop_lag_s": ("oncewire_loop_lag_worst_seconds", "How late it was at most since the last scrape"),

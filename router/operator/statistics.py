@@ -47,7 +47,7 @@ class Accounts:
         self._decisions.update(_named(incarnation.records))
         self._durations.add(incarnation.records.durations)
 
-    def numbers(self, incarnation: Incarnation | None) -> Numbers:
+    def numbers(self, incarnation: Incarnation | None, *, is_history_lost: bool = False) -> Numbers:
         """Everything that is exported, of this moment."""
         decisions = self._decisions.copy()
         durations = Durations()
@@ -80,6 +80,7 @@ class Accounts:
             client_bytes_out=listener.bytes_out,
             lease_left_s=0.0 if incarnation is None else incarnation.membership.lease_left(),
             lease_age_s=0.0 if incarnation is None else incarnation.membership.lease_age(),
+            is_history_lost=is_history_lost,
             loop_lag_s=watch.lag_s,
             worst_loop_lag_s=watch.take_worst(),
             loop_stalls=watch.stalls,

@@ -83,6 +83,8 @@ class Numbers:
     """Until this router fences itself; 0 without an incarnation."""
     lease_age_s: float
     """Since the last keep-alive that etcd answered was sent; 0 without an incarnation."""
+    is_history_lost: bool
+    """Whether etcd lacks what the router has seen, and no operator has confirmed that (K-9)."""
     loop_lag_s: float
     worst_loop_lag_s: float
     routers_unreachable: int = 0

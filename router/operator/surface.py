@@ -228,7 +228,8 @@ class RouterStatus:
 
     def numbers(self) -> Numbers:
         """See `Status`."""
-        return self._accounts.numbers(self._lifecycle.incarnation)
+        lifecycle = self._lifecycle
+        return self._accounts.numbers(lifecycle.incarnation, is_history_lost=lifecycle.is_history_lost)
 
     def tables(self) -> dict[str, object]:
         """See `Status`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from click.testing import CliRunner
 
 from oncewire.wire import ACCEPTED, Source, Symbol, Target, decode_message
 from router.commands.cluster import cluster
+from router.commands.doctor_checks import check_etcd
 from router.commands.local_network import LocalNetwork
-from tests.router.processes import run_to_end
+from router.config import RouterConfig
+from tests.router.processes import run_to_end, running_router
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher, RawSubscriber, until
 from tests.router.relay import assert_no_internal_error
 from tests.support.etcd_backup import BackedUpEtcd
@@ -22,8 +25,8 @@ from tests.support.etcd_backup import BackedUpEtcd
 LEASE_S = 3
 
 
-def network_of(etcd: BackedUpEtcd, folder: Path, store: str = "gateway") -> LocalNetwork:
-    settings = {"etcd.lease_ttl_s": f"{LEASE_S}", "store": store}
+def network_of(etcd: BackedUpEtcd, folder: Path, store: str = "gateway", memory: str = "") -> LocalNetwork:
+    settings = {"etcd.lease_ttl_s": f"{LEASE_S}", "store": store, "etcd.memory_folder": memory}
     return LocalNetwork(2, etcd_urls=etcd.urls, settings=settings, log_folder=folder, log_level="info")
 
 
@@ -36,6 +39,20 @@ async def oncewire_cluster(*arguments: str) -> dict[str, Any]:
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
+
+
+async def doctor_says(etcd: BackedUpEtcd) -> list[tuple[str, str]]:
+    """What `oncewire doctor` finds of the network: how each check ended, and its text."""
+    found = await check_etcd(RouterConfig(etcd_endpoints=tuple(etcd.urls)), "0", time.time)
+    return [(each.state.value, each.text) for each in found if each.check == "network"]
+
+
+async def refuses_to_start(etcd: BackedUpEtcd, *flags: str, about: str = "oncewire cluster new-nonce") -> str:
+    """A router with these flags ends at once; returns what it says."""
+    code, _, said = await run_to_end("--etcd", etcd.urls[0], "--listen-port=0", "--http-port=0", *flags)
+    assert code == 2, said
+    assert about in said
+    return said
 
 
 class Clients:
@@ -146,6 +163,92 @@ async def test_routers_that_live_through_a_restore_end_and_wait_for_a_new_nonce(
         assert_no_internal_error(tmp_path)
 
 
+async def test_a_snapshot_restored_under_the_same_name_address_and_token_is_refused_until_there_is_a_new_nonce(
+    tmp_path: Path,
+) -> None:
+    async with BackedUpEtcd(tmp_path) as etcd:
+        network = network_of(etcd, tmp_path)
+        async with network:
+            clients = Clients(network)
+            for number in range(12):
+                await clients.subscriber(f"store-{number}")
+            await etcd.back_up()
+            await clients.subscriber("late-store")
+        before = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert (before["needs_new_nonce"], before["why"]) == (False, "")
+        await etcd.go_back()
+        found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert found["etcd_id"] == before["etcd_id"], "to its clients it is the same etcd"
+        assert found["needs_new_nonce"] is True
+        assert "shorter than its revisions" in found["why"]
+        assert await doctor_says(etcd) == [("failed", f"its data have no new nonce: {found['why']}")]
+        await refuses_to_start(etcd)
+        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert told["needs_new_nonce"] is False
+        assert await doctor_says(etcd) == []
+        async with network:
+            pass
+
+
+async def test_older_data_put_back_are_refused_by_a_router_that_remembers_and_then_by_all_others(
+    tmp_path: Path,
+) -> None:
+    memory = tmp_path / "memory"
+    async with BackedUpEtcd(tmp_path) as etcd:
+        network = network_of(etcd, tmp_path, memory=str(memory))
+        async with network:
+            await etcd.copy()
+            for name in network.routers:
+                await network.wait_ready(name)
+            await Clients(network).subscriber("late-store")
+        await etcd.put_copy_back()
+        assert (await oncewire_cluster("show", f"--etcd={etcd.urls[0]}"))["needs_new_nonce"] is False
+        async with running_router("--etcd", etcd.urls[0], "--id=forgetful", "--log-level=info") as forgetful:
+            client = await RawClient.connect(forgetful.port, "store")
+            await client.subscriber("orders")
+            await refuses_to_start(etcd, "--id=r1", f"--etcd-memory-folder={memory}")
+            await client.closed()
+            await until(lambda: forgetful.get("/readyz"), lambda answer: answer[0] == 503)
+            (missing,) = (await forgetful.get("/readyz"))[1]["waiting_for"]
+            assert "oncewire cluster new-nonce" in missing
+        found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert "after it was at" in found["why"], "also when new revisions hide it"
+        await refuses_to_start(etcd)
+        await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        async with network:
+            pass
+
+
+async def test_an_emptied_etcd_is_refused_by_a_router_that_remembers_until_an_operator_begins_anew(
+    tmp_path: Path,
+) -> None:
+    memory = tmp_path / "memory"
+    async with BackedUpEtcd(tmp_path) as etcd:
+        network = network_of(etcd, tmp_path, memory=str(memory))
+        async with network:
+            first = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        await etcd.wipe()
+        said = await refuses_to_start(etcd, "--id=r1", f"--etcd-memory-folder={memory}")
+        assert "its data was lost" in said
+        found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert found["nonce"] is None
+        # A router that remembers nothing begins anew by itself. Whoever remembers still asks an operator.
+        async with running_router("--etcd", etcd.urls[0], "--id=forgetful"):
+            assert "its data was lost" in await refuses_to_start(etcd, "--id=r1", f"--etcd-memory-folder={memory}")
+        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert told["nonce"] != first["nonce"]
+        async with network:
+            pass
+
+
+async def test_a_damaged_memory_is_not_taken_for_none(tmp_path: Path) -> None:
+    (tmp_path / "r1.json").write_text("{")
+    async with BackedUpEtcd(tmp_path) as etcd:
+        flags = ("--id=r1", f"--etcd-memory-folder={tmp_path}")
+        said = await refuses_to_start(etcd, *flags, about="oncewire cluster show")
+        assert str(tmp_path / "r1.json") in said
+
+
 async def test_data_restored_into_another_etcd_cluster_are_refused_until_there_is_a_new_nonce(tmp_path: Path) -> None:
     async with BackedUpEtcd(tmp_path) as etcd:
         network = network_of(etcd, tmp_path)
@@ -154,9 +257,7 @@ async def test_data_restored_into_another_etcd_cluster_are_refused_until_there_i
         await etcd.go_back(token="restored")
         found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
         assert found["needs_new_nonce"] is True
-        code, _, said = await run_to_end("--etcd", etcd.urls[0], "--listen-port=0", "--http-port=0")
-        assert code == 2
-        assert "oncewire cluster new-nonce" in said
+        await refuses_to_start(etcd)
         told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
         assert told["needs_new_nonce"] is False
         async with network:

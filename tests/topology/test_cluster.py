@@ -8,7 +8,8 @@ from delivery_records.attachments.view import PublisherRecord, RouterRecord
 from tests.support.stores import MemoryPlace
 from topology.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key, store_key
 from topology.cluster import ChangedMeanwhile, RoutersLive, begin_new_life, read_cluster
-from topology.membership import Membership, SeenHistory
+from topology.history_core import SeenHistory
+from topology.membership import Membership
 from topology.memory_store import MemoryEtcd, MemoryStore
 from topology.store import (
     ABSENT,
@@ -39,7 +40,7 @@ async def test_a_new_life_replaces_whatever_was_there(value: bytes | None) -> No
     assert state.life.nonce != bytes(4)
     assert state.life.etcd_id == 7
     assert state.life_revision == found.mod_revision
-    assert not state.is_restored
+    assert not state.why_restored
 
 
 async def test_two_new_lives_of_one_network_differ() -> None:
@@ -119,7 +120,7 @@ async def test_data_that_began_in_another_etcd_cluster_are_joined_only_with_a_ne
     etcd = MemoryEtcd(cluster_id=7)
     await (await Membership.join(etcd.client, ROUTER)).close()
     etcd.cluster_id = 8
-    assert (await read_cluster(etcd.client())).is_restored
+    assert (await read_cluster(etcd.client())).why_restored
     with pytest.raises(StoreReplaced, match="new-nonce"):
         await Membership.join(etcd.client, ROUTER)
     await begin_new_life(etcd.client())

@@ -464,3 +464,15 @@ async def test_a_closed_client_ends_its_watches_and_takes_no_calls(place: StoreP
         await reading
     with pytest.raises(StoreUnavailable):
         await store.get(place.prefix + "a")
+
+
+async def test_the_log_gains_on_the_revision(place: StorePlace) -> None:
+    store = place.client()
+    before = await store.log_progress()
+    assert before is not None
+    for number in range(20):
+        await store.compare_and_put(place.prefix + "a", b"%d" % number, UNCONDITIONAL)
+    after = await store.log_progress()
+    assert after is not None
+    assert after.revision >= before.revision + 20
+    assert after.lead >= before.lead
