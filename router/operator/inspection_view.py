@@ -229,7 +229,7 @@ class ViewTables:
             "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user, "filter": record.filter,
             "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
-            "confirmed": None, "joins_behind": [], "lag": None, "held": None, "credit": None,
+            "confirmed": None, "joins_behind": [], "lag": None, "former": None, "held": None, "credit": None,
         }  # fmt: skip
         if egress is not None:
             row |= self._numbers_of_egress(egress)
@@ -237,8 +237,8 @@ class ViewTables:
 
     def _numbers_of_egress(self, egress: Egress) -> Row:
         numbers: Row = {
-            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "held": egress.outgoing.held,
-            "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
+            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "former": egress.former,
+            "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
         }  # fmt: skip
         if not egress.proof.is_proven:
             numbers["state"] = "provisional"

@@ -16,7 +16,9 @@ from delivery_records.attachments.view import (
     SubscriptionMode,
     SubscriptionRecord,
 )
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import ERA_BITS, link_key
+from tests.delivery_records.harness import Net
 
 RID = 7001
 NONCE_REVISION = 50
@@ -74,3 +76,16 @@ def test_one_create_revision_is_told_as_another_incarnation_in_each_era() -> Non
     assert len(told) == 3
     assert 55 in told
     assert max(told) < 2**63
+
+
+def test_entries_of_before_the_nonce_stay_in_the_map_and_are_no_lag() -> None:
+    net = Net()
+    publisher = net.publisher(net.nodes[0])
+    former = bytes([1]) + b"olds" + (55).to_bytes(6, "big") + b"t0"
+    subscriber = net.subscriber(net.nodes[0], unsettled={former: DeliveryOutcome.ACCEPTED})
+    publisher.send(b"1")
+    (egress,) = net.nodes[0].core.egresses.values()
+    assert (egress.unsettled, egress.former) == (1, 1)
+    subscriber.accept(b"1")
+    publisher.settle(b"1")
+    assert (egress.unsettled, egress.former) == (0, 1)

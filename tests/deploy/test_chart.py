@@ -198,6 +198,7 @@ async def test_a_router_with_the_charts_settings_asks_for_a_login_and_drains_whe
         # What is different here: this machine's ports, and no name of a cluster.
         flags = (
             "--config", str(config), "--users-file", str(users), "--etcd-endpoints", etcd.urls[0],
+            "--etcd-memory-folder", str(tmp_path),
             "--inter-router-port", "0", "--listen-advertise=", "--inter-router-advertise=",
             "--listen-host", "127.0.0.1", "--inter-router-host", "127.0.0.1", "--http-host", "127.0.0.1",
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ async def test_an_etcd_that_lost_its_data_ends_all_sessions_once_an_operator_has
             assert refused.error.condition == "oncewire:session-expired"
             back = await store.subscriber("orders", unsettled={first.tag: ACCEPTED})
             assert back.reply.unsettled == {first.tag: None}, "kept until the application decides"
+            (row,) = json.loads((await answer_of(f"{http}/api/v1/subscriptions"))[1])["items"]
+            assert (row["lag"], row["former"]) == (0, 1), "nobody will settle that one: it is no lag"
             publisher = await (await RawClient.connect(port, "box")).publisher("orders")
             publisher.send(b"t0", b"m0")  # in doubt: its first try was processed
             again = await back.delivery()

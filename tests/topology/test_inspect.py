@@ -22,7 +22,8 @@ def subscription(key: str, **more: Any) -> dict[str, Any]:
     return {
         "key": key, "name": f"{NAME}-{key}", "topic": "orders.#", "router": "r2", "rid": "7f", "epoch": 15,
         "incarnation": "9", "mode": "exactly-once", "timeout_s": 60.0, "peer": "10.0.0.1:5000", "state": "attached",
-        "expires_in_s": None, "confirmed": True, "joins_behind": [], "lag": 3, "held": 1, "credit": 7, **more,
+        "expires_in_s": None, "confirmed": True, "joins_behind": [], "lag": 3, "held": 1, "credit": 7,
+        "former": 0, **more,
     }  # fmt: skip
 
 

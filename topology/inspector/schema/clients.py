@@ -65,6 +65,7 @@ SUBSCRIPTION = EntityType(
             Column("deliv/s", 2, "Delivered"),
         ),
         here("lag", "Deliveries it has not settled", Column("lag", 2)),
+        here("former", "Entries of its map from before etcd began anew, which its application may end (K-9)"),
         here("held", "Those of them that wait for credit or for space in its unsettled map", Column("held", 3)),
         here("credit", "Link credit", Column("credit", 4)),
         seconds(
