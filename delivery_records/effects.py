@@ -279,11 +279,13 @@ class DetachLink:
     """Empty: no error (the answer to the client's own detach)."""
     description: str = ""
     info: Mapping[str, object] = field(default_factory=dict)
+    by_store: bool = False
+    """Etcd has refused what the link asked of it, or cannot be asked: the shell adds what it said (A-1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """Close the whole client connection the link belongs to (A-1)."""
+    """Close the whole client connection the link belongs to (K-8a)."""
 
     link: int
     condition: str

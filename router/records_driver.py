@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
-from oncewire.wire import CONNECTION_FORCED, INTERNAL_ERROR, vocabulary
+from oncewire.wire import vocabulary
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
 
@@ -112,10 +113,10 @@ class RecordsDriver:
             effects.TellEnded,
             effects.TellAcceptedBy,
             effects.TellStart,
-            effects.DetachLink,
+            effects.CloseConnection,
         ):
             self._handlers[kind] = self._carry_out_on_link
-        self._handlers[effects.CloseConnection] = self._close_or_detach
+        self._handlers[effects.DetachLink] = self._detach
 
     def register(self, kind: type, handler: Callable[[Any], None]) -> None:
         """Have effects of this type carried out by `handler` (store and other routers)."""
@@ -276,14 +277,12 @@ class RecordsDriver:
         if link is not None:
             link.carry_out(effect)
 
-    def _close_or_detach(self, effect: effects.CloseConnection) -> None:
-        """A-1: what etcd refuses one link ends that link; the others live as long as the lease is kept (K-3)."""
-        if effect.condition == CONNECTION_FORCED:
+    def _detach(self, effect: effects.DetachLink) -> None:
+        """A-1: who asked something of etcd is told what it said, and what the operator has to do."""
+        if effect.by_store:
             told, info = self._store_failure
-            why = told or effect.description
-            self._carry_out_on_link(effects.DetachLink(effect.link, True, INTERNAL_ERROR, why, info))
-        else:
-            self._carry_out_on_link(effect)
+            effect = replace(effect, description=told or effect.description, info=info)
+        self._carry_out_on_link(effect)
 
     def _on_faulted(self, effect: effects.Faulted) -> None:
         self._log.fault(Part.LINK, effect.error, "record core")

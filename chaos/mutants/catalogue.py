@@ -69,10 +69,6 @@ WITHOUT: dict[str, Elsewhere] = {
         "carried out by the process; without it a router that stops is one that fails, which is slower and as safe",
         "delivery_records/test_barrier.py::test_a_router_that_left_in_order_needs_no_grace",
     ),
-    "A-1": Elsewhere(
-        "it only saves time: without it the read of A-2b fails and the connection is closed then (K-2a)",
-        "delivery_records/test_attaching.py::test_without_a_lease_an_attach_closes_the_connection_and_writes_nothing",
-    ),
     "A-2a": Elsewhere(
         "without it the older of two attaches may win and steal the link; it may do so over two routers anyway (N-1)",
         "delivery_records/test_attaching.py::test_a_second_attach_of_one_identity_waits_for_the_first",

@@ -241,6 +241,15 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
+        "refused-with-its-connection", "A-1", "closing",
+        "            self._turn.out.append(refused_by_store(ingress.link, text))\n"
+        "            self._endpoints.suspend(ingress, LossCause.DETACH)\n",
+        "            self._turn.out.append(refused_by_store(ingress.link, text))\n"
+        "            self._endpoints.suspend(ingress, LossCause.CONNECTION_LOSS)\n",
+        "a link that etcd refuses counts as lost with its connection, which goes on: its session expires in it",
+        aim=("isolate", "outage", "session_end=1", "stock_publisher=0", "leases=1", "slow_store=1"),
+    ),
+    Edit(
         "session-end-at-the-detach", "A-9", "expiry",
         "        return place.amqp_session\n",
         "        return 0\n",

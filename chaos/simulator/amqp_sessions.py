@@ -11,8 +11,11 @@ from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router
 from chaos.simulator.state import SESSION_END, Feed, WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import inputs
+from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionRecord
+
+REFUSED_S = 130.0
+"""A client that etcd's refusal has detached waits for so long: more than T_pub by any clock."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,16 @@ class AmqpSessions:
         if connection is not None and client.is_replied and not client.is_closing:
             connection.up.append(inputs.LinkDetach(connection.link, False))
             connection.leaves_for = seconds
+
+    def survives(self, connection: SimulatedConnection) -> bool:
+        """A-1: etcd's refusal ends an attached link, and not its session; whether its client waits there for etcd."""
+        client = self._world.client_of(connection)
+        if client is None or self._world.policy != SESSION_END or client.is_closing:
+            return False
+        replies = (effects.PublisherReply, effects.SubscriberReply)
+        if client.is_replied or any(isinstance(effect, replies) for effect in connection.down):
+            connection.leaves_for = REFUSED_S
+        return connection.leaves_for == REFUSED_S
 
     def on_answer(self, router: Router, connection: SimulatedConnection) -> None:
         """The router answers that detach: the terminus is suspended."""

@@ -166,7 +166,7 @@ def _told(router: Router, effect: effects.Effect) -> str:
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
     # Stories written before there were filters, groups in order, failures of a presented map, and large messages.
-    told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")")
+    told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")").replace(", by_store=False)", ")")
     for above in (None, LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP):
         told = told.replace(f", stream_above={above})", ")")
     return f"r{router.index}: {told}"

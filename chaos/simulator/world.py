@@ -294,6 +294,8 @@ class World(WorldState):
             and not (effect.closed or effect.condition)
         ):  # fmt: skip
             self.amqp_sessions.on_answer(router, connection)
+        elif isinstance(effect, effects.DetachLink) and effect.by_store and self.amqp_sessions.survives(connection):
+            self.amqp_sessions.on_answer(router, connection)
         else:
             self.judge.on_left(client)
             is_forced = isinstance(effect, effects.DetachLink) and effect.condition == "amqp:link:detach-forced"
@@ -428,7 +430,9 @@ class World(WorldState):
                 check_outcomes(client.parts, effect)
             self._cover(client, effect)
             client.receive(effect)
-            if isinstance(effect, effects.DetachLink) and connection.leaves_for and not effect.condition:
+            if isinstance(effect, effects.DetachLink) and connection.leaves_for and (
+                effect.by_store or not effect.condition
+            ):
                 self.amqp_sessions.keep(client, connection)
             if isinstance(effect, effects.DetachLink) and effect.condition == "amqp:resource-locked":
                 self._not_before[client] = self.now + BACK_OFF_S

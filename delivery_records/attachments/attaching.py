@@ -122,7 +122,7 @@ class Attaching:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
         turn = self._turn
         if not turn.store_available:
-            turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
+            turn.out.append(refused_by_store(request.link, _NO_STORE))
             return
         path_of = publisher_path if isinstance(request, PublisherAttach) else subscription_path
         owner = request.owner
@@ -435,7 +435,7 @@ class Attaching:
             self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
         else:
             del self._by_nonce[nonce]
-            self._close(attempt)
+            self._end(attempt)
         return True
 
     def _retry(self, attempt: Attempt) -> None:
@@ -461,11 +461,11 @@ class Attaching:
                 self._read(queue[0])
 
     def on_unknown_timer(self, nonce: str) -> bool:
-        """The fate of a put stayed unknown: close the connection, keep the nonce (K-2a)."""
+        """The fate of a put stayed unknown: refuse the attach, keep the nonce (K-2a)."""
         attempt = self._by_nonce.get(nonce)
         if attempt is None:
             return False
-        self._close(attempt)
+        self._end(attempt)
         attempt.is_lost = True
         self._drop_map(attempt)
         while len(self._by_nonce) > ORPHAN_NONCES:
@@ -479,10 +479,11 @@ class Attaching:
         if attempt.step in (AttachStep.QUEUED, AttachStep.PAUSING):
             self._finish(attempt)
 
-    def _close(self, attempt: Attempt) -> None:
+    def _end(self, attempt: Attempt) -> None:
+        """A-1: etcd has refused the attach, or does not answer."""
         if not attempt.is_lost:
             self.links.pop(attempt.link, None)
-            self._turn.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
+            self._turn.out.append(refused_by_store(attempt.link, _NO_STORE))
         self._finish(attempt)
 
     def _give_up(self, attempt: Attempt, condition: str, description: str) -> None:
@@ -530,11 +531,17 @@ def _others(
     return None
 
 
+def refused_by_store(link: int, why: str) -> effects.DetachLink:
+    """A-1: what etcd refuses one link ends that link; the others live as long as the lease is kept (K-3)."""
+    return effects.DetachLink(link, True, "amqp:internal-error", why, by_store=True)
+
+
 _DRAINING = "this router is going to stop and takes no links; attach at another router"
 _NO_ROOM = "this router holds as much as limits.router_bytes allows; attach at another router, or later"
 _SHARED_LETTERS = (
     "a shared subscription gets no dead letters, and this is a dead-letter topic: subscribe with one link, and give its"
     " messages to workers, or let each worker have a topic of its own"
 )
+
 _NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 _EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

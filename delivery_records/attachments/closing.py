@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.attachments.attaching import Attaching
+from delivery_records.attachments.attaching import Attaching, refused_by_store
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.proposals import Proposals
@@ -114,9 +114,9 @@ class Closing:
         if not self._endpoints.is_here(ingress):
             return  # K-2a: a newer attach has taken the link over, and its timers are not ours
         if ingress.link is not None and ingress.phase is Phase.STARTING:
-            text = "the session could not be started in etcd; connect again"
-            self._turn.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
-            self._endpoints.suspend(ingress, LossCause.CONNECTION_LOSS)
+            text = "the session could not be started in etcd; attach again"
+            self._turn.out.append(refused_by_store(ingress.link, text))
+            self._endpoints.suspend(ingress, LossCause.DETACH)
         elif failure is StoreFailure.CONFLICT:
             self.on_deletion_lost(publisher_path(ingress.key))  # I-8: if a close waits for this put
         else:
@@ -148,8 +148,8 @@ class Closing:
         endpoint = self._ending(path) or self._endpoints.of_path(path)
         link = _link_to_close(endpoint)
         if endpoint is not None and link is not None:
-            self._turn.out.append(effects.CloseConnection(link, "amqp:connection:forced", _FAILED_CLOSE))
-            self._endpoints.suspend(endpoint, LossCause.CONNECTION_LOSS)
+            self._turn.out.append(refused_by_store(link, _FAILED_CLOSE))
+            self._endpoints.suspend(endpoint, LossCause.DETACH)
 
 
 def _link_to_close(endpoint: Ingress | Egress | None) -> int | None:

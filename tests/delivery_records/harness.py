@@ -365,9 +365,10 @@ class Link:
         assert found is not None, "the link is still attached"
         return found
 
-    def connection_closed(self) -> bool:
-        """True when the router closed the whole connection."""
-        return bool(self.all(effects.CloseConnection))
+    def is_refused_by_store(self) -> bool:
+        """True when the router ended this link, for etcd refuses or does not answer; its connection goes on (A-1)."""
+        assert not self.all(effects.CloseConnection)
+        return any(end.by_store and end.closed for end in self.all(effects.DetachLink))
 
     def drop(self, cause: LossCause = LossCause.CONNECTION_LOSS) -> None:
         """The link is lost."""

@@ -31,13 +31,13 @@ def _fail(net: Net, *failures: StoreFailure, node: int = 0) -> None:
 
 
 @KINDS
-def test_without_a_lease_an_attach_closes_the_connection_and_writes_nothing(kind: str) -> None:
+def test_without_a_lease_an_attach_ends_the_link_and_writes_nothing(kind: str) -> None:
     net = Net()
     net.feed(net.nodes[0], inputs.StoreHealth(False))
     revision = net.etcd.revision
     link = _attach(net, kind)
-    assert link.connection_closed()
-    assert link.last(effects.CloseConnection).condition == "amqp:connection:forced"
+    assert link.is_refused_by_store()
+    assert link.end().condition == "amqp:internal-error"
     assert net.etcd.revision == revision
     net.feed(net.nodes[0], inputs.StoreHealth(True))
     assert _attach(net, kind).answered()
@@ -104,19 +104,19 @@ def test_a_key_that_keeps_changing_refuses_the_attach(kind: str) -> None:
 
 
 @KINDS
-def test_an_unreachable_etcd_closes_the_connection_at_the_read(kind: str) -> None:
+def test_an_unreachable_etcd_ends_the_link_at_the_read(kind: str) -> None:
     net = Net()
     _fail(net, StoreFailure.UNAVAILABLE)
     link = _attach(net, kind)
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     assert _attach(net, kind).answered()
 
 
 @KINDS
-def test_a_read_of_unknown_fate_closes_the_connection_at_once(kind: str) -> None:
+def test_a_read_of_unknown_fate_ends_the_link_at_once(kind: str) -> None:
     net = Net()
     _fail(net, StoreFailure.UNKNOWN)
-    assert _attach(net, kind).connection_closed()
+    assert _attach(net, kind).is_refused_by_store()
 
 
 def _fail_put(net: Net, kind: str, fault: StoreFault) -> Link:
@@ -132,10 +132,10 @@ def _fail_put(net: Net, kind: str, fault: StoreFault) -> Link:
 
 
 @KINDS
-def test_an_unreachable_etcd_closes_the_connection_at_the_put(kind: str) -> None:
+def test_an_unreachable_etcd_ends_the_link_at_the_put(kind: str) -> None:
     net = Net()
     link = _fail_put(net, kind, StoreFault(StoreFailure.UNAVAILABLE))
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     assert _attach(net, kind).answered()
 
 
@@ -145,17 +145,17 @@ def test_a_put_of_unknown_fate_that_shows_in_the_watch_is_an_attach_like_any_oth
     link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     assert link.answered()
     net.advance(2 * UNKNOWN_PUT_S)
-    assert not link.connection_closed()
+    assert not link.is_refused_by_store()
 
 
 @KINDS
-def test_a_put_of_unknown_fate_is_waited_for_and_then_closes_the_connection(kind: str) -> None:
+def test_a_put_of_unknown_fate_is_waited_for_and_then_ends_the_link(kind: str) -> None:
     net = Net()
     link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN))
     net.advance(UNKNOWN_PUT_S - 0.1)
-    assert not link.connection_closed()
+    assert not link.is_refused_by_store()
     net.advance(0.2)
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     assert _attach(net, kind).answered()
 
 
@@ -166,7 +166,7 @@ def test_a_put_that_shows_after_its_client_was_sent_away_counts_as_attached_and_
     node.is_watch_held = True
     link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     net.advance(UNKNOWN_PUT_S + 0.1)
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     node.is_watch_held = False
     net.run()
     assert not link.answered()
@@ -362,17 +362,17 @@ def test_a_map_with_outcomes_only_counts_as_empty() -> None:
     assert not publisher.last(effects.PublisherReply).resumed
 
 
-def test_a_session_that_cannot_be_started_closes_the_connection() -> None:
+def test_a_session_that_cannot_be_started_ends_the_link() -> None:
     net = Net()
     publisher = PublisherLink(net, net.nodes[0])
     publisher.attach(unsettled={})
     _fail(net, StoreFailure.UNAVAILABLE)
     publisher.echo()
-    assert publisher.connection_closed()
+    assert publisher.is_refused_by_store()
     assert net.publisher(net.nodes[0]).credit > 0
 
 
-def test_a_session_of_unknown_fate_closes_the_connection_and_may_show_later() -> None:
+def test_a_session_of_unknown_fate_ends_the_link_and_may_show_later() -> None:
     net = Net()
     node = net.nodes[0]
     publisher = PublisherLink(net, node)
@@ -381,9 +381,9 @@ def test_a_session_of_unknown_fate_closes_the_connection_and_may_show_later() ->
     node.faults.append(StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     publisher.echo()
     net.advance(UNKNOWN_PUT_S - 0.1)
-    assert not publisher.connection_closed()
+    assert not publisher.is_refused_by_store()
     net.advance(0.2)
-    assert publisher.connection_closed()
+    assert publisher.is_refused_by_store()
     node.is_watch_held = False
     net.run()
     assert publisher.all(effects.GrantPublisherCredit) == []
@@ -401,9 +401,9 @@ def test_a_put_of_unknown_fate_does_not_touch_the_link_that_replaced_its_own() -
     second = net.publisher(node)
     second.send(b"1")
     net.advance(UNKNOWN_PUT_S + net.limits.publisher_timeout_s + 1.0)
-    assert not first.connection_closed()
+    assert not first.is_refused_by_store()
     assert net.has_publisher()
-    assert not second.connection_closed()
+    assert not second.is_refused_by_store()
 
 
 def test_a_session_whose_epoch_was_overtaken_is_not_started() -> None:
@@ -413,7 +413,7 @@ def test_a_session_whose_epoch_was_overtaken_is_not_started() -> None:
     net.nodes[0].is_watch_held = True
     newer = net.publisher(net.nodes[1])
     publisher.echo()
-    assert publisher.connection_closed()
+    assert publisher.is_refused_by_store()
     net.nodes[0].is_watch_held = False
     net.run()
     assert newer.credit > 0

@@ -224,7 +224,7 @@ def test_a_put_of_unknown_fate_is_remembered_without_its_map() -> None:
     assert isinstance(attempt, Attempt)
     net.feed(node, inputs.StoreFailed(nonce, StoreFailure.UNKNOWN))
     net.advance(UNKNOWN_PUT_S)
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     assert node.core.budget.held == 0
     assert attempt.request.unsettled is None
     node.is_watch_held = False

@@ -69,13 +69,13 @@ def test_a_newer_epoch_seen_before_the_answer_of_etcd_is_answered_as_stolen_once
 
 
 @KINDS
-def test_a_close_that_cannot_reach_etcd_closes_the_connection(kind: str) -> None:
+def test_a_close_that_cannot_reach_etcd_ends_the_link(kind: str) -> None:
     net = Net()
     link = _attached(net, kind)
     net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     link.detach(closed=True)
-    assert link.connection_closed()
-    assert link.detached() is None
+    assert link.is_refused_by_store()
+    assert link.end().condition == "amqp:internal-error"
     assert _exists(net, kind)
     again = _attached(net, kind)
     again.detach(closed=True)
@@ -84,7 +84,7 @@ def test_a_close_that_cannot_reach_etcd_closes_the_connection(kind: str) -> None
 
 @KINDS
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_closes_the_connection(
+def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_ends_the_link(
     kind: str, applied: bool
 ) -> None:
     net = Net()
@@ -95,12 +95,12 @@ def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_closes_the_connect
     link.detach(closed=True)
     net.advance(UNKNOWN_PUT_S - 0.1)
     assert link.detached() is None
-    assert not link.connection_closed()
+    assert not link.is_refused_by_store()
     node.is_watch_held = False
     net.run()
     net.advance(0.2)
-    assert (link.detached() is not None) == applied
-    assert link.connection_closed() == (not applied)
+    assert link.end().condition == ("" if applied else "amqp:internal-error")
+    assert link.is_refused_by_store() == (not applied)
 
 
 @KINDS

@@ -56,7 +56,7 @@ def test_a_close_behind_a_put_that_fails_is_answered(role: str, fault: StoreFaul
     net.nodes[0].faults.append(fault)
     close_behind_the_answer(link)
     net.advance(UNKNOWN_PUT_S)
-    assert link.connection_closed() or link.end() == effects.DetachLink(link.number, True)
+    assert link.is_refused_by_store() or link.end() == effects.DetachLink(link.number, True)
     assert link.number not in net.nodes[0].core.links
 
 

@@ -332,3 +332,20 @@ def test_a_publisher_that_attached_and_went_before_its_put_was_seen_goes_on_wait
     net.feed(node, EndpointEnded(PLACE.amqp_session))
     net.advance(0.1)
     assert not net.has_publisher()
+
+
+@pytest.mark.parametrize("failure", [StoreFailure.UNAVAILABLE, StoreFailure.UNKNOWN])
+def test_a_publisher_that_etcd_refused_keeps_its_key_for_as_long_as_its_amqp_session(failure: StoreFailure) -> None:
+    """A-1: its connection goes on, so T_pub does not count yet (A-9)."""
+    net = Net()
+    node = net.nodes[0]
+    publisher = PublisherLink(net, node)
+    publisher.attach(unsettled={}, exactly_once=True, expiry_policy="session-end", timeout_s=T, place=PLACE)
+    node.faults.append(StoreFault(failure))
+    publisher.echo()
+    net.advance(1_000_000.0)
+    assert publisher.is_refused_by_store()
+    assert net.has_publisher()
+    net.feed(node, EndpointEnded(PLACE.amqp_session))
+    net.advance(1_000_000.0)
+    assert not net.has_publisher()

@@ -176,9 +176,9 @@ def test_an_attach_whose_key_a_snapshot_does_not_show_ends_after_a_while(kind: s
         publisher.attach(unsettled={})
         net.etcd.delete(Kind.PUBLISHER, net.publisher_path().partition("/")[2])
     net.load_snapshot(node)
-    assert not link.connection_closed()
+    assert not link.is_refused_by_store()
     net.advance(UNKNOWN_PUT_S + 0.1)
-    assert link.connection_closed()
+    assert link.is_refused_by_store()
     node.is_watch_held = False
     net.run()
     again: Link = net.subscriber(node) if kind == "s" else net.publisher(node)
@@ -200,7 +200,7 @@ def test_an_attach_that_had_not_written_before_the_snapshot_goes_on() -> None:
     net.run()
     assert subscriber.all(effects.SubscriberReply)
     net.advance(2 * UNKNOWN_PUT_S)
-    assert not subscriber.connection_closed()
+    assert not subscriber.is_refused_by_store()
     assert subscriber.detached() is None
 
 

@@ -17,7 +17,7 @@ from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 from tests.router.relay import assert_no_internal_error
-from topology.etcd_server import EtcdServer
+from topology.etcd_server import EtcdCluster, EtcdServer
 from topology.gateway_store import GatewayStore
 from topology.store import UNCONDITIONAL, StoreFull
 
@@ -153,3 +153,22 @@ async def test_an_etcd_that_is_away_refuses_new_links_only_while_the_lease_is_ke
     await etcd.restart()
     await until_attached(healthy.client, "newer")
     await healthy.deliver()
+
+
+async def test_an_etcd_without_a_leader_refuses_new_links_only_while_the_lease_is_kept(tmp_path: Path) -> None:
+    async with EtcdCluster(3) as cluster:
+        settings = {"etcd.lease_ttl_s": LONG_LEASE_S}
+        async with LocalNetwork(
+            1, etcd_urls=cluster.urls, settings=settings, log_folder=tmp_path, log_level="info"
+        ) as network:
+            healthy = await Healthy.attach(network.routers["r1"].amqp_port)
+            await healthy.deliver()
+            for member in cluster.members[1:]:
+                await member.kill()
+            error = await healthy.refused("new")
+            assert "etcd has no leader or cannot be reached" in (error.description or "")
+            await healthy.deliver()
+            await asyncio.gather(*(member.restart() for member in cluster.members[1:]))
+            await until_attached(healthy.client, "newer")
+            await healthy.deliver()
+    assert_no_internal_error(tmp_path)
