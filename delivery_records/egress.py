@@ -574,13 +574,8 @@ class Egress(Endpoint):
 
     @property
     def unsettled(self) -> int:
-        """Deliveries that are not settled at the subscriber."""
+        """Deliveries not settled at the subscriber; K-9: what its map has of before the nonce nobody settles."""
         return sum(len(entries) for part, entries in self.sessions.items() if part.startswith(self._turn.nonce))
-
-    @property
-    def former(self) -> int:
-        """Entries of its map that no router settles any more, for etcd has begun anew since (K-9)."""
-        return sum(len(entries) for part, entries in self.sessions.items() if not part.startswith(self._turn.nonce))
 
 
 @dataclass(slots=True)

@@ -236,8 +236,9 @@ class ViewTables:
         return row
 
     def _numbers_of_egress(self, egress: Egress) -> Row:
+        entries = sum(map(len, egress.sessions.values()))
         numbers: Row = {
-            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "former": egress.former,
+            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "former": entries - egress.unsettled,
             "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
         }  # fmt: skip
         if not egress.proof.is_proven:
