@@ -46,8 +46,8 @@ PURE = {
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (
-            "attaching", "barrier", "closing", "draining", "ending", "expiry", "failures", "proposals", "steals",
-            "watch_handlers",
+            "attaching", "barrier", "closing", "draining", "ending", "expiry", "failures", "proposals",
+            "session_order", "steals", "watch_handlers",
         )
     ),
     *(f"delivery_records/diagnostics/{name}.py" for name in ("durations", "lateness", "lookup", "tables", "waits")),

@@ -90,10 +90,10 @@ class Egress(Endpoint):
         """Only a part of the subscriber's map was presented (C-4)."""
         self.progress = None if request.patience is None else Progress(turn, self.key, request.patience)
         """Whether it answers, where a policy wants to know (K-5b)."""
-        terms = terms_after_proof(request, subscription.record, turn.limits)
         shared = owed if self.is_member else None
         self.proof = ProofOfLife(
-            turn, parts.proposals, self, self.link, subscription, self.exactly_once, terms, shared,
+            turn, parts.proposals, self, self.link, subscription, self.exactly_once,
+            terms_after_proof(request, subscription.record, turn.limits), shared,
             None if shared is None else terms_after_proof(request, shared.record, turn.limits),
         )  # fmt: skip
         self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
@@ -116,7 +116,7 @@ class Egress(Endpoint):
             return
         self.outgoing.is_replied = True
         self._turn.timers.cancel(Timer.STOCK_REPLY, self.key)
-        request = self.request
+        self._parts.on_answered(request := self.request)  # A-2d
         subscription = self._turn.view.subscriptions[self.key]
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.state in IN_REPLY]
         self._turn.out.append(
@@ -559,13 +559,12 @@ class Egress(Endpoint):
             return
         if turn.is_draining or self.outgoing.is_closing or self.proof.is_writing:
             return  # the link ends anyway, or a deletion at this epoch would lose
-        action = progress.patience.action
         turn.note(
             Decision.SUBSCRIBER_SLOW, subscription=self.name, key=self.key, epoch=self.epoch, link=self.link,
-            action=action.value, seconds=progress.patience.seconds, unanswered=len(progress.unanswered),
-            held=outgoing.held, peer=self.request.peer,
+            action=progress.patience.action.value, seconds=progress.patience.seconds, held=outgoing.held,
+            unanswered=len(progress.unanswered), peer=self.request.peer,
         )  # fmt: skip
-        if action is SlowAction.EXPEL:
+        if progress.patience.action is SlowAction.EXPEL:
             self.is_expelled = True
             self._parts.proposals.delete(subscription_path(self.key), self.epoch)
         else:
@@ -598,3 +597,4 @@ class EgressParts:
     suspend: Callable[[Endpoint, LossCause], None]
     filters: MessageFilters
     read_group: ReadGroup
+    on_answered: Callable[[SubscriberAttach], None]

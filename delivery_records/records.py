@@ -103,6 +103,7 @@ class Records:
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
             self._to_egresses.synced_letters, [], [], self._answer, self.endpoints.suspend, self._filters, read_group,
+            self.attaching.on_answered,
         )
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)
@@ -129,7 +130,7 @@ class Records:
             inputs.SubscriberAttach: self.attaching.start,
             inputs.LinkDetach: self._on_detach,
             inputs.LinkLost: self._on_lost,
-            inputs.EndpointEnded: self.expiry.on_endpoint_ended,
+            inputs.EndpointEnded: self._on_endpoint_ended,
             inputs.ReadDone: self.attaching.on_read,
             inputs.StoreFailed: self._closing.on_failed,
             inputs.ViewChanges: self._watch.on_changes,
@@ -185,6 +186,8 @@ class Records:
         return self.timers.next_deadline()
 
     def _finish_turn(self) -> list[effects.Effect]:
+        if self.attaching.order:
+            self.attaching.go_on()
         budget = self.budget
         if budget.was_full:
             self._room.make()
@@ -307,6 +310,10 @@ class Records:
         endpoint = self.links.get(lost.link)
         if endpoint is not None:
             self.endpoints.lose(lost.link, endpoint, lost.cause)
+
+    def _on_endpoint_ended(self, ended: inputs.EndpointEnded) -> None:
+        self.expiry.on_endpoint_ended(ended)
+        self.attaching.order.on_session_ended(ended.number)
 
     # ------------------------------------------------------------------ inputs of other routers and etcd
 

@@ -6,6 +6,12 @@ from chaos.mutants.edits import Edit
 
 STORE_EDITS: tuple[Edit, ...] = (
     Edit(
+        "overtakes-its-receiver", "A-2d", "session_order",
+        "                return unanswered[link] < place\n", "                return False\n",
+        "a client's publisher gets credit before its subscriber is there, and its message is nobody's",
+        aim=("drop-s", "pairs=1", "slow_store=1"),
+    ),
+    Edit(
         "acts-before-the-watch", "K-2", "records",
         "                    handlers[type(item)](item)\n",
         "                    if type(item) is inputs.ReadDone and item.record is not None:\n"

@@ -54,7 +54,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "p.submit": lambda world, p: world.publishers[p].submit(),
     "p.store": lambda world, p: world.publishers[p].store(),
     "p.stored": lambda world, p: world.publishers[p].stored(),
-    "s.connect": lambda world, s, r: world.subscribers[s].connect(r),
+    "s.connect": lambda world, s, r: world.pairs.connect(s, r, world.choices),
     "s.process": lambda world, s: _process(world.subscribers[s], Mark.ACCEPTED),
     "s.early": lambda world, s: world.subscribers[s].refuse_early(),
     "s.later": lambda world, s: world.subscribers[s].process(newest=True),

@@ -30,6 +30,9 @@ class ClientRole(Protocol):
     is_wanted: bool
     is_closing: bool
 
+    def connect(self, router: int) -> None:
+        """Attach."""
+
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
 

@@ -25,6 +25,7 @@ from chaos.simulator.swarm import (
     draw_longest,
     draw_narrow,
     draw_orders,
+    draw_pairs,
     draw_patience,
     draw_policies,
     draw_renewals,
@@ -126,6 +127,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
         traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
         budget |= changes
+        traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
         setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
     result.setting = setting
     world = setting.build(cores)

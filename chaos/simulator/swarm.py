@@ -308,6 +308,16 @@ def draw_expiry(rng: random.Random, traits: Traits) -> int:
     return rng.choice([1, 4, 15, 40]) if not traits.narrows and rng.random() < 0.15 else 0
 
 
+def draw_pairs(rng: random.Random, traits: Traits) -> bool:
+    """In some worlds a subscriber and a publisher share an AMQP session (A-2d); none that is kept without a link.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return not traits.session_end and rng.random() < 0.15
+
+
 def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     """In some worlds some messages are large, and come in parts (L-1).
 

@@ -99,6 +99,8 @@ class Traits:
     aborts: bool = False
     """Publishers give up some of what they are sending, in the middle of it (L-5)."""
 
+    pairs: bool = False
+    """A client's subscriber and publisher attach in one AMQP session and one write (A-2d)."""
     old_router: bool = False
     """The last router is of a release without large messages, in every second incarnation (L-8)."""
 

@@ -27,6 +27,7 @@ from chaos.simulator.judge import Judge
 from chaos.simulator.large_parts import check_outcomes, check_version, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
+from chaos.simulator.pairs import Pairs
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
 from chaos.simulator.peer_paths import PeerPaths
 from chaos.simulator.roles import ClientRole
@@ -86,6 +87,7 @@ class World(WorldState):
         self.store = StoreAccess(self)
         self.members = Members(self, self.judge, self.amqp_sessions, self.store, self.feed, self.stop_router)
         self.paths = PeerPaths(self, self.feed)
+        self.pairs = Pairs(self)
         self.drains = Drains(self, self.judge, self.members, self.feed, self.stop_router)
         self.strangers = Strangers(self, self.open)
         self.etcd.on_deleted = self._on_deleted
@@ -210,7 +212,8 @@ class World(WorldState):
         link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
         clients: list[ClientRole] = [*(self.publishers if kind == "p" else self.subscribers)]
         kept = self.amqp_sessions.take(clients[index], router)
-        place = kept or inputs.LinkPlace(amqp_session=link, connection=CONNECTIONS + link)
+        place = kept or self.pairs.place_behind(link)
+        place = place or inputs.LinkPlace(amqp_session=link, connection=CONNECTIONS + link)
         connection = SimulatedConnection(link, router, deque(), deque(), place=place)
         self.connections[link] = connection
         return connection
@@ -265,6 +268,8 @@ class World(WorldState):
             self.judge.expiry.on_delivered(effect)
         if self.traits.longest_s:
             check_granted(effect, self.traits.longest_s)
+        if self.traits.pairs:
+            self.pairs.on_effect(effect)
         connection = self.connections.get(effect.link)
         if connection is not None and connection.is_open:
             connection.down.append(effect)
@@ -325,7 +330,8 @@ class World(WorldState):
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
         awake = [router.records is not None and self.now >= router.stalled_until for router in self.routers]
         for link, connection in self.connections.items():
-            if (connection.up or not connection.is_open) and awake[connection.router]:
+            is_due = (connection.up or not connection.is_open) and not self.pairs.is_held(link)
+            if is_due and awake[connection.router]:
                 found.append(("r.recv", link))
         for link, connection in self.dying.items():
             if connection.down:
@@ -475,7 +481,7 @@ class World(WorldState):
     def _lose_link(self, router: Router, connection: SimulatedConnection) -> None:
         """The router sees that a connection is gone; or, of a session that is kept, that the link is."""
         del self.connections[connection.link]
-        ends = [] if connection.is_kept else ends_of(connection.place)
+        ends = [] if connection.is_kept or self.pairs.shares(connection) else ends_of(connection.place)
         self.feed(router, [inputs.LinkLost(connection.link), *ends])
 
     def _end_idle_connections(self) -> None:

@@ -1,4 +1,4 @@
-"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a, A-2b).
+"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a to A-2d).
 
 A put's response is used for failures only. Its nonce in the value tells our put from everybody else's.
 """
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from delivery_records import effects
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.attachments.terms import held_terms, member_terms, publisher_terms, subscription_terms
 from delivery_records.attachments.view import (
@@ -63,12 +64,14 @@ class Attempt:
     """One attach on its way to being in the view."""
 
     __slots__ = (
-        "expect", "found", "is_lost", "link", "nonce", "path", "presented", "request", "since", "step", "tries",
+        "expect", "found", "is_lost", "link", "nonce", "path", "place", "presented", "request", "since", "step",
+        "tries",
     )  # fmt: skip
 
-    def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
-        """The request of link `request.link` for the key at `path`."""
+    def __init__(self, request: PublisherAttach | SubscriberAttach, path: str, place: int) -> None:
+        """The request of link `request.link` for the key at `path`; `place`: among all attaches (A-2d)."""
         self.request = request
+        self.place = place
         self.link = request.link
         self.path = path
         self.presented = len(request.unsettled or ())
@@ -91,6 +94,7 @@ class Attaching:
 
     __slots__ = (
         "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
+        "order",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +121,7 @@ class Attaching:
         """Every client link by its number: an attach in progress, or what serves it."""
         self._by_path: dict[str, deque[Attempt]] = {}
         self._by_nonce: dict[str, Attempt] = {}
+        self.order: SessionOrder[Attempt] = SessionOrder(self._is_open)
 
     def start(self, request: PublisherAttach | SubscriberAttach) -> None:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
@@ -132,14 +137,16 @@ class Attaching:
         if refusal is not None:
             self._refuse(request, *refusal)
             return
-        attempt = Attempt(request, path)
+        attempt = Attempt(request, path, self.order.next_place())
         attempt.since = turn.now
         self.links[request.link] = attempt
+        if isinstance(request, SubscriberAttach):
+            self.order.add_subscriber(request.place.amqp_session, request.link, attempt.place)
         turn.budget.hold_map(attempt.presented)
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)
         if len(queue) == 1:
-            self._read(attempt)
+            self._begin(attempt)
 
     def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> _Refusal | None:
         if self._turn.is_draining:
@@ -197,6 +204,29 @@ class Attaching:
         self._turn.out.append(effects.DetachLink(request.link, True, condition, description))  # A-8
 
     # ------------------------------------------------------------------ steps
+
+    def _is_open(self, link: int) -> bool:
+        """Whether a subscriber's attach is not answered yet."""
+        found = self.links.get(link)
+        return isinstance(found, Attempt) or (isinstance(found, Egress) and not found.outgoing.is_replied)
+
+    def _begin(self, attempt: Attempt) -> None:
+        """A-2d: a publisher that came behind subscribers of its session attaches when those are answered."""
+        request = attempt.request
+        if isinstance(request, PublisherAttach) and self.order.holds(
+            request.place.amqp_session, attempt, attempt.place
+        ):
+            return
+        self._read(attempt)
+
+    def on_answered(self, request: SubscriberAttach) -> None:
+        """A-2d: publishers of its session wait for it no longer."""
+        self.order.on_answered(request.place.amqp_session, request.link)
+
+    def go_on(self) -> None:
+        """A-2d: attaches of publishers whose turn it is."""
+        for attempt in self.order.take_ready():
+            self._read(attempt)
 
     def _read(self, attempt: Attempt) -> None:
         """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
@@ -498,10 +528,11 @@ class Attaching:
             return
         was_first = queue[0] is attempt
         queue.remove(attempt)
+        self.order.forget(attempt.request.place.amqp_session, attempt)
         if not queue:
             del self._by_path[attempt.path]
         elif was_first:
-            self._read(queue[0])
+            self._begin(queue[0])
 
     def _drop_map(self, attempt: Attempt) -> None:
         """C-6: it is counted no longer; once. One that is lost may be remembered for long (K-2a), its map is not."""
