@@ -46,7 +46,7 @@ PURE = {
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (
-            "attaching", "barrier", "closing", "draining", "ending", "expiry", "failures", "proposals",
+            "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "failures", "proposals",
             "session_order", "steals", "watch_handlers",
         )
     ),

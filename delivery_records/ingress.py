@@ -2,7 +2,8 @@
 
 Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that
 does not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is
-STARTING one; then it is ACTIVE. SUSPENDED keeps collecting acceptances after the link was lost (A-9).
+STARTING one; then it is ACTIVE. ENDING is answered behind the outcomes; SUSPENDED keeps collecting acceptances after
+the link was lost (A-9).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Su
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters, MakeLetter
+from delivery_records.departure import Departure
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.expiry_times import ReadTtl
@@ -60,6 +62,7 @@ class Phase(Enum):
     WAITING = "waiting"
     STARTING = "starting"
     ACTIVE = "active"
+    ENDING = "ending"
     CLOSING = "closing"
     SUSPENDED = "suspended"
 
@@ -73,9 +76,9 @@ class Ingress(Endpoint):
 
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes", "peer",
-        "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic", "user",
-        "window",
+        "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes",
+        "peer", "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic",
+        "user", "window",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +102,7 @@ class Ingress(Endpoint):
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
         self.window = Window(unsettled, turn.budget)
+        self.departure = Departure(request, self.window)
         self._starts = presented_starts(self.window, request.starts, publisher.epoch)
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
@@ -401,7 +405,7 @@ class Ingress(Endpoint):
             self.fanout.letters.advance()
         if len(self.fanout.streams):
             self.fanout.streams.flush()
-        if self.phase is Phase.ACTIVE and self.link is not None:
+        if self.link is not None and self.phase in (Phase.ACTIVE, Phase.ENDING):
             self.outcomes.decide_in_order()
             self.outcomes.send(self.link)
         if self.settled_runs:
@@ -409,6 +413,8 @@ class Ingress(Endpoint):
             self.fanout.settle(runs)
         if self.phase is Phase.ACTIVE and self.link is not None:
             self._grant()
+        elif self.phase is Phase.ENDING or self.departure.is_kept:
+            self._parts.on_departing(self)
         if self.large.is_needed:
             self.large.ask_publisher()
 
@@ -486,7 +492,7 @@ class Ingress(Endpoint):
 
     def on_subscription(self, subscription: Subscription, is_new: bool) -> None:
         """I-6 for a new subscription, I-5 for one that moved."""
-        if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
+        if self.phase not in (Phase.ACTIVE, Phase.ENDING, Phase.SUSPENDED) or not self.fanout.is_active:
             return
         if is_new or self.fanout.has_other_mode(subscription):
             self.on_subscription_deleted(subscription.key, subscription.name)
@@ -524,9 +530,10 @@ class Ingress(Endpoint):
         """A-9: keep the window and go on collecting acceptances until a newer epoch, deletion, or T_pub."""
         self.large.abort(is_link_lost=True)  # L-5
         self.link = None
-        if self.phase is not Phase.ACTIVE:
+        if self.phase not in (Phase.ACTIVE, Phase.ENDING):
             self.fanout.is_active = False
         self.phase = Phase.SUSPENDED
+        self.departure.left_at = self._turn.now
         self._turn.timers.cancel(Timer.PROOF, self.key)
         self._turn.timers.cancel(Timer.RESEND, self.key)
         self._turn.timers.cancel(Timer.SETTLE, self.key)
@@ -582,5 +589,7 @@ class IngressParts:
     dirty: list[Ingress]
     """Those to flush at the end of this turn."""
     suspend: Callable[[Endpoint, LossCause], None]
+    on_departing: Callable[[Ingress], None]
+    """One that ends has done what this turn added up to (A-9a)."""
     read_group: ReadGroup
     read_ttl: ReadTtl

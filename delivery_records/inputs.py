@@ -272,10 +272,14 @@ class ClientFlow:
 
 @dataclass(frozen=True, slots=True)
 class LinkDetach:
-    """The client detached the link; closed=True ends its terminus (I-8, E-8), False suspends it (A-9)."""
+    """The client detached the link; closed=True ends its terminus (I-8, E-8), False suspends it (A-9).
+
+    Or it has ended the AMQP session or closed the connection of a publisher, and waits for our answer.
+    """
 
     link: int
     closed: bool
+    cause: LossCause = LossCause.DETACH
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,8 @@ DRAIN_PATIENCE_S = 0.5
 """Longest wait for a client that resumes: it loses nothing by moving at once, and must not stand still (K-8a)."""
 DRAIN_CHECK_S = 0.02
 """Between two looks at who is at rest: short against the time a client needs to connect elsewhere (K-8a)."""
+END_WAIT_S = 10.0
+"""T_end: as long as a drain waits. Clients wait longer for the answer to a detach, an end or a close (A-9a)."""
 LETTER_ERROR_CHARS = 256
 """Of the error with which a subscription rejected a message, kept for its dead letter: a condition and a sentence."""
 LETTER_NOTE_S = 60.0
@@ -182,6 +184,7 @@ class Limits:
     settle_timeout_s: float = SETTLE_TIMEOUT_S
     grace_s: float = GRACE_S
     stock_reply_wait_s: float = STOCK_REPLY_WAIT_S
+    end_wait_s: float = END_WAIT_S
     large_ahead_bytes: int = LARGE_AHEAD_BYTES
     """No setting, and so the next one: a simulator makes them small (L-4)."""
     large_piece_bytes: int = MESSAGE_CHUNK_BYTES

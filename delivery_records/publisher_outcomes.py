@@ -13,11 +13,13 @@ from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, AWAITED, TOLD, Slot, Window, WindowOwner
 
 _ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
+_IN_DOUBT: Final = Told(DeliveryOutcome.MODIFIED_FAILED)
 _RELEASED: Final = Told(DeliveryOutcome.RELEASED)
 _NOBODY: Final = Told(
     DeliveryOutcome.REJECTED, "amqp:not-found",
     "no subscription matches the topic, and its policy rejects such messages: subscribe first, then send it again",
 )  # fmt: skip
+_OF_VERDICT: Final = {DeliveryOutcome.RELEASED: _RELEASED, DeliveryOutcome.MODIFIED_FAILED: _IN_DOUBT}
 _OF_EMPTY: Final = {
     OnEmpty.ACCEPT: None, OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED
 }  # fmt: skip
@@ -26,6 +28,7 @@ _TOLD = {
     DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
     DeliveryOutcome.REJECTED: Decision.DELIVERY_REJECTED,
     DeliveryOutcome.RELEASED: Decision.DELIVERY_RELEASED,
+    DeliveryOutcome.MODIFIED_FAILED: Decision.DELIVERY_MODIFIED,
 }
 
 
@@ -85,6 +88,21 @@ class PublisherOutcomes:
             if slot is not None:
                 self._tell(slot)
 
+    def settle_with_outcomes(self) -> None:
+        """A-9a: the publisher ends, and settles nothing any more."""
+        self._settles_first = True
+
+    def tell_all(self) -> int:
+        """A-9a: T_end is over. Returns how many deliveries had no outcome, and are in doubt."""
+        in_doubt = 0
+        self._window.next_accept = self._window.end
+        for slot in [slot for slot in self._window.slots() if slot.state is not TOLD]:
+            if slot.pending:
+                in_doubt += 1
+                slot.verdict = DeliveryOutcome.MODIFIED_FAILED
+            self._tell(slot)
+        return in_doubt
+
     def _tell(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
@@ -115,7 +133,7 @@ class PublisherOutcomes:
         if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
             slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
         if slot.verdict is not None:
-            return _RELEASED if slot.verdict is DeliveryOutcome.RELEASED else _NOBODY
+            return _OF_VERDICT.get(slot.verdict, _NOBODY)
         if self.policy.report_rejections or (slot.has_no_letter and self.policy.dead_letter):  # I-3e
             return self._reported(slot.rejected_by or [], self.expired_by.get(slot.number, []))
         return _ACCEPTED

@@ -14,6 +14,7 @@ from delivery_records import effects, inputs
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import Closing
+from delivery_records.attachments.departing import Departing
 from delivery_records.attachments.draining import Draining
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
@@ -21,7 +22,6 @@ from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.view import publisher_path
 from delivery_records.attachments.watch_handlers import WatchHandlers
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import Ack, Hello, ToIngress
@@ -38,7 +38,7 @@ from delivery_records.faults import Faults
 from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.former_letters import settle_former_letters
 from delivery_records.groups import ReadGroup, no_group
-from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
+from delivery_records.ingress import Annotate, Ingress, IngressParts
 from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
@@ -96,9 +96,13 @@ class Records:
             turn, self.attaching, self.expiry, self.barrier, self.egresses, self._to_ingresses.by_epoch
         )
         self.ingresses = self.endpoints.ingresses
+        self._departing = Departing(
+            turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free
+        )
+        self.expiry.keeps, self.attaching.is_busy = self._departing.keeps, self._departing.is_busy
         self._ingress_parts = IngressParts(
             annotate, make_letter, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
-            read_group, read_ttl,
+            self._departing.look, read_group, read_ttl,
         )
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
@@ -292,16 +296,15 @@ class Records:
         endpoint = self.links.get(detach.link)
         if endpoint is None:
             return
-        if not detach.closed:
+        if isinstance(endpoint, Ingress):
+            self._departing.on_detach(endpoint, detach)
+        elif not detach.closed:
             self.turn.out.append(effects.DetachLink(detach.link, False))
-            self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
+            self.endpoints.lose(detach.link, endpoint, detach.cause)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
             self.turn.out.append(effects.DetachLink(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
-        elif isinstance(endpoint, Ingress):
-            endpoint.phase = Phase.CLOSING  # I-8
-            self._proposals.delete(publisher_path(endpoint.key), endpoint.epoch)
         else:
             endpoint.outgoing.is_closing = True  # E-8
             self._closing.close(endpoint)
@@ -371,6 +374,8 @@ class Records:
             self._closing.on_unknown_timer(owner)
         elif timer is Timer.EXPIRY:
             self.expiry.on_timer(owner)
+        elif timer is Timer.ENDING and ingress is not None:
+            self._departing.on_timer(ingress)
         elif timer is Timer.STREAM and ingress is not None:
             ingress.large.look()
 

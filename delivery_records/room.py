@@ -24,8 +24,11 @@ class Room:
         """Windows of publishers without a link go; with room, look at the others."""
         turn = self._turn
         forgettable = self._endpoints.disconnected
-        while forgettable and turn.budget.is_short:
-            ingress = next(iter(forgettable.values()))
+        # Those that nobody resumes last: what was read of them would be lost (A-9a).
+        order = sorted(forgettable.values(), key=lambda found: found.departure.is_kept) if turn.budget.is_short else ()
+        for ingress in order:
+            if not turn.budget.is_short:
+                break
             turn.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
             self._endpoints.forget_ingress(ingress)  # as in a crash (N-1): its publisher presents its map again
         if turn.budget.has_room_again():

@@ -33,9 +33,12 @@ class Timer(IntEnum):
     STREAM = 21
     PARTS = 22
     CREDIT = 23
+    ENDING = 24
 
 
-OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM)
+OF_AN_INGRESS = (
+    Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM, Timer.ENDING,
+)  # fmt: skip
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
 OF_AN_EGRESS = (
     Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.HELD_EXPIRY, Timer.PARTS,

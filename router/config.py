@@ -417,6 +417,11 @@ class RouterConfig:
         "limits.publisher_timeout_cap_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
         "0 to 2592000 seconds", "Longest timeout a client can request.",
     )  # fmt: skip
+    end_wait_s: float = setting(
+        "limits.end_wait_s", number(0, 3600), limits.END_WAIT_S, "0 to 3600 seconds",
+        "Longest wait of a publisher's detach, end or close for outcomes of what was read (A-9a). What has none by"
+        " then is *modified*, or *released* if it was sent to nobody.",
+    )  # fmt: skip
     drain_limit_s: float = setting(
         "limits.drain_limit_s", number(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
         "Longest wait of a draining router for clients without an unsettled map (K-8a).",
@@ -517,6 +522,7 @@ class RouterConfig:
             subscription_timeout_cap_s=self.subscription_timeout_cap_s,
             publisher_timeout_s=self.publisher_timeout_s,
             publisher_timeout_cap_s=self.publisher_timeout_cap_s,
+            end_wait_s=self.end_wait_s,
             policy=self._default_policy,
         )
 

@@ -92,6 +92,7 @@ _WARNINGS = frozenset(
         RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,
+        Decision.PUBLISHER_UNFINISHED,
         Decision.PUBLISHER_NEVER_SETTLES,
         Decision.DELIVERY_ABANDONED,
         Decision.DELIVERY_POISONED,

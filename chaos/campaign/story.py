@@ -81,6 +81,7 @@ _PHRASES = {
     "!drop-s": "FAULT: s{0} loses its connection",
     "!trim-p": "FAULT: p{0} loses its connection; {1} frames under way arrive",
     "!trim-s": "FAULT: s{0} loses its connection; {1} frames under way arrive",
+    "!quit-p": "FAULT: p{0} ends its link ({1}: detach, close, end of session, of connection), and waits",
     "!detach-p": "FAULT: p{0} detaches for {1} s and keeps its AMQP session",
     "!detach-s": "FAULT: s{0} detaches for {1} s and keeps its AMQP session",
     "!half-p": "FAULT: p{0} changes routers, its old connection stays half open",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from chaos.mutants.channel_edits import CHANNEL_EDITS
 from chaos.mutants.client_edits import CLIENT_EDITS
 from chaos.mutants.copies_edits import COPIES_EDITS
+from chaos.mutants.departure_edits import DEPARTURE_EDITS
 from chaos.mutants.directed_edits import DIRECTED
 from chaos.mutants.drain_edits import DRAIN_EDITS
 from chaos.mutants.edits import Edit
@@ -34,6 +35,7 @@ EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
     *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS, *LARGE_EDITS,
+    *DEPARTURE_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

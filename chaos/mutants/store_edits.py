@@ -123,14 +123,14 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "judged-before-the-watch", "A-3", "attaching",
-        "        attempt = Attempt(request, path)\n",
+        "        attempt = Attempt(request, path, self.order.next_place())\n",
         "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
         "            from dataclasses import replace\n"
         "            presented = request.unsettled.items()\n"
         "            known = {publisher.session for publisher in turn.view.publishers.values()}\n"
         "            live = {tag: found for tag, found in presented if int.from_bytes(tag[5:11], 'big') in known}\n"
         "            request = replace(request, unsettled=live)\n"
-        "        attempt = Attempt(request, path)\n",
+        "        attempt = Attempt(request, path, self.order.next_place())\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",
         aim=(
             "drop-s", "stall", "routers=2", "subscribers=1", "messages=2", "prefetch=50", "window=8", "slow_store=0",

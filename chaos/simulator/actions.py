@@ -130,6 +130,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!retopic-s": lambda world, s, p: world.subscribers[s].change_topic(world.topic(p)),
     "!refilter-s": lambda world, s, number: world.subscribers[s].change_filter(FILTERS[number]),
     "!early-p": lambda world, p: world.publishers[p].settle_early(),
+    "!quit-p": lambda world, p, how: world.publishers[p].quit(how),
     "!close-p": lambda world, p: world.publishers[p].close(),
     "!close-s": lambda world, s: world.subscribers[s].close(),
     "!renew-s": lambda world, s: world.subscribers[s].close(renews=True),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
+from chaos.simulator.ends_judge import EndsJudge
 from chaos.simulator.expiry_judge import ExpiryJudge
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.histories import Histories
@@ -39,6 +40,7 @@ class Judge:
         self._histories = Histories(world)
         self.sessions = SessionJudge(world)
         self.ended = EndedJudge(world)
+        self.ends = EndsJudge(world, self._still_owed)
         self.promises = PromiseJudge(world, operators)
         self.require = RequireJudge(world)
         self.filters = FilterJudge(world)
@@ -201,6 +203,8 @@ class Judge:
 
     def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
+        if outcome is DeliveryOutcome.MODIFIED_FAILED:
+            return  # A-9a: judged when its router states it
         traits = self._world.traits
         self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
         has_expired = self.expiry.has_expired((publisher, number))

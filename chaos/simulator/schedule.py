@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_deduplication,
     draw_drains,
+    draw_ends,
     draw_expiry,
     draw_fault,
     draw_filters,
@@ -127,6 +128,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
         traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
         budget |= changes
+        budget |= draw_ends(random.Random(f"ends {seed}"), traits)
         traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
         setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
     result.setting = setting

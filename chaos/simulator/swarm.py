@@ -16,6 +16,7 @@ from chaos.simulator.filters import FILTERS
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
+from chaos.simulator.stock_clients import StockPublisher
 from chaos.simulator.traits import Traits
 from chaos.simulator.world import World
 
@@ -38,11 +39,13 @@ NEW_FILTER = "refilter-s"
 """Drawn apart, too, together with the filters."""
 DETACHES = ("detach-p", "detach-s")
 """Drawn apart, too."""
+QUIT = "quit-p"
+"""Drawn apart, too: the stock publisher ends its link right behind what it sends (A-9a)."""
 RELOAD = "reload"
 """Drawn apart, too, together with the dead letters: operators take their topic away."""
 ROLLBACK = "rollback"
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, *DETACHES)
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,16 @@ def draw_expiry(rng: random.Random, traits: Traits) -> int:
     return rng.choice([1, 4, 15, 40]) if not traits.narrows and rng.random() < 0.15 else 0
 
 
+def draw_ends(rng: random.Random, traits: Traits) -> dict[str, int]:
+    """Stock publishers end their links right behind what they send (A-9a).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return {QUIT: rng.choice([1, 2, 4])} if traits.stock_publisher and rng.random() < 0.5 else {}
+
+
 def draw_pairs(rng: random.Random, traits: Traits) -> bool:
     """In some worlds a subscriber and a publisher share an AMQP session (A-2d); none that is kept without a link.
 
@@ -461,6 +474,11 @@ def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, rng.choice(connected)) if connected else None
 
 
+def _quit(world: World, rng: random.Random, verb: str) -> Choice | None:
+    stock = [each.index for each in world.publishers if isinstance(each, StockPublisher) and each.is_replied]
+    return (verb, rng.choice(stock), rng.randrange(4)) if stock else None
+
+
 def _trimmed(world: World, rng: random.Random, verb: str) -> Choice | None:
     connected = _connected(world, verb)
     return (verb, rng.choice(connected), rng.choice([0, 0, 1, 2, 3])) if connected else None
@@ -498,6 +516,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_at_router, ("crash", "leave", "isolate", "relist")),
     (_drained, (DRAIN,)),
     (_ordered, (ORDER,)),
+    (_quit, (QUIT,)),
     (_for_a_while, ("stall", "freeze")),
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),

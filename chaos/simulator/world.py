@@ -225,6 +225,8 @@ class World(WorldState):
         assert router.records is not None
         if self.traits.ttl_s:
             self.judge.expiry.on_turn(router, batch)
+        if self.traits.stock_publisher:
+            self.judge.ends.on_turn(router, batch)
         if self.traits.streams:
             self.streams_judge.on_turn(batch)
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
@@ -270,6 +272,8 @@ class World(WorldState):
             check_granted(effect, self.traits.longest_s)
         if self.traits.pairs:
             self.pairs.on_effect(effect)
+        if self.traits.stock_publisher:
+            self.judge.ends.on_effect(effect)
         connection = self.connections.get(effect.link)
         if connection is not None and connection.is_open:
             connection.down.append(effect)
@@ -541,6 +545,7 @@ class World(WorldState):
             for publisher in self.publishers:
                 if kind is Kind.PUBLISHER and key == self.publisher_key(publisher.index):
                     self.judge.sessions.condemn(publisher.index)
+                    self.judge.ends.excuse(publisher.index)
             for subscriber in self.subscribers:
                 if kind is Kind.SUBSCRIPTION and key == self.subscription_key(subscriber.index):
                     self.judge.promises.condemn(subscriber.index)
@@ -554,6 +559,8 @@ class World(WorldState):
         if client is None:
             return
         self.amqp_sessions.on_written(client)
+        if isinstance(record, PublisherRecord):
+            self.judge.ends.on_session_over(client.index, record.rid)
         if kind is Kind.SUBSCRIPTION:
             self.judge.promises.on_written(client.index)
             assert isinstance(record, SubscriptionRecord)
@@ -574,6 +581,7 @@ class World(WorldState):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):
                     self.judge.sessions.on_key_deleted(publisher.index, is_stolen=record.peer == STRANGER)
+                    self.judge.ends.on_session_over(publisher.index, None)
 
     def reload(self) -> None:
         """Operators take the dead-letter topic out of all routers' rules (I-3d, I-3e)."""

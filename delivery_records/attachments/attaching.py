@@ -6,6 +6,7 @@ A put's response is used for failures only. Its nonce in the value tells our put
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import TypeAlias
@@ -93,8 +94,8 @@ class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
     __slots__ = (
-        "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
-        "order",
+        "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn",
+        "is_busy", "links", "order",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,8 @@ class Attaching:
         self._by_path: dict[str, deque[Attempt]] = {}
         self._by_nonce: dict[str, Attempt] = {}
         self.order: SessionOrder[Attempt] = SessionOrder(self._is_open)
+        self.is_busy: Callable[[str], bool] = lambda _path: False
+        """Whether a publisher before it ends, and what was read of it is owed (A-9a)."""
 
     def start(self, request: PublisherAttach | SubscriberAttach) -> None:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
@@ -217,7 +220,25 @@ class Attaching:
             request.place.amqp_session, attempt, attempt.place
         ):
             return
+        self._wait_or_read(attempt)
+
+    def _wait_or_read(self, attempt: Attempt) -> None:
+        """A-9a: a new session would end what is owed of the one before it, so it waits, for T_end at most."""
+        request = attempt.request
+        if isinstance(request, PublisherAttach) and request.unsettled is None and self.is_busy(attempt.path):
+            attempt.step = AttachStep.PAUSING
+            self._turn.timers.set(
+                Timer.ATTACH_RETRY, attempt.path, self._turn.now + self._turn.limits.end_wait_s
+            )
+            return
         self._read(attempt)
+
+    def on_free(self, path: str) -> None:
+        """A-9a: the publisher before it is gone."""
+        queue = self._by_path.get(path)
+        if queue and queue[0].step is AttachStep.PAUSING:
+            self._turn.timers.cancel(Timer.ATTACH_RETRY, path)
+            self.on_retry_timer(path)
 
     def on_answered(self, request: SubscriberAttach) -> None:
         """A-2d: publishers of its session wait for it no longer."""
@@ -226,7 +247,7 @@ class Attaching:
     def go_on(self) -> None:
         """A-2d: attaches of publishers whose turn it is."""
         for attempt in self.order.take_ready():
-            self._read(attempt)
+            self._wait_or_read(attempt)
 
     def _read(self, attempt: Attempt) -> None:
         """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""

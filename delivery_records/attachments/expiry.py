@@ -8,6 +8,7 @@ rank. A re-attach changes the mod revision, so a late proposal loses.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import timeout_of
@@ -17,6 +18,10 @@ from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
+
+
+def _keeps_nothing(_path: str) -> bool:
+    return False
 
 
 def awaited_endpoint(policy: str, cause: LossCause, place: LinkPlace) -> int:
@@ -31,10 +36,12 @@ def awaited_endpoint(policy: str, cause: LossCause, place: LinkPlace) -> int:
 class Expiry:
     """Timers of attachments without a live link. Owners are etcd paths (`subs/<h>`, `pubs/<h>`)."""
 
-    __slots__ = ("_awaited", "_paths", "_proposals", "_turn")
+    __slots__ = ("_awaited", "_paths", "_proposals", "_turn", "keeps")
 
     def __init__(self, turn: Turn, proposals: Proposals) -> None:
         """No attachment is waiting."""
+        self.keeps: Callable[[str], bool] = _keeps_nothing
+        """Whether a key is kept beyond its time; then `on_timer` is called again (A-9a)."""
         self._turn = turn
         self._proposals = proposals
         self._awaited: dict[str, int] = {}
@@ -94,7 +101,7 @@ class Expiry:
     def on_timer(self, path: str) -> None:
         """Propose the deletion; whoever re-attached meanwhile has changed the revision."""
         attachment = self._turn.view.attachment(path)
-        if attachment is None:
+        if attachment is None or self.keeps(path):
             return
         self._turn.note(Decision.EXPIRY_PROPOSED, key=path, name=attachment.name)
         self._proposals.delete(path, attachment.epoch)

@@ -90,6 +90,9 @@ COSTLY_FRAME = 15
 # The same for a flow that asks for one in return.
 ECHO = 3
 
+# Frames go out: also behind a close of the peer that its owner has not answered.
+_CARRIES = (ConnectionState.OPENED, ConnectionState.CLOSE_RECEIVED)
+
 # What the close says of the peer's fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
@@ -127,6 +130,7 @@ class Connection:
         before_open: at a server, called with the peer's open and ours before ours is sent; it may change ours.
         context: a slot for the owner; the engine never looks at it.
         session_window: incoming window of sessions that are begun from now on, by either end.
+        answers_close: whether the owner answers a close of the peer, by ``close()``.
     """
 
     def __init__(
@@ -148,12 +152,7 @@ class Connection:
     ) -> None:
         if max_frame_size < MIN_MAX_FRAME_SIZE:
             raise LimitError(f"max_frame_size is at least {MIN_MAX_FRAME_SIZE} bytes, not {max_frame_size}")
-        if (
-            not 0 <= channel_max <= USHORT_MAX
-            or handle_max < 0
-            or incoming_window < 1
-            or idle_time_out_ms < 0
-        ):
+        if not 0 <= channel_max <= USHORT_MAX or handle_max < 0 or incoming_window < 1 or idle_time_out_ms < 0:
             raise LimitError("channel_max, handle_max, incoming_window or idle_time_out_ms is out of range")
         self.role = role
         self.context: object = None
@@ -173,6 +172,7 @@ class Connection:
             properties=properties,
         )
         self.session_window = incoming_window
+        self.answers_close = False
         self._parser = FrameParser(max_frame_size)
         self._whole = WholeDeliveries()
         self._events: list[Event] = []
@@ -294,9 +294,7 @@ class Connection:
             raise StateError(f"open cannot be sent: the connection is {self.state.name}")
         performative = encode_performative(self._open)
         if FRAME_HEADER_SIZE + len(performative) > self.send_frame_size:
-            raise LimitError(
-                f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties"
-            )
+            raise LimitError(f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties")
         self._writer.write(0, performative)
         self.state = following
         self._negotiation.start()
@@ -371,7 +369,7 @@ class Connection:
         if self.state is ConnectionState.ENDED:
             return None
         deadline = self._last_received + self._idle_time_out if self._idle_time_out else None
-        if self._heartbeat_every and self.state is ConnectionState.OPENED:
+        if self._heartbeat_every and self.state in _CARRIES:
             heartbeat = self._last_sent + self._heartbeat_every
             if deadline is None or heartbeat < deadline:
                 deadline = heartbeat
@@ -383,14 +381,8 @@ class Connection:
         if self.state is ConnectionState.ENDED:
             return
         if self._idle_time_out and now >= self._last_received + self._idle_time_out:
-            self._fail(
-                RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {self._idle_time_out:g} s"
-            )
-        elif (
-            self._heartbeat_every
-            and self.state is ConnectionState.OPENED
-            and now >= self._last_sent + self._heartbeat_every
-        ):
+            self._fail(RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {self._idle_time_out:g} s")
+        elif self._heartbeat_every and self.state in _CARRIES and now >= self._last_sent + self._heartbeat_every:
             self._out.append(HEARTBEAT_FRAME)
             self._last_sent = now
 
@@ -451,8 +443,8 @@ class Connection:
             self._receive_open(performative)
         elif isinstance(performative, Close):
             self._receive_close(performative)
-        elif self.state is ConnectionState.CLOSE_SENT:
-            pass  # 2.4.6: discarded until the peer's close
+        elif self.state is ConnectionState.CLOSE_SENT or self.state is ConnectionState.CLOSE_RECEIVED:
+            pass  # 2.4.6: discarded until the peer's close; behind it nothing may come
         elif self.remote_open is None:
             raise RemoteProtocolError(ILLEGAL_STATE, f"{type(performative).__name__} came before open")
         elif isinstance(performative, Begin):
@@ -519,10 +511,17 @@ class Connection:
         if following is None:
             raise RemoteProtocolError(ILLEGAL_STATE, "close came before open")
         self.state = following
-        if following is ConnectionState.CLOSE_RECEIVED:
+        needs_answer = following is ConnectionState.CLOSE_RECEIVED and self.answers_close and close.error is None
+        if needs_answer:
+            self._idle_time_out = 0.0  # the peer has nothing more to say
+            self._by_remote_channel.clear()
+            for session in self._by_channel.values():
+                session.halt()
+        elif following is ConnectionState.CLOSE_RECEIVED:
             self._writer.write(0, encode_performative(Close()))
-        self._end()
-        self._events.append(ConnectionClosed(close.error))
+        if not needs_answer:
+            self._end()
+        self._events.append(ConnectionClosed(close.error, needs_answer))
 
     def _receive_begin(self, channel: int, begin: Begin) -> None:
         if channel > self._open.channel_max:
@@ -553,9 +552,7 @@ class Connection:
         if channel in self._by_channel:  # a lower one is free
             channel = next(number for number in range(channel) if number not in self._by_channel)
         if channel > limit:
-            raise LimitError(
-                f"the connection has {limit + 1} sessions, which is the channel-max of both ends"
-            )
+            raise LimitError(f"the connection has {limit + 1} sessions, which is the channel-max of both ends")
         session = AmqpSession(
             self._writer,
             channel,

@@ -47,10 +47,12 @@ class ConnectionOpened:
 class ConnectionClosed:
     """The peer's close arrived and is answered; every session and link of the connection is gone (A-9).
 
-    Write out what ``data_to_send()`` still gives, then close the transport.
+    Write out what ``data_to_send()`` still gives, then close the transport. ``needs_answer``: the owner
+    ``answers_close``, and must call ``close()``; until then receivers may state outcomes.
     """
 
     error: AmqpError | None
+    needs_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,9 @@ class LinkDetached:
         link: the link.
         closed: False = suspended, its state is kept; True = ended for good (2.6.4).
         error: the peer's error, or ours when the engine detached because of what the peer sent.
-        needs_answer: the peer closed an attached link without an error: the owner must call ``link.detach(True)`` when
-            it has carried out the close (E-8, I-8). In all other cases the engine has answered.
+        needs_answer: the peer closed an attached link without an error, or detached one whose owner
+            ``answers_detach``: the owner must call ``link.detach(closed)`` when it has carried that out (E-8, I-8,
+            A-9a). Until then a receiver may state outcomes. In all other cases the engine has answered.
     """
 
     link: Link
@@ -154,6 +155,7 @@ class Link(LinkEndpoint):
 
     Attributes:
         session: the AMQP session it is attached to.
+        answers_detach: whether the owner answers a detach that does not close the link, too.
         context: a slot for the owner; the engine never looks at it.
         local_attach: the attach we sent, None before.
         remote_attach: the attach the peer sent, None before.
@@ -165,6 +167,7 @@ class Link(LinkEndpoint):
         "_initial_delivery_count",
         "_moved",
         "_reported",
+        "answers_detach",
         "context",
         "local_attach",
         "remote_attach",
@@ -175,6 +178,7 @@ class Link(LinkEndpoint):
         super().__init__(name, is_sender)
         self.session = session
         self.context: object = None
+        self.answers_detach = False
         self.local_attach: Attach | None = None
         self.remote_attach: Attach | None = None
         # Both count from 0 at the attach and never wrap: deliveries that used credit, and the number of them allowed.
@@ -352,14 +356,21 @@ class Link(LinkEndpoint):
     def receive_detach(self, detach: Detach) -> None:
         """Take the peer's detach and answer it, unless that is the owner's decision (E-8, I-8)."""
         detaching = self.state is LinkState.DETACH_SENT
-        needs_answer = detach.closed and detach.error is None and not detaching
+        needs_answer = (detach.closed or self.answers_detach) and detach.error is None and not detaching
         self.state = LINK_NEXT[self.state, Step.RECEIVE_END]
-        self.stop()
+        if needs_answer:
+            self.halt()
+        else:
+            self.stop()
         self._report(detach.closed, detach.error, needs_answer)
         if detaching:
             self.session.release(self)
         elif not needs_answer:
             self.detach(detach.closed)
+
+    def halt(self) -> None:
+        """The peer has ended the link, and our answer is still to come."""
+        self.stop()
 
     def stop(self) -> None:
         """Drop what belongs to this attach only; from now on no delivery moves."""

@@ -119,6 +119,11 @@ class ReceiverLink(Link):
         super().write_attach(options)
         self._max_message_size = options.max_message_size or DEFAULT_MAX_MESSAGE_SIZE
 
+    def halt(self) -> None:
+        """The peer sends no more; the outcomes of what has come may still be stated."""
+        self._credit_limit = self._moved
+        self._drop_partial()
+
     def stop(self) -> None:
         """Drop what belongs to this attach only; from now on no delivery moves."""
         super().stop()
@@ -211,10 +216,10 @@ class ReceiverLink(Link):
             settled: True = we forget them now; False = the sender settles later (rcv-settle-mode second).
 
         Raises:
-            StateError: the link is not attached.
+            StateError: the link is not attached, and waits for no answer to the peer's detach.
             LimitError: the state does not fit a frame of the peer.
         """
-        if self.state is not LinkState.ATTACHED:
+        if self.state is not LinkState.ATTACHED and self.state is not LinkState.DETACH_RECEIVED:
             raise StateError(f"nothing can be disposed of on link {self.name!r}: it is {self.state.name}")
         session = self.session
         session.check_state_size(True, settled, state)

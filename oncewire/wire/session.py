@@ -78,11 +78,13 @@ class SessionBegun:
 class SessionEnded:
     """The session is gone and its links (``session.links``) with it: they count as suspended (A-9).
 
-    ``error`` is the peer's, or ours when the engine ended the session because of what the peer sent.
+    ``error`` is the peer's, or ours when the engine ended the session because of what the peer sent. ``needs_answer``:
+    the owner ``answers_end``, and must call ``session.end()``; until then receivers may state outcomes.
     """
 
     session: AmqpSession
     error: AmqpError | None
+    needs_answer: bool = False
 
 
 class AmqpSession(SessionEndpoint):
@@ -99,7 +101,7 @@ class AmqpSession(SessionEndpoint):
     """
 
     __slots__ = (
-        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_forget", "_handle_max",
+        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_forget", "_handle_max", "answers_end",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +122,8 @@ class AmqpSession(SessionEndpoint):
         self._by_handle: dict[int, Link] = {}
         self._by_remote_handle: dict[int, Link] = {}
         self._end_reported = False
+        self.answers_end = False
+        """Whether the owner answers an end of the peer."""
 
     def __repr__(self) -> str:
         return f"<AmqpSession channel={self.channel} {self.state.name}>"
@@ -266,8 +270,12 @@ class AmqpSession(SessionEndpoint):
             self.pending_events.append(SessionBegun(self))
 
     def receive_end(self, end: End) -> None:
-        """Take the peer's end and answer it."""
+        """Take the peer's end and answer it, unless that is the owner's decision (A-9a)."""
         self.state = SESSION_NEXT[self.state, Step.RECEIVE_END]
+        if self.state is SessionState.END_RECEIVED and self.answers_end and end.error is None:
+            self.halt()
+            self._report_end(None, True)
+            return
         self.stop()
         self._report_end(end.error)
         if self.state is SessionState.END_RECEIVED:
@@ -281,10 +289,23 @@ class AmqpSession(SessionEndpoint):
         self.end(error)
         self._report_end(error)
 
-    def _report_end(self, error: AmqpError | None) -> None:
+    def _report_end(self, error: AmqpError | None, needs_answer: bool = False) -> None:
         if not self._end_reported:
             self._end_reported = True
-            self.pending_events.append(SessionEnded(self, error))
+            self.pending_events.append(SessionEnded(self, error, needs_answer))
+
+    def halt(self) -> None:
+        """The peer sends no more in this session, and our end is still to come: receivers may state outcomes."""
+        self.drop_queue()
+        for link in self._by_handle.values():
+            if not link.is_sender and link.state in (LinkState.ATTACHED, LinkState.DETACH_RECEIVED):
+                link.state = LinkState.DETACH_RECEIVED
+                link.halt()
+            else:
+                link.state = LinkState.DETACHED
+                link.stop()
+        self._by_name.clear()
+        self._by_remote_handle.clear()
 
     def stop(self) -> None:
         """Deaden the links and drop all deliveries. ``links`` stays for the owner."""

@@ -7,13 +7,15 @@ has credit; its outcomes are the client's, and the client's settlements are its 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections import deque
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
-from delivery_records.inputs import PublisherTransfer as Transfer
 from delivery_records.limits import ENTRY_BYTES
 from delivery_records.topics import TopicError, check_topic
 from oncewire.wire import (
@@ -22,6 +24,7 @@ from oncewire.wire import (
     NOT_FOUND,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
+    RELEASED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
@@ -33,6 +36,7 @@ from oncewire.wire import (
     Fields,
     LimitError,
     LinkFlow,
+    Modified,
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
@@ -44,6 +48,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from router.clients.addresses import plain, to_of
+from router.clients.anonymous_owner import AnonymousOwner
 from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, InnerRoute
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
@@ -70,44 +75,25 @@ _FINAL = frozenset(
 """Why an address has no inner publisher, and why sending again does not help: its messages are rejected with it."""
 
 
-class AnonymousOwner(Protocol):
-    """Those who have all such links of a connection; `AnonymousLinks` is it."""
+@dataclass(slots=True)
+class _Leaving:
+    """The client has ended the link, and what was read goes on first."""
 
-    def admit(self, inner: InnerPublisher, attach: PublisherAttach) -> PublisherAttach:
-        """Count an inner publisher as a link of the connection, which suspends it when it ends (A-9).
-
-        Raises:
-            LinkRefusal: a limit or a quota does not allow it.
-        """
-        ...
-
-    def is_of_service(self, address: str) -> bool:
-        """Whether it is never a topic (R-1)."""
-        ...
-
-    def open_route(self, route: InnerRoute) -> None:
-        """Forward an attach to a service.
-
-        Raises:
-            LinkRefusal: there is none, or a quota does not allow it.
-        """
-
-    def forget_inner(self, inner: InnerPublisher) -> None:
-        """It has ended."""
-
-    def forget(self, anonymous: AnonymousLink) -> None:
-        """The link is detached."""
-
-    def log_refused(self, link: ReceiverLink, refusal: LinkRefusal) -> None:
-        """A message was refused; one that came settled has no other trace."""
+    cause: LossCause
+    answers: bool
+    """The client waits for our answer, so it is told outcomes."""
+    closed: bool
+    until: float
+    """On the monotonic clock: what has no outcome then gets one."""
+    timer: asyncio.TimerHandle
 
 
 class AnonymousLink:
     """The receiving end of a link to the anonymous terminus."""
 
     __slots__ = (
-        "_budget", "_held_bytes", "_inner", "_inner_of", "_owner", "_refused", "_settles_first",
-        "_takes_rejected", "_waiting", "connection", "is_over", "link",
+        "_budget", "_held_bytes", "_inner", "_inner_of", "_leaving", "_owner", "_place", "_refused", "_settles_first",
+        "_takes_rejected", "_told", "_waiting", "connection", "is_over", "link",
     )  # fmt: skip
 
     def __init__(self, owner: AnonymousOwner, connection: LinkOwner, link: ReceiverLink) -> None:
@@ -116,6 +102,8 @@ class AnonymousLink:
         self.connection = connection
         self.link = link
         self.is_over = False
+        self._leaving: _Leaving | None = None
+        self._place = connection.place_of(link)
         self._budget = connection.driver.records.budget
         self._inner: dict[str, Inner] = {}
         """By address; the one that was used last is the last."""
@@ -123,6 +111,8 @@ class AnonymousLink:
         """Whose each unsettled delivery is, by delivery-id; None: it waits for a place."""
         self._refused: set[int] = set()
         """Deliveries that were rejected here and that the client has not settled."""
+        self._told: set[int] = set()
+        """Those of inner links that have an outcome and that the client has not settled."""
         self._waiting: deque[DeliveryReceived] = deque()
         """Deliveries that came when all inner publishers were busy, and all behind them."""
         self._held_bytes = 0
@@ -161,6 +151,7 @@ class AnonymousLink:
             max_message_size=self.connection.kept_message_size,
             properties=properties,
         )
+        link.answers_detach = True  # behind what was read
         link.grant(WINDOW)
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -200,7 +191,7 @@ class AnonymousLink:
             inner.held.append(event)
             self._hold(_size(event))
         else:
-            _pass(inner, event, inputs)
+            inner.pass_on(event, inputs)
         return True
 
     def _address_of(self, event: DeliveryReceived) -> str:
@@ -256,7 +247,7 @@ class AnonymousLink:
             timeout_s=0.0,
             peer=connection.peer,
             expiry_policy=str(TerminusExpiryPolicy.LINK_DETACH),
-            place=connection.place_of(self.link),
+            place=self._place,
             owner=connection.policy.owner,
         )
         try:
@@ -279,13 +270,15 @@ class AnonymousLink:
         for inner in self._inner.values():
             if inner.is_at_rest:
                 self._forget(inner)
-                _close(inner, inputs)
+                inner.close_at_rest(inputs)
                 return True
         return False
 
     def _reject(self, event: DeliveryReceived, refusal: LinkRefusal, inputs: list[Input]) -> None:
         """X-1: the message is refused, and the link stays where the client can be told so by the outcome alone."""
         self._owner.log_refused(self.link, refusal)
+        if self._leaving is not None and event.settled:
+            return  # the link ends anyway, and others may wait behind this one
         if event.settled or not self._takes_rejected:
             info = {"delivery-tag": event.tag}
             self._end_link(effects.DetachLink(0, True, refusal.condition, refusal.description, info), inputs)
@@ -294,7 +287,7 @@ class AnonymousLink:
         settled = self._settles_first or event.receiver_settles
         if not settled:
             self._refused.add(event.delivery_id)
-        with contextlib.suppress(StateError):  # detached in the same read
+        with contextlib.suppress(StateError):  # detached in the same read, or its client is gone
             self._state_rejected(event.delivery_id, refusal, settled)
         self._top_up()
 
@@ -312,6 +305,7 @@ class AnonymousLink:
         settled: dict[Inner, list[tuple[int, bytes]]] = {}
         for delivery_id, tag in event.deliveries:
             self._refused.discard(delivery_id)
+            self._told.discard(delivery_id)
             inner = self._inner_of.pop(delivery_id, None)
             waiting = self._waiting if inner is None else inner.held
             if inner is not None:
@@ -357,7 +351,10 @@ class AnonymousLink:
             for delivery_id in delivery_ids:
                 if self._inner_of.pop(delivery_id, None) is not None:
                     inner.open -= 1
-        self.link.dispose(delivery_ids, state, settled)
+        else:
+            self._told.update(delivery_ids)
+        if self._leaving is None or self._leaving.answers:
+            self.link.dispose(delivery_ids, state, settled)
         inputs: list[Input] = []
         self._next(inputs)
         self._submit(inputs)
@@ -368,7 +365,7 @@ class AnonymousLink:
         while inner.held and inner.sent < inner.limit:
             event = inner.held.popleft()
             self._hold(-_size(event))
-            _pass(inner, event, inputs)
+            inner.pass_on(event, inputs)
         self._next(inputs)
         self._submit(inputs)
 
@@ -376,8 +373,8 @@ class AnonymousLink:
         """An inner link was refused or has ended: what waits for it is rejected, or the link is detached."""
         if self._inner.get(inner.address) is not inner:
             return  # the answer to our close
-        if inner.is_at_rest:
-            self._forget(inner)
+        if inner.is_at_rest or self._leaving is not None:
+            self._end_without(inner, effect)
             return
         is_new = not inner.sent and inner.open == sum(not each.settled for each in inner.held)
         if not is_new or effect.condition not in _FINAL:
@@ -394,6 +391,22 @@ class AnonymousLink:
         self._next(inputs)
         self._submit(inputs)
 
+    def _end_without(self, inner: Inner, effect: effects.DetachLink) -> None:
+        """An inner link is gone, and the client's link goes on, or ends behind the others."""
+        inputs: list[Input] = []
+        self._forget(inner)
+        if self._leaving is not None and not inner.is_at_rest:
+            held, inner.held = inner.held, deque()
+            for event in held:
+                self._hold(-_size(event))
+            if effect.condition in _FINAL and not inner.sent:
+                for event in held:
+                    self._reject(event, LinkRefusal(effect.condition, effect.description), inputs)
+                held.clear()
+            self._state_unfinished(list(held), [inner])
+        self._next(inputs)
+        self._submit(inputs)
+
     def _detach(self, ended: Inner, effect: effects.DetachLink) -> None:
         """Detach the client's link; it attaches again, and sends again what has no outcome."""
         self._forget(ended)
@@ -403,20 +416,97 @@ class AnonymousLink:
 
     def _end_link(self, effect: effects.DetachLink, inputs: list[Input]) -> None:
         self.end(LossCause.DETACH, inputs)
-        self._owner.forget(self)
+        self._owner.forget(self.link)
         self.connection.detach(0, self.link, effect)  # no link has this number
         self.connection.mark_dirty()
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    def end(self, cause: LossCause, inputs: list[Input], *, is_closed: bool = False) -> None:
-        """The link is no longer attached: its inner publishers end, too (A-9)."""
+    def leave(self, cause: LossCause, inputs: list[Input], *, answers: bool, closed: bool) -> bool:
+        """X-1: the client has ended the link. What was read goes on first; False: there is nothing of it.
+
+        Args:
+            cause: how.
+            inputs: for the record core.
+            answers: the client waits for an answer: it is told outcomes, and `connection.detach` is called behind them.
+            closed: the link is to be detached for good.
+        """
+        if self._leaving is None:
+            wait_s = self.connection.driver.records.limits.end_wait_s
+            timer = asyncio.get_running_loop().call_later(wait_s, self._on_time_over)
+            self._leaving = _Leaving(cause, answers, closed, time.monotonic() + wait_s, timer)
+        else:  # the session or the connection ends behind a detach
+            self._leaving.cause, self._leaving.answers = cause, answers
+        return not self._is_finished(self._leaving, inputs)
+
+    def _is_finished(self, leaving: _Leaving, inputs: list[Input]) -> bool:
+        """Let inner links end that have passed on everything; whether there are none left."""
+        for inner in [] if self._waiting else list(self._inner.values()):
+            if not inner.held and isinstance(inner, InnerRoute):
+                if self._told.issuperset(number for number, found in self._inner_of.items() if found is inner):
+                    self._forget(inner)
+                    inner.close()
+            elif not inner.held and isinstance(inner, InnerPublisher):
+                if not leaving.answers:
+                    self._forget(inner)
+                    inputs.append(LinkLost(inner.number, leaving.cause))
+                elif not inner.is_ending:
+                    inner.is_ending = True
+                    inputs.append(LinkDetach(inner.number, False))
+        if not self._inner and not self._waiting:
+            self._finish(leaving)
+        return self.is_over
+
+    def _finish(self, leaving: _Leaving) -> None:
+        leaving.timer.cancel()
+        self.is_over = True
+        self._owner.forget(self.link)
+        self.drop()
+
+    def _on_time_over(self) -> None:
+        """A-9a: T_end is over."""
+        leaving = self._leaving
+        if self.is_over or leaving is None or self.connection.driver.is_stopped:
+            return
+        inputs: list[Input] = []
+        unsent = list(self._waiting)
+        self._waiting.clear()
+        for inner in self._inner.values():
+            unsent += inner.held
+            inner.held.clear()
+        for event in unsent:
+            self._hold(-_size(event))
+        self._state_unfinished(unsent, [inner for inner in self._inner.values() if isinstance(inner, InnerRoute)])
+        self._next(inputs)
+        self._submit(inputs)
+
+    def _state_unfinished(self, unsent: list[DeliveryReceived], ended: list[Inner]) -> None:
+        """A-9a: *released* is what was sent to nobody, *modified* what may have been; `ended` say nothing more."""
+        leaving = self._leaving
+        assert leaving is not None
+        released = [event.delivery_id for event in unsent if not event.settled]
+        for number in released:
+            inner = self._inner_of.pop(number, None)
+            if inner is not None:
+                inner.open -= 1
+        modified = [number for number, inner in self._inner_of.items() if inner in ended and number not in self._told]
+        for number in modified:
+            del self._inner_of[number]
+        if released or modified or unsent:
+            self._owner.log_unfinished(self.link, len(released), len(modified), len(unsent) - len(released))
+        if leaving.answers:
+            with contextlib.suppress(StateError):
+                self.link.dispose(released, RELEASED, True)
+                self.link.dispose(modified, Modified(delivery_failed=True), True)
+
+    def end(self, cause: LossCause, inputs: list[Input]) -> None:
+        """We end the link: its inner links are lost (A-9)."""
+        if self._leaving is not None:
+            self._leaving.timer.cancel()
         self.is_over = True
         for inner in list(self._inner.values()):
             self._forget(inner)
-            if is_closed:
-                _close(inner, inputs)
-            elif isinstance(inner, InnerPublisher):
+            if isinstance(inner, InnerPublisher):
                 inputs.append(LinkLost(inner.number, cause))
             elif isinstance(inner, InnerRoute):
                 inner.lose()
@@ -429,6 +519,7 @@ class AnonymousLink:
         self._inner.clear()
         self._inner_of.clear()
         self._refused.clear()
+        self._told.clear()
 
     def end_unless_allowed(self, inner: InnerPublisher, refusal: LinkRefusal) -> bool:
         """The rules do not allow this address any more. False: it has deliveries without an outcome, so the link ends.
@@ -460,11 +551,16 @@ class AnonymousLink:
             if not has_place:
                 break
         self._top_up()
+        leaving = self._leaving
+        if leaving is not None and not self.is_over and self._is_finished(leaving, inputs) and leaving.answers:
+            self.connection.detach(0, self.link, effects.DetachLink(0, leaving.closed))  # no link has this number
+            self.connection.mark_dirty()
 
     def _top_up(self) -> None:
         """Grant credit for what was settled; none while deliveries wait for a place."""
         room = WINDOW - len(self._inner_of) - len(self._refused)
-        if not self.is_over and not self._waiting and not self.is_full and room - self.link.credit >= WINDOW // 4:
+        takes_more = self._leaving is None and not (self.is_over or self._waiting or self.is_full)
+        if takes_more and room - self.link.credit >= WINDOW // 4:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.grant(room)
         self.connection.mark_dirty()
@@ -486,23 +582,3 @@ class AnonymousLink:
 
 def _size(event: DeliveryReceived) -> int:
     return len(event.payload) + ENTRY_BYTES
-
-
-def _pass(inner: Inner, event: DeliveryReceived, inputs: list[Input]) -> None:
-    """A message goes on to the record core, or to a service."""
-    if isinstance(inner, InnerRoute):
-        inner.send(event)
-        return
-    assert isinstance(inner, InnerPublisher)
-    inner.sent += 1
-    settles = event.receiver_settles
-    inputs.append(
-        Transfer(inner.number, event.delivery_id, event.tag, event.payload, event.settled, receiver_settles=settles)
-    )
-
-
-def _close(inner: Inner, inputs: list[Input]) -> None:
-    if isinstance(inner, InnerRoute):
-        inner.close()
-    elif isinstance(inner, InnerPublisher):
-        inputs.append(LinkDetach(inner.number, True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from delivery_records.inputs import Input, LossCause, PublisherAttach
+from delivery_records.outcomes import Decision
 from oncewire.wire import (
     NOT_FOUND,
     RESOURCE_LIMIT_EXCEEDED,
@@ -14,7 +15,8 @@ from oncewire.wire import (
     SessionEndpoint,
     Target,
 )
-from router.clients.anonymous_link import AnonymousLink, AnonymousOwner
+from router.clients.anonymous_link import AnonymousLink
+from router.clients.anonymous_owner import AnonymousOwner
 from router.clients.attach_pace import AttachPace
 from router.clients.client_quota import ClientQuota
 from router.clients.inner_links import InnerPublisher, InnerRoute
@@ -83,7 +85,7 @@ class AnonymousLinks(AnonymousOwner):
     def __init__(self, client: AnonymousClient) -> None:
         """There are none yet."""
         self.client = client
-        self.links: dict[AnonymousLink, None] = {}
+        self.links: dict[ReceiverLink, AnonymousLink] = {}
 
     def __len__(self) -> int:
         return len(self.links)
@@ -100,23 +102,21 @@ class AnonymousLinks(AnonymousOwner):
         anonymous = AnonymousLink(self, self.client, link)
         anonymous.open()
         link.context = anonymous
-        self.links[anonymous] = None
+        self.links[link] = anonymous
         lighten(link)
 
-    def end(self, anonymous: AnonymousLink, cause: LossCause, inputs: list[Input], *, is_closed: bool = False) -> None:
-        """A link is no longer attached."""
-        if not anonymous.is_over:
-            anonymous.end(cause, inputs, is_closed=is_closed)
-            self.forget(anonymous)
-
-    def end_all(self, inputs: list[Input]) -> None:
-        """The connection has ended."""
-        for anonymous in list(self.links):
-            self.end(anonymous, LossCause.CONNECTION_LOSS, inputs)
+    def leave_all(self, inputs: list[Input], *, answers: bool) -> list[Link]:
+        """The connection ends. Returns the links of which something that was read is still to go on (X-1)."""
+        cause = LossCause.CONNECTION_LOSS
+        return [
+            link
+            for link, anonymous in list(self.links.items())
+            if anonymous.leave(cause, inputs, answers=answers, closed=False)
+        ]
 
     def offers(self, session: SessionEndpoint) -> bool:
         """C-6: whether a session may be offered frames: not one whose messages wait here."""
-        return not any(each.is_full and each.link.session is session for each in self.links)
+        return not any(each.is_full and each.link.session is session for each in self.links.values())
 
     # --- see `AnonymousOwner` -----------------------------------------------------------------------------------------
 
@@ -153,9 +153,9 @@ class AnonymousLinks(AnonymousOwner):
         """See `AnonymousOwner`."""
         self.client.forget_inner(inner)
 
-    def forget(self, anonymous: AnonymousLink) -> None:
+    def forget(self, link: ReceiverLink) -> None:
         """See `AnonymousOwner`."""
-        self.links.pop(anonymous, None)
+        self.links.pop(link, None)
 
     def log_refused(self, link: Link, refusal: LinkRefusal) -> None:
         """See `AnonymousOwner`."""
@@ -164,6 +164,15 @@ class AnonymousLinks(AnonymousOwner):
             RouterEvent.MESSAGE_REFUSED, container_id=client.container_id, peer=client.peer, link_name=link.name,
             condition=refusal.condition, why=str(refusal),
         )  # fmt: skip
+
+    def log_unfinished(self, link: ReceiverLink, released: int, modified: int, dropped: int) -> None:
+        """See `AnonymousOwner`."""
+        client = self.client
+        client.driver.records.counts[Decision.PUBLISHER_UNFINISHED] += 1
+        client.driver.records.counts[Decision.DELIVERY_UNFINISHED] += released + modified + dropped
+        fields: dict[str, object] = {"released": released, "modified": modified, "dropped": dropped}
+        name = f"{client.container_id}/{link.name}"
+        client.log.decision(Decision.PUBLISHER_UNFINISHED, {"publisher": name, "peer": client.peer, **fields})
 
 
 def is_anonymous(link: Link) -> bool:

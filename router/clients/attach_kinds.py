@@ -119,8 +119,8 @@ def on_other_detached(client: AttachClient, nodes: NodeLinks, event: LinkDetache
     if isinstance(shell, NodeLink):
         nodes.forget(shell)
     elif isinstance(shell, AnonymousLink):
-        assert client.anonymous is not None
-        client.anonymous.end(shell, LossCause.DETACH, inputs, is_closed=event.closed)
+        if shell.leave(LossCause.DETACH, inputs, answers=event.needs_answer, closed=event.closed):
+            return  # it answers when what was read has its outcomes
     elif shell is not None:
         return
     elif not event.needs_answer and event.error is not None and link.remote_attach is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from delivery_records.effects import DetachLink
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
+from delivery_records.inputs import Input, LinkPlace
 from oncewire.transport.paced_protocol import PacedProtocol
 from oncewire.wire import (
     CONNECTION_FORCED,
@@ -61,6 +61,7 @@ from router.clients.connection_limits import (
 from router.clients.connection_owner import ConnectionOwner
 from router.clients.inner_links import NAME_SEPARATOR, InnerPublisher
 from router.clients.large_sending import Sendings
+from router.clients.link_ends import ClientLink, LinkEnds
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal, detach_link, lighten
 from router.clients.local_node import NodeLink, NodeLinks
@@ -72,7 +73,6 @@ from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
 
-ClientLink = PublisherLink | SubscriberLink | InnerPublisher
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
 
@@ -85,9 +85,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_node_links", "_places",
-        "_windows", "anonymous", "attaches", "container_id", "kept_message_size", "listener", "log", "max_message_size",
-        "peer", "peer_host", "policy", "quota", "routed", "sasl", "sendings",
+        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_closing", "_is_redirected", "_windows", "anonymous",
+        "attaches", "container_id", "ends", "kept_message_size", "links", "listener", "log", "max_message_size",
+        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings",
     )  # fmt: skip
 
     def __init__(
@@ -117,15 +117,18 @@ class ClientConnection(PacedProtocol):
         """None once the client has logged in."""
         self._expiry: asyncio.TimerHandle | None = None
         self.peer_host = ""
-        self._node_links = NodeLinks(listener.node, self)
+        self.nodes = NodeLinks(listener.node, self)
         self._windows = SessionWindows(listener.window_limits())
         self.quota = listener.quota(self, self._windows)
-        self._links: dict[int, ClientLink] = {}
+        self.links: dict[int, ClientLink] = {}
         self.anonymous: AnonymousLinks | None = None
-        self._places = Places()
+        self.places = Places()
         self.sendings = Sendings()
         self.attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
+        self.ends = LinkEnds(self)
+        self._is_closing = False  # by the client, and not answered yet
+        engine.answers_close = True
         self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
 
@@ -162,12 +165,12 @@ class ClientConnection(PacedProtocol):
     @property
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""
-        return list(self._links)
+        return list(self.links)
 
     @property
     def link_count(self) -> int:
         """How many links it has now, those to services and the anonymous terminus included."""
-        return len(self._links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
+        return len(self.links) + self.routed.near_count + (0 if self.anonymous is None else len(self.anonymous))
 
     @property
     def user(self) -> str | None:
@@ -180,12 +183,12 @@ class ClientConnection(PacedProtocol):
 
     def end_what_is_not_allowed(self) -> None:
         """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
-        attach_kinds.end_not_allowed(self, list(self._links.values()))
+        attach_kinds.end_not_allowed(self, list(self.links.values()))
         self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
         """See `LinkOwner`."""
-        return self._places.place_of(link.session, self.driver)
+        return self.places.place_of(link.session, self.driver)
 
     @property
     def frame_size(self) -> int:
@@ -259,9 +262,9 @@ class ClientConnection(PacedProtocol):
                     handler = _HANDLERS.get(type(event))
                     if handler is not None:
                         handler(self, event, inputs)
-            for link in self._node_links.take_postponed():
-                if self._node_links.takes(link):
-                    attach_kinds.open_node(self, self._node_links, link)
+            for link in self.nodes.take_postponed():
+                if self.nodes.takes(link):
+                    attach_kinds.open_node(self, self.nodes, link)
                 else:
                     self._attach(link, inputs)
                     attach_kinds.take_early_flow(link)
@@ -322,9 +325,9 @@ class ClientConnection(PacedProtocol):
             self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
-        if self._node_links.serves(link):
-            if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
-                attach_kinds.open_node(self, self._node_links, link)  # else it was detached in the same read
+        if self.nodes.serves(link):
+            if not self.nodes.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
+                attach_kinds.open_node(self, self.nodes, link)  # else it was detached in the same read
             return
         if attach_kinds.open_routed(self, link):
             return
@@ -343,11 +346,11 @@ class ClientConnection(PacedProtocol):
         try:
             attach = self.quota.admit(shell.attach_input(), self.driver)
         except LinkRefusal as refusal:
-            self._forget(shell)
+            self.forget(shell)
             self.refuse(link, refusal)
             return
         link.context = shell
-        self._links[shell.number] = shell
+        self.links[shell.number] = shell
         inputs.append(attach)
         lighten(link)
 
@@ -362,44 +365,17 @@ class ClientConnection(PacedProtocol):
         lighten(link)
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
-        shell = event.link.context
-        if not isinstance(shell, PublisherLink | SubscriberLink):
-            attach_kinds.on_other_detached(self, self._node_links, event, inputs)
-            return
-        if shell.number not in self._links:
-            return
-        if shell.made is not None and isinstance(shell, PublisherLink):
-            attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
-        if not event.needs_answer:
-            self._forget(shell)
-        # A-9: a detach with an error suspends, whatever it says of closing.
-        inputs.append(LinkDetach(shell.number, event.needs_answer))
+        self.ends.on_detached(event, inputs)
 
     def _on_session_begun(self, event: SessionBegun, _inputs: list[Input]) -> None:
+        event.session.answers_end = True
         refusal = self.quota.refusal_of_session()
         if refusal is not None:
             self.listener.count_refusal(self, "", refusal)
             event.session.end(AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
-        for link in event.session.links:
-            if isinstance(link.context, NodeLink):
-                self._node_links.forget(link.context)
-            elif isinstance(link.context, Half):
-                link.context.on_lost("the AMQP session of the other end has ended; attach again")
-            self._lose(link, LossCause.SESSION_END, inputs)
-        inputs += self._places.end_session(event.session)
-
-    def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
-        shell = link.context
-        if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
-            if shell.made is not None and isinstance(shell, PublisherLink):
-                attach_kinds.end_receivers(self, self._subscribers(), shell.made, inputs)
-            self._forget(shell)
-            inputs.append(LinkLost(shell.number, cause))
-        elif isinstance(shell, AnonymousLink):
-            assert self.anonymous is not None
-            self.anonymous.end(shell, cause, inputs)
+        self.ends.on_session_ended(event, inputs)
 
     def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
         self.container_id = event.open.container_id
@@ -422,48 +398,47 @@ class ClientConnection(PacedProtocol):
             self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism)
 
     def _on_over(self, event: ConnectionClosed | ConnectionLost, inputs: list[Input]) -> None:
-        self._end_links(inputs)
+        answers = isinstance(event, ConnectionClosed) and event.needs_answer
+        was_closing, self._is_closing = self._is_closing, answers
+        self._end_links(inputs, answers=answers)
         error = event.error
         why = "" if error is None else f"{error.condition}: {error.description}"
-        if self.container_id or why:  # who only comes and goes cannot fill the log
+        if (self.container_id or why) and not was_closing:  # who only comes and goes cannot fill the log
             self.log.event(RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why)
 
-    def _end_links(self, inputs: list[Input]) -> None:
+    def _end_links(self, inputs: list[Input], *, answers: bool = False) -> None:
         """A-9: everything the connection carried is suspended."""
-        if self.anonymous is not None:
-            self.anonymous.end_all(inputs)
-        for number in list(self._links):
-            self._forget(self._links[number])
-            inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
-        self.routed.lose("the connection of the other end has ended; attach again")
+        self.ends.end_all(inputs, answers=answers)
         if self.listener.routed is not None:
             self.listener.routed.remove_service(self)
-        inputs += self._places.end_connection()
         self.listener.sole.leave(self)
 
-    def _forget(self, shell: ClientLink) -> None:
+    def forget(self, shell: ClientLink) -> None:
+        """See `EndingClient`."""
         self.forget_inner(shell)
         if not isinstance(shell, InnerPublisher) and shell.made is not None:
             self.policy.forget_address(shell.made)
 
     def add_inner(self, inner: InnerPublisher) -> None:
         """See `AnonymousClient`."""
-        self._links[inner.number] = inner
+        self.links[inner.number] = inner
 
     def forget_inner(self, inner: ClientLink) -> None:
         """See `AnonymousClient`."""
-        self._links.pop(inner.number, None)
+        self.links.pop(inner.number, None)
         self.driver.links.pop(inner.number, None)
 
     def _subscribers(self) -> list[SubscriberLink]:
-        return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
+        return [link for link in self.links.values() if isinstance(link, SubscriberLink)]
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def detach(self, number: int, link: Link, effect: DetachLink) -> None:
         """See `LinkOwner`."""
-        if number in self._links:
-            self._forget(self._links[number])
+        if number in self.links:
+            self.forget(self.links[number])
+        if self.ends.release(link):
+            return  # its session or the connection ends, and says so
         condition, info = effect.condition, effect.info
         if condition == LINK_REDIRECT:  # K-8a
             told = self._elsewhere()
@@ -527,7 +502,7 @@ class ClientConnection(PacedProtocol):
 
     def leave_if_unused(self) -> None:
         """K-8a: while the router drains, a connection without links has nothing to wait for."""
-        if self._links or self.engine.state in _CLOSING:  # routed links are attached again at another router (R-7)
+        if self.links or self.engine.state in _CLOSING:  # routed links are attached again at another router (R-7)
             return
         self.close(CONNECTION_REDIRECT, "this router is going to stop; connect to another router")
 
@@ -535,15 +510,15 @@ class ClientConnection(PacedProtocol):
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""
         self._driver = None
         self.anonymous = None
-        self._links.clear()
+        self.links.clear()
         self.sendings.forget()
-        self._places.forget()
+        self.places.forget()
 
     # --- output and time ----------------------------------------------------------------------------------------------
 
     def write_output(self) -> None:
         """Write everything the turn produced, in one piece."""
-        if self._driver is not None and self._transport is not None:
+        if self._driver is not None and self._transport is not None and not self._is_closing:
             self._update_windows(self._driver)
         super().write_output()
         if self.sendings:
@@ -557,7 +532,7 @@ class ClientConnection(PacedProtocol):
         if self._windows.is_calm:
             return
         publishers = [
-            (each.number, each.link.session) for each in self._links.values() if not isinstance(each, SubscriberLink)
+            (each.number, each.link.session) for each in self.links.values() if not isinstance(each, SubscriberLink)
         ]
         sessions = self.routed.offered(self.engine.sessions)
         if self.anonymous is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from delivery_records import effects
+from delivery_records.inputs import Input, LinkDetach, PublisherTransfer
 from oncewire.wire import (
     AmqpError,
     Attach,
@@ -92,16 +93,40 @@ class Inner:
         """Whether nothing is lost when it is closed."""
         return not self.open and not self.held
 
+    def pass_on(self, event: DeliveryReceived, inputs: list[Input]) -> None:
+        """A message goes on to the record core, or to a service."""
+        raise NotImplementedError
+
+    def close_at_rest(self, inputs: list[Input]) -> None:
+        """Another address needs its place."""
+        raise NotImplementedError
+
 
 class InnerPublisher(Inner):
     """The publisher of a topic (see `records_driver.ClientLink`)."""
 
-    __slots__ = ("number",)
+    __slots__ = ("is_ending", "number")
 
     def __init__(self, outer: Outer, address: str, number: Callable[[InnerPublisher], int]) -> None:
         """See `Inner`; `number` gives the link its number."""
         super().__init__(outer, address)
+        self.is_ending = False
+        """The record core knows that nothing more comes."""
         self.number = number(self)
+
+    def pass_on(self, event: DeliveryReceived, inputs: list[Input]) -> None:
+        """See `Inner`."""
+        self.sent += 1
+        inputs.append(
+            PublisherTransfer(
+                self.number, event.delivery_id, event.tag, event.payload, event.settled,
+                receiver_settles=event.receiver_settles,
+            )
+        )  # fmt: skip
+
+    def close_at_rest(self, inputs: list[Input]) -> None:
+        """See `Inner`."""
+        inputs.append(LinkDetach(self.number, True))
 
     def fail(self) -> None:
         """See records_driver.ClientLink."""
@@ -170,10 +195,14 @@ class InnerRoute(Inner):
         description = "" if error is None else error.description or ""
         self.outer.on_ended(self, effects.DetachLink(0, closed, condition, description))
 
-    def send(self, event: DeliveryReceived) -> None:
-        """Pass on a delivery."""
+    def pass_on(self, event: DeliveryReceived, inputs: list[Input]) -> None:
+        """See `Inner`."""
         self.sent += 1
         self.half.on_delivery(event)
+
+    def close_at_rest(self, inputs: list[Input]) -> None:
+        """See `Inner`."""
+        self.close()
 
     def settle(self, ids: list[int], tags: list[bytes]) -> None:
         """The client has settled deliveries."""

@@ -71,6 +71,7 @@ class PublisherLink:
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
         self.link = link
+        link.answers_detach = True  # A-9a: behind the outcomes of what was read
         self.number = connection.driver.add_link(self)
         remote = link.remote_attach
         assert remote is not None

@@ -163,9 +163,10 @@ class CarriedLinks:
             self._touched.clear()
 
     def lose(self, why: str) -> None:
-        """The connection has ended."""
+        """The connection has ended. What stands for a client's link to several addresses ends by itself (X-1)."""
         for half in list(self.halves):
-            half.on_lost(why)
+            if isinstance(half.link, ReceiverLink | SenderLink):
+                half.on_lost(why)
 
 
 class Half:

@@ -49,11 +49,13 @@ def test_releasing_can_be_switched_off() -> None:
     assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
-def test_a_session_without_a_map_ends_with_its_link_and_its_deliveries_are_settled() -> None:
+def test_a_session_without_a_map_ends_with_its_link_and_its_deliveries_are_settled_when_they_are_done() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.stock_publisher(net.nodes[0])
     publisher.send(b"1")
     publisher.drop()
+    assert subscriber.settled == []
+    subscriber.accept(b"1")
     assert subscriber.settled == [b"1"]
     assert not net.has_publisher()
 

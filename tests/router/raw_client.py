@@ -176,6 +176,11 @@ class RawClient(asyncio.Protocol):
         assert self._transport is not None
         self._transport.abort()
 
+    def hang_up(self) -> None:
+        """End the stream behind what was written, and read nothing any more."""
+        assert self._transport is not None
+        self._transport.close()
+
     def pause(self) -> None:
         """Read nothing any more."""
         assert self._transport is not None

@@ -121,8 +121,8 @@ PUBLISHER = EntityType(
         VHOST,
         text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(
-            "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `closing`, `suspended`), "
-            "`orphaned` or `elsewhere`, as of a subscription.", Column("state", 0),
+            "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `ending`, `closing`, "
+            "`suspended`), `orphaned` or `elsewhere`, as of a subscription.", Column("state", 0),
         ),
         rate(
             "published_rate", "Deliveries per second from it; null where its link is not here.",

@@ -42,6 +42,7 @@ WORDS: Mapping[str, Word] = {
     "proving": _PROVING,
     "waiting": Word(WARN, "resuming", "its link is up; it has not sent its unsettled deliveries again yet"),
     "starting": Word(WARN, "starting", "its session begins"),
+    "ending": Word(WARN, "ending", "its client has ended it and waits for outcomes"),
     "closing": Word(WARN, "closing", "it ends once everything is settled"),
     "detached": _DETACHED,
     "suspended": _DETACHED,

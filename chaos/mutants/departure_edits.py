@@ -1,0 +1,31 @@
+"""Edits of how publishers without a map end (A-9a)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+_STOCK = ("stock_publisher=1", "publishers=1", "messages=8", "window=8", "session_end=0")
+
+DEPARTURE_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "ends-at-once", "A-9a", "departing",
+        "        if ingress.phase not in (Phase.ACTIVE, Phase.ENDING) or ingress.exactly_once or comes_back:\n",
+        "        if ingress.phase:\n",
+        "what a router has read is dropped without an outcome when a stock publisher ends its link",
+        aim=("quit-p", *_STOCK),
+    ),
+    Edit(
+        "gone-and-forgotten", "A-9a", "departing",
+        "        departure.is_kept = owed > 0 and self._turn.now < until\n",
+        "        departure.is_kept = False\n",
+        "what a router has read is dropped when the connection of a stock publisher is lost",
+        aim=("drop-p", *_STOCK),
+    ),
+    Edit(
+        "a-new-session-at-once", "A-9a", "departing",
+        "        return ingress is not None and (ingress.phase is Phase.ENDING or ingress.departure.is_kept)\n",
+        "        return False\n",
+        "a stock publisher that comes back ends what was read of it before, and does not send it again",
+        aim=("drop-p", *_STOCK),
+    ),
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""The judge of publishers without a map that end: what was read is told, or goes on (A-9a)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from chaos.simulator.promises import FASTEST_CLOCK
+from chaos.simulator.routers import Router
+from chaos.simulator.state import SESSION_END, WorldState
+from chaos.simulator.violation import Violation
+from delivery_records import effects, inputs
+from delivery_records.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S
+from delivery_records.outcomes import DeliveryOutcome
+
+Message: TypeAlias = tuple[int, int]
+"""A publisher's index and the number of its message."""
+
+
+class EndsJudge:
+    """Sees what routers read of such publishers and what they state."""
+
+    def __init__(self, world: WorldState, still_owed: Callable[[int, int], list[int]]) -> None:
+        """Nothing was read. `still_owed`: subscribers that a message is owed to and that are not done with it."""
+        self._world = world
+        self._still_owed = still_owed
+        self._read: dict[int, dict[int, Message]] = {}
+        """By link: deliveries without an outcome."""
+        self._asked: dict[int, float] = {}
+        """By link: when the client's end was read."""
+        self._left: dict[int, float] = {}
+        """By link: when its router knew that it is gone."""
+        self._links: dict[int, tuple[int, int]] = {}
+        """By publisher: its newest link, and the incarnation of that link's router."""
+        self._attached: dict[int, float] = {}
+        """By publisher: when its newest attach was read."""
+        self._newest: dict[int, int] = {}
+        """By publisher: the link of that attach."""
+        self._taken_over: set[int] = set()
+        """Links that were attached, as far as their routers knew, when another attach was read."""
+
+    def on_turn(self, router: Router, batch: Sequence[inputs.Input]) -> None:
+        """A router reads this."""
+        now = self._world.now
+        for item in batch:
+            if isinstance(item, inputs.PublisherTransfer) and not item.settled and item.link not in self._left:
+                message = item.message[0], int.from_bytes(item.message[1:5], "big")
+                if self._world.is_stock_publisher(message[0]):
+                    self._read.setdefault(item.link, {})[item.delivery_id] = message
+                    self._links[message[0]] = (item.link, router.rid)
+            elif isinstance(item, inputs.PublisherAttach):
+                for publisher in [each.index for each in self._world.publishers if item.peer == f"p{each.index}"]:
+                    self._attached[publisher] = now
+                    before = self._newest.get(publisher, item.link)
+                    self._newest[publisher] = item.link
+                    if before not in self._left and before not in self._asked:
+                        self._taken_over.add(before)  # A-8
+            elif isinstance(item, inputs.LinkDetach):
+                self._asked.setdefault(item.link, now)
+            elif isinstance(item, inputs.LinkLost):
+                self._left.setdefault(item.link, now)
+
+    def on_effect(self, effect: effects.Effect) -> None:
+        """A router states this.
+
+        Raises:
+            Violation: an end is answered before what was read has an outcome, or that is given up too early.
+        """
+        if isinstance(effect, effects.Dispose):
+            for delivery_id in effect.delivery_ids:
+                self._read.get(effect.link, {}).pop(delivery_id, None)
+            if effect.outcome is DeliveryOutcome.MODIFIED_FAILED and not self._is_over(
+                self._asked.get(effect.link), END_WAIT_S
+            ):
+                raise Violation(f"GIVEN UP: link {effect.link} is told modified before the time for its end is over")
+        elif isinstance(effect, effects.DetachLink | effects.CloseConnection):
+            self._left.setdefault(effect.link, self._world.now)
+            is_answer = isinstance(effect, effects.DetachLink) and not effect.condition and effect.link in self._asked
+            if is_answer and self._read.get(effect.link) and self._world.policy != SESSION_END:
+                raise Violation(f"UNTOLD: the end of link {effect.link} is answered, and {self._read[effect.link]} not")
+
+    def _is_over(self, since: float | None, seconds: float) -> bool:
+        return since is not None and self._world.now - since >= seconds / FASTEST_CLOCK
+
+    def excuse(self, publisher: int) -> None:
+        """A fault ends its session."""
+        link, _ = self._links.pop(publisher, (0, 0))
+        self._read.pop(link, None)
+
+    def on_session_over(self, publisher: int, rid: int | None) -> None:
+        """Its key is deleted, or put by an attach at the router with this id; so its session is over.
+
+        Raises:
+            Violation: of what its router has read something is owed, and its time is not over.
+        """
+        link, own = self._links.get(publisher, (0, 0))
+        read = self._read.get(link, {})
+        is_there = self._world.router_of(own) is not None and own in self._world.etcd.routers
+        left = self._left.get(link)
+        is_judged = rid in (None, own) and is_there and link not in self._taken_over
+        if is_judged and left is not None and not self._world.traits.large:
+            is_over = self._is_over(left, SUBSCRIPTION_TIMEOUT_S) or (
+                rid is not None and self._is_over(self._attached.get(publisher), END_WAIT_S)
+            )
+            for message in read.values():
+                if not is_over and (owing := self._still_owed(*message)):
+                    raise Violation(f"DROPPED: p{message[0]}/{message[1]} was read, and s{owing[0]} does not get it")
+        self.excuse(publisher)
