@@ -79,6 +79,7 @@ class OutgoingDelivery:
         "_goes_on",
         "_head_size",
         "_message_format",
+        "_number",
         "_offset",
         "_payload",
         "_resume",
@@ -113,7 +114,7 @@ class OutgoingDelivery:
             goes_on: another part follows: no frame of this one is the last.
         """
         self.handle = handle
-        self.delivery_id = delivery_id
+        self.delivery_id = self._number = delivery_id
         self._tag = tag
         self._payload = payload
         self._settled = settled
@@ -130,7 +131,7 @@ class OutgoingDelivery:
     def _head(self, more: bool) -> bytes:
         return encode_transfer(
             self.handle,
-            self.delivery_id,
+            self._number,
             self._tag,
             self._message_format,
             self._settled,
@@ -139,6 +140,11 @@ class OutgoingDelivery:
             resume=self._resume,
             aborted=self._aborted,
         )
+
+    def renumber(self, number: int) -> None:
+        """The peer is told another number than the owner: deliveries before it were never sent."""
+        self._number = number
+        self._head_size = len(self._head(more=True))
 
     @property
     def has_started(self) -> bool:

@@ -453,14 +453,18 @@ class AmqpSession(SessionEndpoint):
         if not settled and not isinstance(state, OUTCOMES):
             return 0, None  # 3.4: nothing is decided until there is an outcome
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
+        numbers = self._numbers if disposition.role else None
         first = disposition.first
-        last = first if disposition.last is None else disposition.last
+        last = told = first if disposition.last is None else disposition.last
+        if numbers is not None:
+            first, last = numbers.own(first), numbers.own(last)
         found, visited, rest = unsettled.select(first, last, settled, limit)
         for link, named in found.items():
             link.receive_disposition(named.ids, named.tags, state, settled)
         if rest is None:
             return visited, None
-        return visited, Disposition(disposition.role, rest, last, settled, state)
+        rest = rest if numbers is None else numbers.told(rest)
+        return visited, Disposition(disposition.role, rest, told, settled, state)
 
     def _unattached(self, handle: int) -> None:
         self.end_faulty(UNATTACHED_HANDLE, f"handle {handle} is not attached")

@@ -1,7 +1,8 @@
 """What the links of an AMQP session use of it: windows, unsettled deliveries, frames out (AMQP 1.0 part 2, 2.5.6).
 
-Control frames of a sender link wait behind its transfers while the peer's session window is closed. Methods called
-``write*``, ``end_faulty`` and the like are for the engine only.
+Control frames of a sender link wait behind its transfers while the peer's session window is closed. Its detach does
+not: windows count transfers only, and a peer that keeps its own closed would wait for the answer without end. Methods
+called ``write*``, ``end_faulty`` and the like are for the engine only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from oncewire.wire.deliveries import OutgoingDelivery
+from oncewire.wire.delivery_numbers import DeliveryNumbers
 from oncewire.wire.errors import LimitError
 from oncewire.wire.frame_writer import FrameWriter
 from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
@@ -67,10 +69,10 @@ class SessionEndpoint:
 
     __slots__ = (
         "_frames_seen", "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
-        "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
-        "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window",
-        "next_delivery_id", "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel",
-        "sent_unsettled", "state", "streamed",
+        "_leaving", "_next_outgoing_id", "_numbers", "_out", "_queue", "_queued_control", "_queued_of",
+        "_remote_window", "_replenish_below", "_waiting_echoes", "_whole", "_writer", "channel", "context",
+        "incoming_window", "largest_window", "next_delivery_id", "partial_bytes", "pending_events",
+        "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state", "streamed",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +101,7 @@ class SessionEndpoint:
         self._whole = WholeDeliveryWriter(channel)
         # Delivery-ids and what is unsettled, per direction.
         self.next_delivery_id = 0
+        self._numbers: DeliveryNumbers | None = None
         self.sent_unsettled = Unsettled()
         self.received_unsettled = Unsettled()
         # 2.5.6: transfer frames, not deliveries, count for the windows.
@@ -113,6 +116,8 @@ class SessionEndpoint:
         self._queue: deque[Queued] | None = None
         self._queued_of: dict[int, int] = _NOTHING  # by handle
         self._queued_control = 0
+        # Links whose detach is among them.
+        self._leaving: dict[LinkEndpoint, None] = _NOTHING
         self._waiting_echoes: dict[LinkEndpoint, None] = _NOTHING
 
     # --- public -------------------------------------------------------------------------------------------------------
@@ -190,18 +195,32 @@ class SessionEndpoint:
         self._writer.write(self.channel, encode_performative(performative))
 
     def _write_of(self, link: LinkEndpoint, performative: Ordered) -> None:
+        numbers = self._numbers
+        if isinstance(performative, Disposition) and numbers is not None:
+            performative.first = numbers.told(performative.first)
+            if performative.last is not None:
+                performative.last = numbers.told(performative.last)
         self.write(performative)
         if isinstance(performative, Detach):
             link.detach_written = True
 
     def write_ordered(self, link: LinkEndpoint, performative: Ordered) -> None:
-        """Send a frame of a link; that of a sender link may not overtake its own transfers that wait for the window."""
+        """Send a frame of a link; that of a sender link may not overtake its own transfers that wait for the window.
+
+        A detach waits for the connection to take them, and never for the window: what that keeps back is not sent.
+        """
         if not link.is_sender or not self._must_wait(link, performative):
             self._write_of(link, performative)
             return
         self._writer.check_size(len(encode_performative(performative)))
         self._enqueue((link, performative), link.handle)
         self._queued_control += 1
+        if isinstance(performative, Detach):
+            if not self._leaving:
+                self._leaving = {}
+            self._leaving[link] = None
+            if self._remote_window <= 0:
+                self._write_queued()
 
     def _enqueue(self, item: Queued, handle: int) -> None:
         if self._queue is None:
@@ -252,12 +271,15 @@ class SessionEndpoint:
             return False
         self._remote_window = window - 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
+        if self._numbers is not None:
+            delivery_id = self._numbers.told(delivery_id)
         self._whole.write(self._out, handle, delivery_id, tag, settled, payload)
         return True
 
     def drop_queue(self) -> None:
         """Forget what waits for the window: no delivery moves any more."""
         self._queue = None
+        self._leaving = _NOTHING
         self._queued_of.clear()
         self._queued_control = 0
         self._waiting_echoes.clear()
@@ -276,6 +298,8 @@ class SessionEndpoint:
         self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
     ) -> None:
         """Send a disposition at once."""
+        if self._numbers is not None and not role:
+            first, last = self._numbers.told(first), self._numbers.told(last)
         performative = encode_disposition(role, first, None if first == last else last, settled, state)
         size = FRAME_HEADER_SIZE + len(performative)
         self._out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
@@ -307,8 +331,16 @@ class SessionEndpoint:
         while queue := self._queue:
             head = queue[0]
             if isinstance(head, OutgoingDelivery):
-                if self._remote_window <= 0 or self._writer.room <= 0:
+                if self._remote_window <= 0:
+                    if self._leaving:
+                        self._expel()
+                    if self._queue:
+                        return
+                    break
+                if self._writer.room <= 0:
                     return
+                if self._numbers is not None and not head.has_started:
+                    head.renumber(self._numbers.told(head.delivery_id))
                 performative, payload, last = head.next_frame(self._writer.max_frame_size)
                 self.write_transfer(performative, payload)
                 if last:
@@ -316,17 +348,55 @@ class SessionEndpoint:
                     self._queued_of[head.handle] -= 1
             else:
                 queue.popleft()
-                self._queued_control -= 1
-                link, frame = head
-                self._queued_of[link.handle] -= 1
-                self._write_of(link, frame)
-                self.release(link)
+                self._write_control(*head)
         self._queue = None
         waiting = list(self._waiting_echoes)
         self._waiting_echoes.clear()
         for link in waiting:
             if link.state is LinkState.ATTACHED:
                 link.answer_echo()
+
+    def _write_control(self, link: LinkEndpoint, frame: Ordered) -> None:
+        """Send a control frame that has left the queue."""
+        self._queued_control -= 1
+        self._queued_of[link.handle] -= 1
+        if isinstance(frame, Detach):
+            self._leaving.pop(link, None)
+        self._write_of(link, frame)
+        self.release(link)
+
+    def _expel(self) -> None:
+        """2.5.6: the window is closed, and links that leave do not wait for it: what they have not sent is dropped."""
+        handles = {link.handle for link in self._leaving}
+        unsent: dict[int, None] = {}
+        left: deque[Queued] = deque()
+        waits: set[int] = set()
+        names: set[str] = set()
+        for item in self._queue or ():
+            if isinstance(item, OutgoingDelivery):
+                if item.handle not in handles:
+                    left.append(item)
+                    waits.add(item.handle)
+                    continue
+                if not item.has_started:
+                    unsent[item.delivery_id] = None
+                self._queued_of[item.handle] -= 1
+                continue
+            link, frame = item
+            if link in self._leaving and isinstance(frame, Disposition | Flow):
+                self._queued_of[link.handle] -= 1
+                self._queued_control -= 1
+            elif link.handle in waits or (isinstance(frame, Attach) and link.name in names):
+                left.append(item)
+                waits.add(link.handle)
+                names.add(link.name)
+            else:
+                self._write_control(link, frame)
+        self._queue = left or None
+        if unsent:
+            if self._numbers is None:
+                self._numbers = DeliveryNumbers()
+            self._numbers.drop(unsent, self.sent_unsettled.oldest)
 
     def write_more(self) -> None:
         """There is room again for what has waited."""

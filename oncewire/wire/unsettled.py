@@ -165,6 +165,11 @@ class Unsettled:
             for position in range(start, stop + 1):
                 yield position & SERIAL_MASK
 
+    @property
+    def oldest(self) -> int:
+        """No delivery-id before this one is unsettled."""
+        return self._gone.first_missing & SERIAL_MASK
+
     def takes(self, number: int) -> bool:
         """Whether a delivery of the peer may have this id, which can be told from all that are unsettled.
 
