@@ -51,7 +51,8 @@ class Client(asyncio.Protocol):
 
     def __init__(self, name: str) -> None:
         self.engine = Connection(
-            Role.CLIENT, container_id=name, sasl=SaslClient(), now=time.monotonic(), incoming_window=HUGE
+            Role.CLIENT, container_id=name, sasl=SaslClient(), now=time.monotonic(), incoming_window=HUGE,
+            desired_capabilities=[EXACTLY_ONCE],
         )
         self.engine.open()
         self.session = self.engine.begin()

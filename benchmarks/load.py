@@ -81,7 +81,8 @@ class Client:
         self._framing = Framing(self.socket, address) if os.environ.get(WEBSOCKET) else None
         self.socket.setblocking(False)
         self.engine = Connection(
-            Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), now=time.monotonic()
+            Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), now=time.monotonic(),
+            desired_capabilities=[EXACTLY_ONCE],
         )
         self.is_ready = False
         self.is_detached = False

@@ -52,7 +52,8 @@ class StreamingClient(asyncio.Protocol):
 
     def __init__(self, name: str) -> None:
         self.engine = Connection(
-            Role.CLIENT, container_id=name, sasl=SaslClient("ANONYMOUS"), now=time.monotonic()
+            Role.CLIENT, container_id=name, sasl=SaslClient("ANONYMOUS"), now=time.monotonic(),
+            desired_capabilities=[EXACTLY_ONCE],
         )
         self.name = name
         self.link: Any = None

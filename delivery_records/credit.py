@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records.budget import Budget
-from delivery_records.limits import KIB, Limits
+from delivery_records.limits import FIRST_CREDIT, KIB, Limits
 from delivery_records.window import Window
 
 _MEAN_WEIGHT = 16
@@ -35,6 +35,8 @@ class PublisherCredit:
         size = min(self._limits.window, map_share) if map_share else self._limits.window
         if self._map_bound:
             size = max(1, min(size, self._map_bound))
+        elif self.received < FIRST_CREDIT // 2:
+            size = min(size, FIRST_CREDIT)
         wanted = window.unreceived + max(0, min(size - len(window), self._room(window)))
         outstanding = self.limit - self.received
         if wanted - outstanding >= max(1, size // 4) or (outstanding <= 0 and wanted > 0):

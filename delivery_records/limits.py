@@ -12,6 +12,9 @@ MIB = 1024 * KIB
 
 WINDOW_DELIVERIES = 1024
 """W: keeps a publisher's map in one frame of 64 KiB and covers 100 ms at 10,000 messages a second."""
+FIRST_CREDIT: Final = 256
+"""Of a publisher without a map, before half as many of its messages have come: what it buffers for want of a session
+window is lost when it closes, so the window is as wide, whatever the size of its messages turns out to be (C-6)."""
 WINDOW_BYTES = 64 * MIB
 """Bodies one publisher may make its ingress hold."""
 ROUTER_BYTES = 1024 * MIB

@@ -363,8 +363,9 @@ class RouterConfig:
         "Most unsettled deliveries of a publisher (W).",
     )  # fmt: skip
     window_bytes: int = setting(
-        "limits.window_bytes", size(KIB, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
-        "Most bytes of bodies held for one publisher, and for all publishers of one AMQP session (C-6).",
+        "limits.window_bytes", size(4 * KIB, 4096 * MIB), limits.WINDOW_BYTES, "4 KiB to 4 GiB",
+        "Most bytes of bodies held for one publisher, and for all publishers of one AMQP session of a client that "
+        "resumes (C-6). With less than 256 KiB the router warns: other clients may lose what they send before a close.",
     )  # fmt: skip
     router_bytes: int = setting(
         "limits.router_bytes", size(64 * KIB, 1024 * 1024 * MIB), limits.ROUTER_BYTES, "64 KiB to 1 TiB",

@@ -34,6 +34,7 @@ class RouterEvent(Enum):
     CONNECTION_REFUSED = "connection_refused"
     ACCEPT_FAILED = "accept_failed"
     DESCRIPTORS_SHORT = "descriptors_short"
+    WINDOWS_SMALL = "windows_small"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
     LOGIN_UNDECIDED = "login_undecided"
@@ -74,6 +75,7 @@ _WARNINGS = frozenset(
         RouterEvent.CONNECTION_REFUSED,
         RouterEvent.ACCEPT_FAILED,
         RouterEvent.DESCRIPTORS_SHORT,
+        RouterEvent.WINDOWS_SMALL,
         RouterEvent.LOGIN_FAILED,
         RouterEvent.LOGIN_UNDECIDED,
         RouterEvent.TLS_REFUSED,

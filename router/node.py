@@ -77,6 +77,7 @@ class RouterNode:
             self.operator.start()
             warn_of_open_file(self._config, self._log)
             self.gates.warn_if_short()
+            self._listener.warn_of_small_windows()
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )

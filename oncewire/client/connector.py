@@ -286,6 +286,7 @@ class Connector:
             hostname=hostname,
             max_frame_size=self._options.max_frame_size,
             idle_time_out_ms=round(self._options.idle_time_out_s * 1000),
+            desired_capabilities=[vocabulary.EXACTLY_ONCE],  # C-6: it sends again what a session window holds back
             properties={
                 Symbol("product"): "oncewire.client",
                 Symbol("version"): _version(),

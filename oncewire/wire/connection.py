@@ -558,7 +558,6 @@ class Connection:
             channel,
             handle_max=self.handle_max,
             incoming_window=self.session_window,
-            receive_frame_size=self.receive_frame_size,
             pending_events=self._events,
             forget=self._forget_session,
         )

@@ -95,7 +95,6 @@ class AmqpSession(SessionEndpoint):
         channel: our channel number.
         handle_max: highest link handle, for both ends.
         incoming_window: transfer frames the peer may have in flight.
-        receive_frame_size: bytes of the largest frame the peer may send.
         pending_events: where events are added.
         forget: called when both ends have ended the session.
     """
@@ -111,11 +110,10 @@ class AmqpSession(SessionEndpoint):
         *,
         handle_max: int,
         incoming_window: int,
-        receive_frame_size: int,
         pending_events: list[Any],
         forget: Callable[[AmqpSession], None],
     ) -> None:
-        super().__init__(writer, channel, incoming_window, receive_frame_size, pending_events)
+        super().__init__(writer, channel, incoming_window, pending_events)
         self._handle_max = handle_max
         self._forget = forget
         self._by_name: dict[tuple[str, bool], Link] = {}
@@ -139,6 +137,11 @@ class AmqpSession(SessionEndpoint):
     def link_count(self) -> int:
         """How many there are of them."""
         return len(self._by_handle)
+
+    @property
+    def granted(self) -> int:
+        """Deliveries that the peer may still send on all links (2.6.7)."""
+        return sum([link.credit for link in self._by_handle.values() if not link.is_sender])
 
     def attach_sender(
         self,

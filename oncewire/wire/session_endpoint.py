@@ -80,7 +80,6 @@ class SessionEndpoint:
         writer: FrameWriter,
         channel: int,
         incoming_window: int,
-        receive_frame_size: int,
         pending_events: list[Any],
     ) -> None:
         self.context: object = None
@@ -91,9 +90,9 @@ class SessionEndpoint:
         self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
         self.streamed = 0
-        # Of the payloads of so many frames, and of those before: at first the largest possible.
-        self._frames_seen = 0
-        self._largest_before = self._largest_frame = receive_frame_size
+        # Of the payloads of so many frames, and of those before; -1 = there are none.
+        self._frames_seen = self._largest_frame = 0
+        self._largest_before = -1
         # Any: links add their events, which are defined above this module.
         self.pending_events = pending_events
         self._writer = writer
@@ -136,20 +135,21 @@ class SessionEndpoint:
         """
         raise NotImplementedError
 
-    def set_incoming_window(self, frames: int) -> None:
+    def set_incoming_window(self, frames: int, least: int = 0) -> None:
         """Change how many frames the peer may have in flight from now on (2.5.6); what is offered stays so."""
         self.incoming_window = frames
         self.largest_window = max(self.largest_window, frames)
-        self._replenish_below = (frames + 1) // 2
+        self._replenish_below = max((frames + 1) // 2, min(least, frames))
         if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
             self._write_window()
 
-    def offer(self, frames: int) -> None:
+    def offer(self, frames: int, least: int = 0) -> None:
         """Let the peer have so many frames in flight, once: the engine tops up nothing until the next call (2.5.6).
 
-        What was offered before stays so. Call it often: nothing is written while half of `frames` are still offered.
+        What was offered before stays so. Call it often: nothing is written while ``least`` and half of ``frames`` are
+        still offered.
         """
-        self.set_incoming_window(frames)
+        self.set_incoming_window(frames, least)
         self.incoming_window = self._replenish_below = 0
 
     @property
@@ -159,8 +159,18 @@ class SessionEndpoint:
 
     @property
     def recent_frame(self) -> int:
-        """The largest payload of the last 32 to 64 transfer frames, in bytes; before that the largest possible."""
+        """The largest payload of the last 32 to 64 transfer frames, in bytes."""
         return max(self._largest_before, self._largest_frame)
+
+    @property
+    def knows_frames(self) -> bool:
+        """Whether so many have come that the next ones are likely to be no larger."""
+        return self._largest_before >= 0
+
+    @property
+    def granted(self) -> int:
+        """Deliveries that the peer may still send on all links (2.6.7)."""
+        raise NotImplementedError
 
     @property
     def is_queueing(self) -> bool:

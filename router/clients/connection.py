@@ -67,7 +67,7 @@ from router.clients.link_refusal import LinkRefusal, detach_link, lighten
 from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import LargeEvent, PublisherLink
-from router.clients.session_window import PASSED, SessionWindows
+from router.clients.session_window import SessionWindows
 from router.clients.subscriber_link import SubscriberLink
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
@@ -85,9 +85,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_closing", "_is_redirected", "_windows", "anonymous",
+        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_closing", "_is_redirected", "anonymous",
         "attaches", "container_id", "ends", "kept_message_size", "links", "listener", "log", "max_message_size",
-        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings",
+        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings", "windows",
     )  # fmt: skip
 
     def __init__(
@@ -118,8 +118,8 @@ class ClientConnection(PacedProtocol):
         self._expiry: asyncio.TimerHandle | None = None
         self.peer_host = ""
         self.nodes = NodeLinks(listener.node, self)
-        self._windows = SessionWindows(listener.window_limits())
-        self.quota = listener.quota(self, self._windows)
+        self.windows = SessionWindows(listener.window_limits())
+        self.quota = listener.quota(self, self.windows)
         self.links: dict[int, ClientLink] = {}
         self.anonymous: AnonymousLinks | None = None
         self.places = Places()
@@ -213,7 +213,7 @@ class ClientConnection(PacedProtocol):
     def on_disconnected(self, exc: Exception | None) -> None:
         """The transport is closed."""
         driver = self._driver
-        if driver is not None and self._windows.close(driver.records.budget, driver.offers):
+        if driver is not None and self.windows.close(driver.records.budget, driver.offers):
             driver.submit([])
         if self._expiry is not None:
             self._expiry.cancel()
@@ -246,7 +246,7 @@ class ClientConnection(PacedProtocol):
 
     def process_events(self) -> None:
         """See `EngineProtocol`."""
-        self._windows.is_calm = False
+        self.windows.is_calm = False
         inputs: list[Input] = []
         try:
             for event in self.engine.events():
@@ -529,7 +529,7 @@ class ClientConnection(PacedProtocol):
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
         self.quota.count_links()
-        if self._windows.is_calm:
+        if self.windows.is_calm:
             return
         publishers = [
             (each.number, each.link.session) for each in self.links.values() if not isinstance(each, SubscriberLink)
@@ -537,12 +537,13 @@ class ClientConnection(PacedProtocol):
         sessions = self.routed.offered(self.engine.sessions)
         if self.anonymous is not None:
             sessions = [session for session in sessions if self.anonymous.offers(session)]
-        if self._windows.look(sessions, publishers, driver, time.monotonic()):
+        if self.windows.look(sessions, publishers, driver, time.monotonic()):
             driver.submit([])
         if self.routed.halves:  # sessions may be offered frames here again without a read
-            self._windows.is_calm = False
-        if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
-            self.close("amqp:resource-limit-exceeded", PASSED)
+            self.windows.is_calm = False
+        self.engine.session_window = self.windows.first(driver.records.budget)
+        if self.windows.stopped_for and self.engine.state is ConnectionState.OPENED:
+            self.close("amqp:resource-limit-exceeded", self.windows.stopped_for)
 
     def _on_open_timeout(self) -> None:
         self._timer = None

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from delivery_records.budget import Budget
+from delivery_records.limits import FIRST_CREDIT
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     CONNECTION_FORCED,
@@ -22,13 +24,14 @@ from oncewire.wire import (
     Connection,
     ExternalServer,
     Fields,
+    Open,
     PlainServer,
     Role,
     SaslServer,
     ServerMechanism,
     Symbol,
 )
-from oncewire.wire.vocabulary import ANONYMOUS_RELAY, FAILOVER_LIST, SHARED_SUBSCRIPTIONS
+from oncewire.wire.vocabulary import ANONYMOUS_RELAY, EXACTLY_ONCE, FAILOVER_LIST, SHARED_SUBSCRIPTIONS
 from router.admission import Gates
 from router.authentication import Checks
 from router.certificate_users import certificate_of, user_of
@@ -257,10 +260,16 @@ class ClientListener:
             now=time.monotonic(),
         )
         connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
-        engine.before_open = partial(self.sole.before_open, connection)
+        engine.before_open = partial(self._before_open, connection)
         if entrance.on_open is not None:
             self._on_open[connection] = entrance.on_open
         return connection
+
+    def _before_open(self, connection: ClientConnection, remote: Open, own: Open) -> None:
+        self.sole.before_open(connection, remote, own)
+        connection.windows.resumes = EXACTLY_ONCE in remote.desired_capabilities
+        if self.driver is not None:  # sessions may be pipelined behind the open
+            connection.engine.session_window = connection.windows.first(self.driver.records.budget)
 
     def _mechanisms(
         self, entrance: Entrance, caller: Callable[[], ClientConnection]
@@ -286,6 +295,13 @@ class ClientListener:
     def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
         """How much the user of a connection may use."""
         return ClientQuota(connection, self.uses, windows, self.current_config)
+
+    def warn_of_small_windows(self) -> None:
+        """Say so where stock clients may lose what they send just before a close (C-6)."""
+        frames = self.window_limits().first_frames(Budget(self.config.router_bytes))
+        if frames < FIRST_CREDIT:
+            fix = "raise limits.window_bytes to 256 KiB, and limits.router_bytes to 2 MiB"
+            self.log.event(RouterEvent.WINDOWS_SMALL, frames=frames, wanted=FIRST_CREDIT, fix=fix)
 
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 IDLE_BYTES = 64 * 1024
 """Every session is offered so much, or one frame, whatever others were offered: the slack of the router's budget. An
 offer cannot be withdrawn, so one that is not used must be small; 64 small messages hide a round trip."""
+OPEN_BYTES = 256 * 1024
+"""The same for a client that does not resume: the credit for its first messages, while they are small (C-1)."""
 IDLE_FRAMES = 8
 """Where there is room a session that does not send is offered so many frames: its first message need not wait."""
 IDLE_PART = 16
@@ -27,6 +29,8 @@ class Offer:
     """The same, as counted for a user who has a quota."""
     since: float = 0.0
     """When it was topped up last."""
+    is_publishing: bool = False
+    """It counts in `Offers.publishing`."""
     is_narrow: bool = False
     """There is no room for more than a frame."""
 
@@ -43,13 +47,21 @@ class Offer:
 
 
 class Offers:
-    """The offers of all sessions of a router, in bytes."""
+    """The offers of all sessions of a router."""
 
-    __slots__ = ("size",)
+    __slots__ = ("publishing", "size")
 
     def __init__(self) -> None:
         """Nothing is offered."""
         self.size = 0
+        """In bytes."""
+        self.publishing = 0
+        """Sessions with a publisher, of clients that do not resume."""
+
+    def join(self, offer: Offer, is_publishing: bool) -> None:
+        """The session of an offer has a publisher, or has none."""
+        self.publishing += is_publishing - offer.is_publishing
+        offer.is_publishing = is_publishing
 
     def count(self, offer: Offer, size: int) -> None:
         """An offer is `size` bytes large now."""

@@ -1,8 +1,10 @@
 """The AMQP incoming-window of a client's sessions: what bounds the bytes a router is sent (C-6, AMQP 2.5.6).
 
-A window counts frames, not bytes. A frame is taken to be somewhat larger than the largest of late, and as large as
-it may be before any came; a client that sends larger ones than that is stopped at a bound. Flows and dispositions need
-no window, so they pass where bodies wait. What is offered counts in the router's budget until it comes (`offers.py`).
+A window counts frames, not bytes. For a client that resumes, a frame is taken to be somewhat larger than the largest of
+late, and as large as it may be before any came: what its window keeps back waits with it. Any other client loses that
+when it closes, so its window follows the credit of its links, and what it sends is bounded by that credit; one that
+holds too much is stopped. Flows and dispositions need no window, so they pass where bodies wait. What is offered counts
+in the router's budget until it comes (`offers.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from delivery_records.budget import Budget
+from delivery_records.limits import FIRST_CREDIT
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
-from router.clients.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, Offer, Offers
+from router.clients.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, OPEN_BYTES, Offer, Offers
 from router.clients.user_bytes import UserBytes, Waiter
 from router.records_driver import RecordsDriver
 
@@ -24,8 +27,11 @@ GROWTH = 4
 to have the largest size there is, 64 small messages would fill a window: a third of the throughput."""
 SMALLEST_FRAME = 1024
 """Bytes a frame is taken to have at least."""
+SMALL_PARTS = 4
+"""Before frames came, a session's bytes are at least so many of them: one small message must not shut out others."""
 FIRST_WINDOW = 1
-"""Frames a session begins with: what the router has room for is known at the end of the turn."""
+"""Frames a session of a client that resumes begins with: what the router has room for is known at the end of the turn.
+It may have much to send again, as may all others after the failure of a router."""
 
 STREAM_BYTES = 8 << 20
 """Of large messages, in a session that sends one: more waits with the publisher (L-4). It covers a round trip of 80 ms
@@ -35,6 +41,8 @@ _NOBODY: Final[dict[SessionEndpoint, None]] = {}
 """What waits at first; never changed. Connections that are idle share what is empty."""
 
 PASSED = "messages became much larger within one session window; connect again, and resume"
+FULL = "the router has no memory left for messages that nobody takes, and this connection holds more than its part"
+FULL_FOR_USER = "messages that nobody takes are more than the quota of this user allows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,21 @@ class WindowLimits:
     def counted(self, recent: int) -> int:
         """Bytes a frame is taken to have where the largest of late had `recent`."""
         return min(self.max_frame_size, max(SMALLEST_FRAME, GROWTH * recent))
+
+    @property
+    def unknown(self) -> int:
+        """Bytes a frame of a client that resumes is taken to have before any came."""
+        return min(self.max_frame_size, max(SMALLEST_FRAME, self.window_bytes // SMALL_PARTS))
+
+    def first_frames(self, budget: Budget) -> int:
+        """The window that the session of a client begins with which does not resume: it covers its first credit."""
+        room = min(self.window_bytes, budget.body_room // ROUTER_PART)
+        return max(1, min(FIRST_CREDIT, room // SMALLEST_FRAME))
+
+    @property
+    def first_bytes(self) -> int:
+        """The most that such a window can bring."""
+        return FIRST_CREDIT * self.max_frame_size
 
     @property
     def publisher_bytes(self) -> int:
@@ -86,15 +109,20 @@ class Stored:
 class SessionWindows:
     """Keeps the windows of one connection's sessions, and its part of the router's budget."""
 
-    __slots__ = ("_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_calm", "is_passed")
+    __slots__ = (
+        "_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_calm", "resumes",
+        "stopped_for",
+    )  # fmt: skip
 
     def __init__(self, limits: WindowLimits) -> None:
         """Nothing has come yet."""
         self._limits = limits
         self._offers: dict[SessionEndpoint, Offer] = {}
         self._partial = 0
-        self.is_passed = False
-        """A session holds more than its window and its publishers' largest messages explain: end the connection."""
+        self.resumes = False
+        """The client sends again what was not settled, and so loses nothing that waits there for a session window."""
+        self.stopped_for = ""
+        """A session holds more than it may: end the connection, for this reason."""
         self.is_calm = False
         """Nothing but a read changes the windows: there is no publisher, and none is narrow. A read ends this."""
         self._waiting: dict[SessionEndpoint, None] = _NOBODY
@@ -103,6 +131,10 @@ class SessionWindows:
         self._of_user = 0
         """Bytes of this connection that `_user` counts."""
         self._waiter: Waiter | None = None
+
+    def first(self, budget: Budget) -> int:
+        """Frames that the next session begins with."""
+        return FIRST_WINDOW if self.resumes else self._limits.first_frames(budget)
 
     def share(self, user: UserBytes, waiter: Waiter) -> None:
         """Count from now on for a user, who has a quota; `waiter` is this connection."""
@@ -194,7 +226,9 @@ class SessionWindows:
         return budget.was_full and (is_less or budget.is_passed_on)
 
     def _forget(self, session: SessionEndpoint, budget: Budget, offers: Offers) -> None:
-        self._count(self._offers.pop(session), 0, offers)
+        offer = self._offers.pop(session)
+        self._count(offer, 0, offers)
+        offers.join(offer, False)
         if session in self._waiting:
             self._leave(session, budget)
 
@@ -205,22 +239,42 @@ class SessionWindows:
         limits = self._limits
         offer = self._offers.get(session)
         if offer is None:
-            offer = self._offers[session] = Offer(since=now)
-        counted = limits.counted(session.recent_frame)
+            offer = self._offers[session] = Offer(session.largest_window, since=now)
+        counted = self._counted(session)
         frames = self._frames(session, stored, counted, budget, now)
         frames = self._frames_of_user(frames, stored, offer, counted)
+        least = 0
+        if not self.resumes:
+            least = session.granted
+            offers.join(offer, stored.publishers > 0)
+            self._stop(stored.size + session.partial_bytes, budget, offers)
         if session.streamed:
             frames = self._frames_of_stream(frames, stored, counted)
         spare = max(0, budget.body_room - offers.size + offer.size) // ROUTER_PART // counted
-        idle = max(1, IDLE_BYTES // counted)
+        idle = max(1, (IDLE_BYTES if self.resumes else OPEN_BYTES) // counted)
         offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)
         left = session.offered_frames
-        frames = min(frames, max(idle, min(offer.wanted(left, now), spare), min(IDLE_FRAMES, spare // IDLE_PART)))
-        session.offer(frames)
+        wanted = max(offer.wanted(left, now), least)
+        frames = min(frames, max(idle, min(wanted, spare), min(IDLE_FRAMES, spare // IDLE_PART)))
+        session.offer(frames, least)
         if session.offered_frames != left:
             offer.frames, offer.since = frames, now
         # Without a publisher nothing that comes is kept.
         self._count(offer, counted * session.offered_frames if stored.publishers else 0, offers)
+
+    def _counted(self, session: SessionEndpoint) -> int:
+        """Bytes a frame is taken to have."""
+        if not self.resumes:
+            return max(SMALLEST_FRAME, session.recent_frame)
+        return self._limits.counted(session.recent_frame) if session.knows_frames else self._limits.unknown
+
+    def _stop(self, held: int, budget: Budget, offers: Offers) -> None:
+        """Where credit has let in more than there is memory for, end who holds more than its part, and sends."""
+        if budget.held > budget.limit and held > budget.limit // max(ROUTER_PART, offers.publishing):
+            self.stopped_for = FULL
+        user = self._user
+        if user is not None and user.held > user.limit + self._limits.kept_message_size and held > user.limit // 2:
+            self.stopped_for = FULL_FOR_USER
 
     def _count(self, offer: Offer, size: int, offers: Offers) -> None:
         if self._user is not None:
@@ -269,9 +323,10 @@ class SessionWindows:
         limits = self._limits
         partial = session.partial_bytes
         held = stored.size + partial
-        if held > (stored.publishers + 1) * limits.publisher_bytes:
-            self.is_passed = True
-        own = self._own_frames(stored.size, partial, counted)
+        most = (stored.publishers + 1) * limits.publisher_bytes + (0 if self.resumes else limits.first_bytes)
+        if held > most:
+            self.stopped_for = PASSED
+        own = self._own_frames(stored, partial, counted)
         frames = min(own, budget.body_room // ROUTER_PART // counted)
         asks = False
         if own and not frames:
@@ -290,11 +345,12 @@ class SessionWindows:
             return 1  # C-6, F1
         return frames
 
-    def _own_frames(self, stored: int, partial: int, counted: int) -> int:
-        """What the session's own limit allows, of frames of `counted` bytes."""
+    def _own_frames(self, stored: Stored, partial: int, counted: int) -> int:
+        """What the session's own limit allows, of frames of `counted` bytes; credit was given for each publisher."""
         limits = self._limits
-        frames = min(DEFAULT_INCOMING_WINDOW, max(0, limits.window_bytes - stored - partial) // counted)
-        if not frames and not stored and partial < limits.publisher_bytes:
+        most = limits.window_bytes if self.resumes else max(1, stored.publishers) * limits.publisher_bytes
+        frames = min(DEFAULT_INCOMING_WINDOW, max(0, most - stored.size - partial) // counted)
+        if not frames and not stored.size and partial < limits.publisher_bytes:
             return 1  # only the rest of what has come in part can free anything
         return frames
 

@@ -247,10 +247,8 @@ class Half:
         if not self.owns_session or not isinstance(self.link, ReceiverLink):
             return  # a client's session, see `CarriedLinks.offered`
         session = self.link.session
-        recent = session.recent_frame
-        is_known = recent < self.carrier.engine.receive_frame_size
-        counted = max(SMALLEST_FRAME, GROWTH * recent)
-        frames = max(1, min(MOST_FRAMES, WINDOW_BYTES // counted)) if is_known else FIRST_FRAMES
+        counted = max(SMALLEST_FRAME, GROWTH * session.recent_frame)
+        frames = max(1, min(MOST_FRAMES, WINDOW_BYTES // counted)) if session.knows_frames else FIRST_FRAMES
         wanted = 0 if self.is_stopped else frames
         if session.incoming_window != wanted:
             session.set_incoming_window(wanted)

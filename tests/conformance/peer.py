@@ -44,7 +44,6 @@ from oncewire.wire.frames import (
 )
 from oncewire.wire.performative_codec import decode_performative, decode_sasl_frame, encode_performative
 from oncewire.wire.performatives import Performative, SaslFrame
-from router.clients.offers import IDLE_FRAMES
 
 DEADLINE_S = 60.0
 MAX_FRAME_SIZE = 1 << 20
@@ -446,10 +445,8 @@ def published(dial: Dial, topic: str, *bodies: bytes) -> Peer:
     """A publisher of its own connection that has sent these messages, unsettled; its credit has come."""
     peer = dial().ready()
     peer.attach_sender(topic, "helper")
-    for number, body in enumerate(bodies, 1):
+    for body in bodies:
         peer.transfer(body)
-        if number % IDLE_FRAMES == 0:  # 2.5.6: the window of a session that has sent nothing is small
-            peer.sync()
     return peer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.limits import Limits
+from delivery_records.limits import FIRST_CREDIT, WINDOW_DELIVERIES, Limits
 from tests.delivery_records.harness import Net, PublisherLink
 
 KIB = 1024
@@ -20,6 +20,20 @@ def test_the_first_credit_is_the_window_and_tells_the_session_once() -> None:
     sessions = [grant.session for grant in publisher.all(effects.GrantPublisherCredit)]
     assert sessions[0] is not None
     assert set(sessions[1:]) == {None}
+
+
+def test_a_publisher_without_a_map_begins_with_the_credit_that_its_session_window_covers() -> None:
+    """C-1, C-6: its messages may all be large, and what it buffers for want of a window is lost when it closes."""
+    net = Net()
+    subscriber, stock = net.subscriber(net.nodes[0]), net.stock_publisher(net.nodes[0])
+    assert stock.credit == FIRST_CREDIT < WINDOW_DELIVERIES
+    for number in range(FIRST_CREDIT // 2):
+        tag = number.to_bytes(2, "big")
+        stock.send(tag)
+        subscriber.accept(tag)
+        stock.settle(tag)
+    assert stock.credit > WINDOW_DELIVERIES // 2
+    assert net.publisher(net.nodes[0], "resumes", map_bound=2 * WINDOW_DELIVERIES).credit == WINDOW_DELIVERIES
 
 
 def test_a_window_that_nobody_accepts_ends_the_credit() -> None:

@@ -63,7 +63,7 @@ class RawClient(asyncio.Protocol):
         sasl: SaslClient | None,
         max_frame_size: int,
         properties: Fields | None,
-        capabilities: Sequence[str] = (),
+        capabilities: Sequence[str] = (EXACTLY_ONCE,),
     ) -> None:
         self.engine = Connection(
             Role.CLIENT,
@@ -91,10 +91,11 @@ class RawClient(asyncio.Protocol):
         sasl: SaslClient | None = None,
         max_frame_size: int = 1 << 20,
         properties: Fields | None = None,
+        resumes: bool = True,
     ) -> RawClient:
-        """Connect, open and begin a session."""
+        """Connect, open and begin a session; one that resumes says so (C-6)."""
         client = await cls.dial(
-            port, container_id, sasl=sasl, max_frame_size=max_frame_size, properties=properties
+            port, container_id, sasl=sasl, max_frame_size=max_frame_size, properties=properties, resumes=resumes
         )
         client.session = await client.begun()
         return client
@@ -116,11 +117,13 @@ class RawClient(asyncio.Protocol):
         sasl: SaslClient | None = None,
         max_frame_size: int = 1 << 20,
         properties: Fields | None = None,
+        resumes: bool = True,
     ) -> RawClient:
         """Connect and send open; whatever comes back is in `heard`."""
         name = container_id or f"raw-{next(_numbers)}"
+        capabilities = (EXACTLY_ONCE,) if resumes else ()
         return await cls.dial_with(
-            cls(name, sasl or SaslClient("ANONYMOUS"), max_frame_size, properties), port
+            cls(name, sasl or SaslClient("ANONYMOUS"), max_frame_size, properties, capabilities), port
         )
 
     @classmethod

@@ -270,3 +270,58 @@ async def test_messages_that_become_much_larger_within_a_wide_window_end_their_c
         slow.link.grant(1)
         slow.client.flush()
         assert (await slow.delivery()).tag.endswith(b"0"), "what was taken is delivered"
+
+
+# --- clients that do not resume: who holds more than its part is stopped ----------------------------------------------
+
+
+async def completes(publisher: RawPublisher, count: int) -> bool:
+    """Whether all of its messages were accepted; False: its connection was closed, for want of memory."""
+    client = publisher.client
+    async with asyncio.timeout(60):
+        while len(publisher.accepted_tags()) < count:
+            closed = [event for event in client.heard if isinstance(event, ConnectionClosed)]
+            if closed:
+                assert closed[0].error is not None
+                assert closed[0].error.condition == "amqp:resource-limit-exceeded"
+                return False
+            publisher.settle_accepted()
+            if len(publisher.accepted_tags()) < count:
+                await client.news()
+                publisher.settle_accepted()
+    return True
+
+
+async def test_stock_publishers_together_hold_no_more_than_the_routers_budget_and_a_read_each() -> None:
+    """Each may send 16 MiB into its first window. The router is full with a part of it, and others are served on."""
+    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-router-bytes=4MiB")
+    count = 20
+    async with running_router("--standalone", *flags) as router:
+        slow = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
+        publishers = [
+            await (await RawClient.connect(router.port, max_frame_size=FRAME, resumes=False)).publisher(
+                "orders", f"p{number}", exactly_once=False
+            )
+            for number in range(count)
+        ]
+        for publisher in publishers:
+            for number in range(8):
+                publisher.send(b"%d" % number, bytes(MESSAGE - 64 * KIB))
+        most = 0
+
+        async def closed() -> int:
+            nonlocal most
+            most = max(most, await held(router))
+            return sum(each.client.is_gone for each in publishers)
+
+        await until(closed, lambda found: found > count // 2)
+        assert most <= 4 * 1024 * KIB + count * READ
+        slow.link.grant(1000)
+        slow.client.flush()
+        accepting = asyncio.create_task(accept_all(slow, 8 * count))
+        ended = await asyncio.gather(*(completes(publisher, 8) for publisher in publishers))
+        assert not all(ended), (most, ended)
+        late = await (await RawClient.connect(router.port, resumes=False)).publisher("orders", exactly_once=False)
+        late.send(b"late", b"small")
+        assert (await late.outcome(b"late")).state == ACCEPTED
+        accepting.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records.budget import Budget
-from delivery_records.limits import FINISHER_PATIENCE_S
+from delivery_records.limits import FINISHER_PATIENCE_S, FIRST_CREDIT
 from oncewire.wire import (
     ACCEPTED,
     Connection,
@@ -34,6 +34,8 @@ MESSAGE = 64 * KIB
 class Session:
     """A client and a router's engine, whose window is looked at after each read of one frame's size."""
 
+    CREDIT = 10_000
+
     def __init__(
         self, limits: WindowLimits, budget: Budget, name: str = "client", offers: Offers | None = None
     ) -> None:
@@ -42,6 +44,7 @@ class Session:
         )
         self.client = Connection(Role.CLIENT, container_id=name, max_frame_size=FRAME)
         self.windows = SessionWindows(limits)
+        self.windows.resumes = True
         self.budget = budget
         self.offers = offers or Offers()
         self.sizes: list[int] = []
@@ -65,7 +68,7 @@ class Session:
         for event in self.server.events():
             if isinstance(event, LinkAttached) and isinstance(event.link, ReceiverLink):
                 event.link.reply(source=Source(), target=Target("t"))
-                event.link.grant(10_000)
+                event.link.grant(self.CREDIT)
             elif isinstance(event, DeliveryReceived):
                 self.sizes.append(len(event.payload))
                 event.link.dispose([event.delivery_id], ACCEPTED, True)
@@ -298,3 +301,75 @@ def test_a_large_message_goes_on_where_others_fill_the_router() -> None:
     session.waiting = 1
     run(session)
     assert session.window == 0
+
+
+# --- clients that do not resume ---------------------------------------------------------------------------------------
+
+
+class Stock(Session):
+    """A client that loses what its session window holds back when it closes."""
+
+    CREDIT = FIRST_CREDIT
+
+    def __init__(
+        self, limits: WindowLimits, budget: Budget, name: str = "stock", offers: Offers | None = None
+    ) -> None:
+        super().__init__(limits, budget, name, offers)
+        self.windows.resumes = False
+        self.server.session_window = self.windows.first(budget)
+        self.stored = 0
+
+    def stored_now(self) -> Stored:
+        return Stored(self.stored, 1)
+
+
+DEFAULTS = WindowLimits(64 << 20, 1 << 20, 64 << 20)
+
+
+def test_five_hundred_sessions_of_a_router_begin_with_a_window_for_their_first_credit() -> None:
+    budget, offers = Budget(1 << 30), Offers()
+    sessions = [Stock(DEFAULTS, budget, f"client{number}", offers) for number in range(500)]
+    for session in sessions:
+        session.sender()
+        assert session.window == session.session.remote_begin.incoming_window == FIRST_CREDIT  # type: ignore[union-attr]
+    run(*sessions)
+    assert all(session.window == FIRST_CREDIT for session in sessions), "no flow that nobody asked for"
+
+
+def test_a_router_that_is_nearly_full_lets_a_session_begin_with_its_share() -> None:
+    budget = Budget(1 << 30)
+    budget.add(budget.body_limit - ROUTER_PART * 10 * KIB)
+    assert Stock(DEFAULTS, budget).server.session_window == 10
+    budget.add(budget.body_room)
+    assert Stock(DEFAULTS, budget).server.session_window == 1
+
+
+def test_one_small_message_that_nobody_answers_shuts_no_session_however_small_its_bytes() -> None:
+    for window_bytes in (4 * KIB, 64 * KIB, 1024 * KIB):
+        for kind in (Session, Stock):
+            session = kind(WindowLimits(window_bytes, 1 << 20, 64 << 20), Budget(1 << 30))
+            session.sender()
+            session.server.sessions[0]._incoming_left = 0
+            server = session.server.sessions[0]
+            session.windows.update({server: Stored(1, 2)}, session.budget, session.offers, 0.0)
+            assert server.offered_frames > 0, (window_bytes, kind)
+
+
+def test_who_holds_more_than_its_part_of_a_router_that_is_full_is_stopped_and_nobody_else() -> None:
+    budget, offers = Budget(64 * MESSAGE), Offers()
+    limits = WindowLimits(16 * MESSAGE, FRAME, MESSAGE)
+    sessions = [Stock(limits, budget, f"client{number}", offers) for number in range(8)]
+    for session in sessions:
+        session.sender()
+    budget.add(budget.limit + 1)
+    part = budget.limit // len(sessions)
+    sessions[0].stored, sessions[1].stored = part + 1, part
+    run(*sessions)
+    assert [bool(session.windows.stopped_for) for session in sessions] == [True] + 7 * [False]
+    budget.add(-1)
+    sessions[2].stored = part + 1
+    run(sessions[2])
+    assert not sessions[2].windows.stopped_for
+    for session in sessions:
+        session.windows.close(budget, offers)
+    assert offers.publishing == 0
