@@ -254,6 +254,24 @@ class RawPeer:
         return self.send(Transfer(0, number, b"tag-%d" % number, 0, **fields), payload)
 
 
+def only_transfers(answers: list[Performative]) -> list[Transfer]:
+    """The transfers among the answers."""
+    return [answer for answer in answers if isinstance(answer, Transfer)]
+
+
+def closed_window(others: int = 0) -> tuple[RawPeer, SenderLink, list[int]]:
+    """An engine with one transfer out and two waiting for the window; on other links, handles 1 and up, nothing is."""
+    peer = RawPeer()
+    peer.begin(incoming_window=1)
+    link = peer.attach_as_receiver(0)
+    for handle in range(1, others + 1):
+        peer.attach_as_receiver(10, f"link{handle}", handle)
+    peer.send(Flow(0, 1, 0, 1, 0, 0, 10))
+    ids = [link.send(b"%d" % number, b"body") for number in range(3)]
+    assert len(only_transfers(peer.read())) == 1
+    return peer, link, ids
+
+
 def condition_of(answers: list[Performative], kind: type[Any]) -> str | None:
     """The error condition of the only frame of one kind among the answers."""
     (found,) = [answer for answer in answers if isinstance(answer, kind)]
