@@ -42,12 +42,15 @@ PURE = {
     # Classes that inherit from `str`, `int` or `bytes`, which mypyc cannot translate, and logins.
     *(f"oncewire/wire/{name}.py" for name in ("types", "message", "sasl", "scram", "saslprep", "bearer")),
     # No message passes through these: translating and compiling them would take a quarter of the time.
-    *(f"oncewire/wire/{name}.py" for name in ("codec", "json_values", "large_attach", "negotiation", "transactions")),
+    *(
+        f"oncewire/wire/{name}.py"
+        for name in ("codec", "json_values", "large_attach", "map_parts", "negotiation", "transactions")
+    ),
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (
             "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "failures", "proposals",
-            "session_order", "steals", "watch_handlers",
+            "refusals", "session_order", "steals", "watch_handlers",
         )
     ),
     *(f"delivery_records/diagnostics/{name}.py" for name in ("durations", "lateness", "lookup", "tables", "waits")),

@@ -26,7 +26,7 @@ _OF_A_LINK = (
     inputs.PublisherTransfer, inputs.LargeTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition,
     inputs.LargeTaken, inputs.ClientFlow,
 )  # fmt: skip
-_ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
+_ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach, inputs.MapPart)
 
 
 class Faults:

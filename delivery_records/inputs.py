@@ -134,6 +134,17 @@ class SubscriberAttach:
     """It is to be a member of a shared subscription (SH-1)."""
     filter: str = ""
     """Canonical text of the filter it asks for (E-9); of no meaning in a look-up."""
+    entries: int = 0
+    """Entries of its whole map, the rest of which comes in `MapPart`s (C-4); 0: this is all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapPart:
+    """More of the map of a subscriber whose attach has not begun (C-4)."""
+
+    link: int
+    unsettled: UnsettledMap | None
+    """None: it was no map."""
 
 
 class PublisherTransfer:
@@ -407,6 +418,7 @@ class PoliciesChanged:
 Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
+    | MapPart
     | PublisherTransfer
     | LargeTransfer
     | LargeTaken

@@ -43,7 +43,7 @@ from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits, PolicyOf
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.room import Room
-from delivery_records.timers import OF_AN_EGRESS, Timer
+from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.turn import Turn
 from delivery_records.window import frozen_runs
 
@@ -132,6 +132,7 @@ class Records:
             inputs.ClientFlow: self._on_flow,
             inputs.PublisherAttach: self.attaching.start,
             inputs.SubscriberAttach: self.attaching.start,
+            inputs.MapPart: self.attaching.on_map_part,
             inputs.LinkDetach: self._on_detach,
             inputs.LinkLost: self._on_lost,
             inputs.EndpointEnded: self._on_endpoint_ended,
@@ -358,25 +359,32 @@ class Records:
         if timer in OF_AN_EGRESS:
             if egress is not None:
                 self._on_egress_timer(timer, egress)
-        elif timer is Timer.PROOF and ingress is not None:
-            ingress.on_proof_timeout()
-        elif timer is Timer.RESEND and ingress is not None:
-            ingress.on_resend_timeout()
-        elif timer is Timer.SETTLE and ingress is not None:
-            ingress.on_settle_timeout()
-        elif timer is Timer.RETRY and ingress is not None:
-            ingress.retries.on_timer()
-        elif timer is Timer.SHARE_EXPIRY and ingress is not None:
-            ingress.on_share_expiry()
+        elif timer in OF_AN_INGRESS:
+            if ingress is not None:
+                self._on_ingress_timer(timer, ingress)
         elif timer is Timer.ATTACH_RETRY:
             self.attaching.on_retry_timer(owner)
+        elif timer is Timer.MAP_REST:
+            self.attaching.on_rest_timer(owner)
         elif timer is Timer.UNKNOWN_PUT:
             self._closing.on_unknown_timer(owner)
         elif timer is Timer.EXPIRY:
             self.expiry.on_timer(owner)
-        elif timer is Timer.ENDING and ingress is not None:
+
+    def _on_ingress_timer(self, timer: Timer, ingress: Ingress) -> None:
+        if timer is Timer.PROOF:
+            ingress.on_proof_timeout()
+        elif timer is Timer.RESEND:
+            ingress.on_resend_timeout()
+        elif timer is Timer.SETTLE:
+            ingress.on_settle_timeout()
+        elif timer is Timer.RETRY:
+            ingress.retries.on_timer()
+        elif timer is Timer.SHARE_EXPIRY:
+            ingress.on_share_expiry()
+        elif timer is Timer.ENDING:
             self._departing.on_timer(ingress)
-        elif timer is Timer.STREAM and ingress is not None:
+        elif timer is Timer.STREAM:
             ingress.large.look()
 
     def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:

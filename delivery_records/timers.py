@@ -34,6 +34,7 @@ class Timer(IntEnum):
     PARTS = 22
     CREDIT = 23
     ENDING = 24
+    MAP_REST = 25
 
 
 OF_AN_INGRESS = (

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from chaos.mutants.edits import Edit
 
+_WIDE = ("window=8", "messages=8", "prefetch=50")
+"""Maps of some entries."""
+_AWAITS_REST = (
+    "        if isinstance(request, SubscriberAttach) and request.entries > len(request.unsettled or ()):\n"
+)
+
 CHANNEL_EDITS: tuple[Edit, ...] = (
     Edit(
         "C12-next-number-only", "T-1", "channel",
@@ -130,17 +136,40 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         "            return entry.state in IN_REPLY\n", "            return False\n",
         "a subscriber that has not said what became of its entries, and whose map does not fit a frame, never can",
         aim=(
-            "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8", "prefetch=50",
+            "crash-s", "narrows=1", "rounds=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8",
+            "prefetch=50",
         ),
     ),
     Edit(
         "done-first", "C-4", "oncewire.client.subscriber_core",
-        "            entries = self._part(entries, map_bound)\n",
-        "            entries.sort(key=lambda entry: not entry.recorded)\n            entries = entries[:map_bound]\n",
+        "            self._presented = self._part(entries, map_bound)\n",
+        "            entries.sort(key=lambda entry: not entry.recorded)\n"
+        "            self._presented = entries[:map_bound]\n",
         "outcomes fill the part, and the older delivery that its publisher must hear of first is never presented",
         aim=(
-            "drop-s", "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8",
-            "prefetch=50",
+            "drop-s", "crash-s", "narrows=1", "rounds=1", "shipped=1", "durable=1", "out_of_order=1", "window=8",
+            "messages=8", "prefetch=50",
         ),
+    ),
+    Edit(
+        "the-dead-fill-the-map", "C-4", "attaching",
+        _AWAITS_REST, "        if isinstance(request, SubscriberAttach) and request.entries:\n"
+        "            request = attempt.request = replace(request, entries=0, incomplete=True)\n"
+        "        if attempt.rest:\n",
+        "publishers that are gone leave more in a map than a frame holds, and each attach is a round without end",
+        aim=("die-p", "drop-s", "publishers=6", "mortals=5", "map_bound=2", "shipped=1", *_WIDE),
+    ),
+    Edit(
+        "begins-with-the-first-part", "C-4", "attaching",
+        _AWAITS_REST, "        if attempt.rest:\n",
+        "the reply leaves out what has not come yet, and its subscriber takes that for settled",
+        aim=("drop-s", "narrows=1", "shipped=1", *_WIDE),
+    ),
+    Edit(
+        "rest-is-never-left-out", "C-4", "oncewire.client.subscriber_core",
+        "        for entry in [*self._presented, *self._rest] if is_whole else self._presented:\n",
+        "        for entry in self._presented:\n",
+        "what was settled while the subscriber was away stays in its map, where it was no part of the attach",
+        aim=("drop-s", "narrows=1", "shipped=1", *_WIDE),
     ),
 )  # fmt: skip

@@ -125,6 +125,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!expire-p": lambda world, p: world.delete_key(Kind.PUBLISHER, world.publisher_key(p)),
     "!crash-p": lambda world, p: world.publishers[p].crash(),
     "!crash-s": lambda world, s: world.subscribers[s].crash(),
+    "!die-p": lambda world, p: world.mortals.kill(p),
     "!torn-p": lambda world, p: world.publishers[p].crash(is_durable=True),
     "!torn-s": lambda world, s: world.subscribers[s].crash(is_durable=True),
     "!retopic-s": lambda world, s, p: world.subscribers[s].change_topic(world.topic(p)),

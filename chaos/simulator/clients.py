@@ -10,7 +10,7 @@ from chaos.simulator.filters import NOTHING, filter_at
 from chaos.simulator.judge import Judge
 from chaos.simulator.large_parts import PartsToSend
 from chaos.simulator.roles import Keeps
-from chaos.simulator.state import TIMEOUT_S, WorldState
+from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
@@ -92,8 +92,9 @@ class Publisher:
         self._up(
             inputs.PublisherAttach(
                 self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), outcomes,
-                exactly_once=True, timeout_s=TIMEOUT_S, peer=f"p{self.index}", starts=starts,
-                expiry_policy=self.world.policy, place=self.connection.place, owner=self.world.owner(self.index),
+                exactly_once=True, timeout_s=self.world.session_timeout_s(self.index), peer=f"p{self.index}",
+                starts=starts, expiry_policy=self.world.policy, place=self.connection.place,
+                owner=self.world.owner(self.index),
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
@@ -126,6 +127,11 @@ class Publisher:
         """Lose the map (G7): the outcome of what was in it stays unknown."""
         self.disconnect()
         self._forget_map()
+
+    def die(self) -> None:
+        """Its process is gone for good."""
+        self.crash()
+        self.is_wanted = False
 
     def _forget_map(self) -> None:
         self.given_up.update(number for number, mark in self.map.items() if mark is Mark.NONE)

@@ -24,9 +24,11 @@ from chaos.simulator.swarm import (
     draw_groups,
     draw_letters,
     draw_longest,
+    draw_mortals,
     draw_narrow,
     draw_orders,
     draw_pairs,
+    draw_parts,
     draw_patience,
     draw_policies,
     draw_renewals,
@@ -131,6 +133,9 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         budget |= draw_ends(random.Random(f"ends {seed}"), traits)
         traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
         setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
+        setting, changes = draw_mortals(random.Random(f"mortals {seed}"), setting)
+        budget |= changes
+        setting = replace(setting, traits=draw_parts(random.Random(f"parts {seed}"), setting.traits))
     result.setting = setting
     world = setting.build(cores)
     try:
@@ -186,7 +191,7 @@ def heal(world: World, rng: random.Random) -> None:
     for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * world.publishers[0].messages + 4 * under_way):
         if world.now > patience:
             raise Violation("BLOCKED: the world does not come to rest")
-        if not _step(world, rng, HEALING, is_healing=True):
+        if not _step(world, rng, HEALING, is_healing=True) and not world.mortals.bury():
             break
     else:
         raise Violation("BLOCKED: the world does not come to rest")
@@ -237,7 +242,8 @@ def _step(world: World, rng: random.Random, tempo: Tempo, *, is_healing: bool = 
             world.do(("wait", rng.choice(tempo.pauses_ms)))
         return True
     deadline = world.next_deadline()
-    if deadline is None or (is_healing and deadline > world.now + HEALING_S):
+    may_wait = not is_healing and not world.mortals.are_waited_for
+    if deadline is None or (deadline > world.now + HEALING_S and not may_wait):
         return False
     world.do(("wait", max(1, math.ceil((deadline - world.now) * 1000))))
     return True

@@ -14,7 +14,7 @@ from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.large_parts import PartsToSend
 from chaos.simulator.roles import Keeps
-from chaos.simulator.state import TIMEOUT_S, WorldState
+from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -84,6 +84,7 @@ class ShippedPublisher:
         self.given_up: set[int] = set()
         self.told: set[int] = set()
         """Messages it was told accepted."""
+        self._timeout_s = world.session_timeout_s(index)
         self._presented: list[int] = []
         """Messages in the map of this attach."""
         self._base = 0
@@ -110,6 +111,8 @@ class ShippedPublisher:
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
+        if not self.is_wanted:
+            return ""
         if self._submitted < self.messages or self._core.unfinished:
             return f"submitted {self._submitted} of {self.messages}, unfinished {self._core.unfinished}"
         return ""
@@ -118,11 +121,13 @@ class ShippedPublisher:
 
     def may_connect(self) -> bool:
         """No attach while an expired session is being recorded (A-5)."""
-        return self._core.may_attach
+        return self.is_wanted and self._core.may_attach
 
     def choices(self) -> list[Choice]:
         """What the application and the journal may do now."""
         found: list[Choice] = []
+        if not self.is_wanted:
+            return found
         if self._submitted < self.messages and self._core.has_room(len(self._body(0))):
             found.append(("p.submit", self.index))
         if self._committing is not None:
@@ -175,7 +180,7 @@ class ShippedPublisher:
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
-                dict.fromkeys(presented or {}), exactly_once=True, timeout_s=TIMEOUT_S, map_bound=bound,
+                dict.fromkeys(presented or {}), exactly_once=True, timeout_s=self._timeout_s, map_bound=bound,
                 peer=f"p{self.index}", starts=self._core.starts(),
                 expiry_policy=self.world.policy, place=connection.place, owner=self.world.owner(self.index),
                 require=self._require,
@@ -209,6 +214,12 @@ class ShippedPublisher:
         )  # fmt: skip
         for report in self._core.recovered_outcomes():
             self._report(report.number, report.outcome)
+
+    def die(self) -> None:
+        """The process dies for good, and its journal with it."""
+        self.crash()
+        self.is_wanted = False
+        self.given_up.update(set(range(self._first_unsent)) - self.told)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""

@@ -6,7 +6,7 @@ durable. Without one it counts when the application has finished with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chaos.simulator import coverage
@@ -23,13 +23,15 @@ from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.journal_records import MessageIdentity, SubscriberChanges, SubscriberState
-from oncewire.client.outcomes import ACCEPTED, rejected
+from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
 from oncewire.client.subscriber_core import SubscriberCore
 
 EVERYTHING = 1 << 30
 """A bound no map reaches."""
 NARROW = 2
 """Entries of a map in frames that became small; the publishers' windows are larger (C-4)."""
+PART = 2
+"""Entries that each flow behind the attach has (C-4)."""
 REFUSED = rejected("oncewire:simulated", "not usable")
 
 
@@ -63,6 +65,10 @@ class SubscriberJournal:
             ids.pop(identity, None)
         ids.update((done.identity, done) for done in changes.done_ids)
         self.state = SubscriberState(changes.incarnation, tuple(entries.items()), tuple(ids.values()))
+
+
+def _outcomes(unsettled: Mapping[bytes, Outcome | None]) -> dict[bytes, RouterOutcome | None]:
+    return {tag: None if outcome is None else RouterOutcome(outcome.kind.value) for tag, outcome in unsettled.items()}
 
 
 def _message(body: bytes) -> tuple[int, int]:
@@ -220,20 +226,21 @@ class ShippedSubscriber:
         assert everything is not None
         assert presented is not None
         self.judge.on_map(self.index, len(everything.unsettled))
-        outcomes = {
-            tag: None if outcome is None else RouterOutcome(outcome.kind.value)
-            for tag, outcome in presented.unsettled.items()
-        }
+        entries = len(everything.unsettled) if presented.rest and not traits.rounds else 0
         connection.up.append(
             inputs.SubscriberAttach(
-                connection.link, *self.world.names("s", self.index), self.topic, outcomes, True,
+                connection.link, *self.world.names("s", self.index), self.topic, _outcomes(presented.unsettled), True,
                 SubscriptionMode.EXACTLY_ONCE,
                 "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
-                incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
+                incomplete=bool(presented.rest) and not entries, peer=f"s{self.index}", place=connection.place,
                 owner=self.world.owner(self.index),
                 patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
+                entries=entries,
             )
         )  # fmt: skip
+        rest = list(presented.rest.items()) if entries else []
+        for at in range(0, len(rest), PART):
+            connection.up.append(inputs.MapPart(connection.link, _outcomes(dict(rest[at : at + PART]))))
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
@@ -310,7 +317,8 @@ class ShippedSubscriber:
             kept = frozenset(effect.kept or ())
             self._carry_out(
                 core.attached(
-                    kept, capable=effect.exactly_once, incarnation=effect.incarnation, settles_first=first_settles
+                    kept, capable=effect.exactly_once, is_whole=not effect.incomplete, incarnation=effect.incarnation,
+                    settles_first=first_settles,
                 )
             )
             if self.is_closing:

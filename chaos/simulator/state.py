@@ -13,6 +13,7 @@ from typing import TypeAlias
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import Cores
 from chaos.simulator.etcd import SimEtcd
+from chaos.simulator.mortals import MORTAL_TIMEOUT_S
 from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRole
 from chaos.simulator.routers import Router
 from chaos.simulator.traits import Traits
@@ -194,6 +195,14 @@ class WorldState:
     def asked(self, subscriber: int) -> str:
         """What a subscriber asks for at first."""
         return LETTERS_TOPIC if self.gets_letters(subscriber) else self.pattern()
+
+    def is_mortal(self, publisher: int) -> bool:
+        """True for one that may be killed for good."""
+        return 0 < publisher <= self.traits.mortals
+
+    def session_timeout_s(self, publisher: int) -> float:
+        """T_pub that it asks for."""
+        return MORTAL_TIMEOUT_S if self.is_mortal(publisher) else TIMEOUT_S
 
     def links_of(self, publisher: int) -> int:
         """How often a publisher has connected."""

@@ -13,6 +13,7 @@ from chaos.simulator import coverage
 from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.filters import FILTERS
+from chaos.simulator.roles import Keeps
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
@@ -45,7 +46,9 @@ RELOAD = "reload"
 """Drawn apart, too, together with the dead letters: operators take their topic away."""
 ROLLBACK = "rollback"
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, *DETACHES)
+DEATH = "die-p"
+"""Drawn apart, too, together with the publishers it strikes."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, DEATH, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +352,33 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 
+def draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[str, int]]:
+    """In some worlds publishers live shortly, and leave their sessions behind (C-4, K-5); maps are small there.
+
+    Args:
+        rng: of its own.
+        setting: what was drawn before.
+    """
+    if setting.traits.narrows or setting.traits.letters or rng.random() >= 0.1:
+        return setting, {}
+    mortals = rng.choice([2, 3, 5])
+    traits = replace(setting.traits, mortals=mortals, map_bound=rng.choice([2, 4, 8, 1000]))
+    small = replace(setting, messages=min(setting.messages, 20), publishers=1 + mortals, traits=traits)
+    return small, {DEATH: rng.choice([1, mortals])}
+
+
+def draw_parts(rng: random.Random, traits: Traits) -> Traits:
+    """In some worlds frames become too small for maps, and routers take the rest of a map; or they do not (C-4).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    if traits.narrows:
+        return replace(traits, rounds=rng.random() < 0.5)
+    return replace(traits, narrows=traits.shipped and rng.random() < 0.15)
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -479,6 +509,16 @@ def _quit(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, rng.choice(stock), rng.randrange(4)) if stock else None
 
 
+def _killed(world: World, rng: random.Random, verb: str) -> Choice | None:
+    """In the middle of what it sends."""
+    mortal = [
+        publisher.index for publisher in world.publishers
+        if world.is_mortal(publisher.index) and publisher.keeps is Keeps.MAP
+        and publisher.is_wanted and publisher.next and publisher.leftover()
+    ]  # fmt: skip
+    return (verb, rng.choice(mortal)) if mortal else None
+
+
 def _trimmed(world: World, rng: random.Random, verb: str) -> Choice | None:
     connected = _connected(world, verb)
     return (verb, rng.choice(connected), rng.choice([0, 0, 1, 2, 3])) if connected else None
@@ -527,6 +567,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_put_back, (ROLLBACK,)),
     (_reloaded, (RELOAD,)),
     (_trimmed, ("trim-p", "trim-s")),
+    (_killed, (DEATH,)),
     (_narrowed, (NEW_TOPIC,)),
     (_refiltered, (NEW_FILTER,)),
     (_stolen, ("thief-p", "thief-s")),

@@ -60,6 +60,10 @@ class Traits:
     """With leases: router 0's clock runs this much slow and router 2's as much fast (N-3 allows 33)."""
     narrows: bool = False
     """Shipped subscribers that attach again take smaller frames, which do not hold the maps they have (C-4)."""
+    rounds: bool = False
+    """Routers are of a release that takes no rest of a map behind its attach, which is a round then (C-4)."""
+    mortals: int = 0
+    """So many publishers behind the first one may be killed for good, and ask for a T_pub that does not end (K-5)."""
     patience_s: int = 0
     """How long a policy lets subscribers make no progress (K-5b); 0: without limit."""
     same_names: bool = False

@@ -26,6 +26,7 @@ from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
 from chaos.simulator.large_parts import check_outcomes, check_version, read_part
 from chaos.simulator.members import Members
+from chaos.simulator.mortals import Mortals
 from chaos.simulator.operators import Operators
 from chaos.simulator.pairs import Pairs
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
@@ -90,6 +91,7 @@ class World(WorldState):
         self.pairs = Pairs(self)
         self.drains = Drains(self, self.judge, self.members, self.feed, self.stop_router)
         self.strangers = Strangers(self, self.open)
+        self.mortals = Mortals(self, self.delete_key)
         self.etcd.on_deleted = self._on_deleted
         self.etcd.on_written = self._on_written
         self.story: list[Choice] = []

@@ -9,18 +9,27 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import TypeAlias
 
 from delivery_records import effects
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.refusals import (
+    EXPIRED,
+    NO_PART,
+    NO_STORE,
+    Refusal,
+    entries_of,
+    others,
+    refusal_of_terms,
+    refused_by_store,
+    shared_key_of,
+)
 from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.attachments.terms import held_terms, member_terms, publisher_terms, subscription_terms
 from delivery_records.attachments.view import (
     SESSION_IS_THIS_PUT,
     SESSION_NONE,
-    SHARING,
     PublisherRecord,
     SubscriptionMode,
     SubscriptionRecord,
@@ -32,7 +41,7 @@ from delivery_records.attachments.view import (
 from delivery_records.egress import Egress
 from delivery_records.filters import MessageFilters, UnknownFilter
 from delivery_records.ingress import Ingress
-from delivery_records.inputs import PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
+from delivery_records.inputs import MapPart, PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
 from delivery_records.limits import (
     ORPHAN_NONCES,
     PROVISIONAL_TIMEOUT_S,
@@ -40,19 +49,16 @@ from delivery_records.limits import (
     PUT_RETRY_BASE_S,
     UNKNOWN_PUT_S,
 )
-from delivery_records.outcomes import Decision
-from delivery_records.tags import MAX_TAG_BYTES, link_key, shared_key
+from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.tags import link_key
 from delivery_records.timers import Timer
-from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.turn import Turn
-
-_Refusal: TypeAlias = tuple[str, str]
-"""Condition and description."""
 
 
 class AttachStep(Enum):
     """Where one attach is."""
 
+    COLLECTING = "collecting"
     QUEUED = "queued"
     READING = "reading"
     READING_SHARED = "reading-shared"
@@ -65,7 +71,7 @@ class Attempt:
     """One attach on its way to being in the view."""
 
     __slots__ = (
-        "expect", "found", "is_lost", "link", "nonce", "path", "place", "presented", "request", "since", "step",
+        "expect", "found", "is_lost", "link", "nonce", "path", "place", "presented", "request", "rest", "since", "step",
         "tries",
     )  # fmt: skip
 
@@ -75,8 +81,10 @@ class Attempt:
         self.place = place
         self.link = request.link
         self.path = path
-        self.presented = len(request.unsettled or ())
+        self.presented = entries_of(request)
         """Entries of its map that the budget counts, until a link takes them over or nobody wants them (C-6)."""
+        self.rest: dict[bytes, DeliveryOutcome | None] = {}
+        """Of its map, what has come behind the attach (C-4)."""
         self.step = AttachStep.QUEUED
         self.nonce = ""
         self.expect = 0
@@ -130,7 +138,7 @@ class Attaching:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
         turn = self._turn
         if not turn.store_available:
-            turn.out.append(refused_by_store(request.link, _NO_STORE))
+            turn.out.append(refused_by_store(request.link, NO_STORE))
             return
         path_of = publisher_path if isinstance(request, PublisherAttach) else subscription_path
         owner = request.owner
@@ -146,35 +154,52 @@ class Attaching:
         if isinstance(request, SubscriberAttach):
             self.order.add_subscriber(request.place.amqp_session, request.link, attempt.place)
         turn.budget.hold_map(attempt.presented)
+        if isinstance(request, SubscriberAttach) and request.entries > len(request.unsettled or ()):
+            attempt.step = AttachStep.COLLECTING  # C-4: not queued, for an older link of that identity goes on
+            self._await_rest(attempt)
+            return
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)
         if len(queue) == 1:
             self._begin(attempt)
 
-    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> _Refusal | None:
-        if self._turn.is_draining:
-            return "amqp:link:redirect", _DRAINING  # K-8a
-        if request.topic is not None:
-            try:
-                (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
-            except TopicError as error:
-                return "amqp:invalid-field", str(error)
-        if max(map(len, request.unsettled or ()), default=0) > MAX_TAG_BYTES:
-            return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
-        entries = len(request.unsettled or ())
-        if isinstance(request, PublisherAttach) and entries > self._turn.limits.window:
-            return "amqp:resource-limit-exceeded", (
-                f"the unsettled map has {entries} deliveries; a publisher may have {self._turn.limits.window} here:"
-                " settle some, or raise limits.window at every router"
-            )
-        if entries and not self._turn.budget.has_room_for_map(entries):
-            return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
-        if isinstance(request, PublisherAttach) and request.incomplete:
-            return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
-        if isinstance(request, SubscriberAttach) and request.share is not None:
-            refusal = self._refusal_of_member(request)
-            if refusal is not None:
-                return refusal
+    # ------------------------------------------------------------------ the rest of a map (C-4)
+
+    def _await_rest(self, attempt: Attempt) -> None:
+        deadline = self._turn.now + self._turn.limits.proof_timeout_s
+        self._turn.timers.set(Timer.MAP_REST, str(attempt.link), deadline)
+
+    def on_map_part(self, part: MapPart) -> None:
+        """More of the map that a subscriber presents; with the last part of it the attach begins."""
+        attempt = self.links.get(part.link)
+        if not isinstance(attempt, Attempt) or attempt.step is not AttachStep.COLLECTING:
+            return
+        request, more = attempt.request, part.unsettled
+        assert isinstance(request, SubscriberAttach)
+        first, rest = request.unsettled or {}, attempt.rest
+        is_again = more is not None and not (rest.keys().isdisjoint(more) and first.keys().isdisjoint(more))
+        if more is None or is_again or len(first) + len(rest) + len(more) > request.entries:
+            self._give_up(attempt, "amqp:invalid-field", NO_PART)
+            return
+        rest.update(more)
+        if len(first) + len(rest) < request.entries:
+            self._await_rest(attempt)
+            return
+        self._finish(attempt)
+        del self.links[attempt.link]
+        self.start(replace(request, unsettled={**first, **rest}, entries=0))
+
+    def on_rest_timer(self, link: str) -> None:
+        """Nothing more of a map has come for T_life."""
+        attempt = self.links.pop(int(link), None)
+        if isinstance(attempt, Attempt):
+            text = "the rest of the unsettled map has not come"
+            self._turn.out.append(effects.DetachLink(attempt.link, False, "amqp:link:detach-forced", text))
+            self._finish(attempt)
+
+    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> Refusal | None:
+        if refusal := refusal_of_terms(self._turn, request):
+            return refusal
         _, key = split_path(path)
         if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(key):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
@@ -182,20 +207,6 @@ class Attaching:
         if stolen is not None:
             self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
             return "amqp:resource-locked", stolen
-        return None
-
-    def _refusal_of_member(self, request: SubscriberAttach) -> _Refusal | None:
-        if request.incomplete:
-            return "amqp:resource-limit-exceeded", (
-                "the unsettled map of a member of a shared subscription must fit one frame: raise max-frame-size"
-            )  # SH-4
-        old = [router.record for router in self._turn.view.routers.values() if router.record.protocol_max < SHARING]
-        if old:
-            return "amqp:not-implemented", (
-                f"router {old[0].node_id} has a release that knows no shared subscriptions: upgrade it first"
-            )
-        if request.topic is not None and self._turn.policy_of(request.topic).is_dead_letter:
-            return "amqp:not-implemented", _SHARED_LETTERS  # I-3e
         return None
 
     def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
@@ -287,7 +298,7 @@ class Attaching:
         old_session, moved_topic = SESSION_NONE, False
         if record is not None:
             assert isinstance(record, PublisherRecord), "what stands there was decoded as one"
-            if refusal := _others(record, request):
+            if refusal := others(record, request):
                 self._give_up(attempt, *refusal)
                 return
             old_session = session_of_record(record, done.mod_revision)
@@ -301,7 +312,7 @@ class Attaching:
             self.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
             self._turn.out.append(
-                effects.DetachLink(request.link, True, "oncewire:session-expired", _EXPIRED, info)
+                effects.DetachLink(request.link, True, "oncewire:session-expired", EXPIRED, info)
             )  # fmt: skip
             self._finish(attempt)
             return
@@ -323,7 +334,7 @@ class Attaching:
     def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
         record = done.record
         assert record is None or isinstance(record, SubscriptionRecord), "what stands there was decoded as one"
-        if record is not None and (refusal := _others(record, request)):
+        if record is not None and (refusal := others(record, request)):
             self._give_up(attempt, *refusal)
             return
         topic, filter_text = request.topic, request.filter
@@ -399,9 +410,9 @@ class Attaching:
 
     def _why_no_member(
         self, request: SubscriberAttach, own: SubscriptionRecord | None, shared: SubscriptionRecord | None
-    ) -> _Refusal | None:
+    ) -> Refusal | None:
         """Why the link cannot be a member of this shared subscription, or make it; None: it can."""
-        if own is not None and (refusal := _others(own, request)):
+        if own is not None and (refusal := others(own, request)):
             return refusal
         filter_text = request.filter
         if request.topic is None:
@@ -527,14 +538,14 @@ class Attaching:
         """The client has gone before its attach was in the view."""
         attempt.is_lost = True
         self._drop_map(attempt)
-        if attempt.step in (AttachStep.QUEUED, AttachStep.PAUSING):
+        if attempt.step in (AttachStep.COLLECTING, AttachStep.QUEUED, AttachStep.PAUSING):
             self._finish(attempt)
 
     def _end(self, attempt: Attempt) -> None:
         """A-1: etcd has refused the attach, or does not answer."""
         if not attempt.is_lost:
             self.links.pop(attempt.link, None)
-            self._turn.out.append(refused_by_store(attempt.link, _NO_STORE))
+            self._turn.out.append(refused_by_store(attempt.link, NO_STORE))
         self._finish(attempt)
 
     def _give_up(self, attempt: Attempt, condition: str, description: str) -> None:
@@ -544,6 +555,8 @@ class Attaching:
     def _finish(self, attempt: Attempt) -> None:
         """Let the next attach of the same identity go on (A-2a)."""
         self._drop_map(attempt)
+        if attempt.step is AttachStep.COLLECTING:
+            self._turn.timers.cancel(Timer.MAP_REST, str(attempt.link))
         queue = self._by_path.get(attempt.path)
         if queue is None or attempt not in queue:
             return
@@ -561,39 +574,3 @@ class Attaching:
         attempt.presented = 0
         if attempt.is_lost:
             attempt.request = replace(attempt.request, unsettled=None)
-
-
-def shared_key_of(request: SubscriberAttach) -> str:
-    """Of the shared subscription whose member the link is to be (SH-1)."""
-    assert request.share is not None
-    owner = request.owner
-    container_id = "" if request.share.is_global else request.container_id
-    return shared_key(container_id, request.share.name, owner.vhost, "" if owner.adopts else owner.user)
-
-
-def _others(
-    record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach
-) -> _Refusal | None:
-    """Why a key is not this client's; None: it is. A key is a hash, and the value says whose it is (A-2c)."""
-    owner = request.owner
-    if (record.vhost, record.container_id, record.link_name) != (owner.vhost, request.container_id, request.link_name):
-        return "amqp:invalid-field", "another link has this key"
-    if record.user not in {owner.user, ""}:  # without a user it becomes the user's who adopts it
-        return "amqp:unauthorized-access", "this link is another user's: take another container-id or link name"
-    return None
-
-
-def refused_by_store(link: int, why: str) -> effects.DetachLink:
-    """A-1: what etcd refuses one link ends that link; the others live as long as the lease is kept (K-3)."""
-    return effects.DetachLink(link, True, "amqp:internal-error", why, by_store=True)
-
-
-_DRAINING = "this router is going to stop and takes no links; attach at another router"
-_NO_ROOM = "this router holds as much as limits.router_bytes allows; attach at another router, or later"
-_SHARED_LETTERS = (
-    "a shared subscription gets no dead letters, and this is a dead-letter topic: subscribe with one link, and give its"
-    " messages to workers, or let each worker have a topic of its own"
-)
-
-_NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
-_EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.attachments.attaching import Attaching, refused_by_store
+from delivery_records.attachments.attaching import Attaching
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.refusals import refused_by_store
 from delivery_records.attachments.view import publisher_path, subscription_path
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint

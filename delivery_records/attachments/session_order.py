@@ -32,9 +32,9 @@ class SessionOrder(Generic[Waiter]):
         return self._serial
 
     def add_subscriber(self, session: int, link: int, place: int) -> None:
-        """A subscriber attaches."""
+        """A subscriber attaches; one whose map came behind its attach (C-4) keeps its place."""
         if session:
-            self._unanswered.setdefault(session, {})[link] = place
+            self._unanswered.setdefault(session, {}).setdefault(link, place)
 
     def on_answered(self, session: int, link: int) -> None:
         """A subscriber's attach was answered."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncewire.client.errors import UsageError
-from oncewire.wire import Described, Source, Symbol, vocabulary
+from oncewire.wire import (
+    Described,
+    Source,
+    Symbol,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+    vocabulary,
+)
 
 NAME = Symbol("selector")
 """Of the filter, in the filter set of our source."""
@@ -31,6 +38,19 @@ class SourceTerms:
         """Of the source. Members of a shared subscription have container-ids of their own."""
         shared = (vocabulary.SHARED, vocabulary.GLOBAL) if self.is_shared else ()
         return (vocabulary.TOPIC, *shared, *((vocabulary.GROUP_ORDER,) if self.by_group else ()))
+
+    def source(self, topic: str, timeout_s: int | None) -> Source:
+        """What the attach asks for; `timeout_s` None: never expires."""
+        return Source(
+            address=topic,
+            durable=TerminusDurability.UNSETTLED_STATE,
+            expiry_policy=TerminusExpiryPolicy.NEVER if timeout_s is None else TerminusExpiryPolicy.LINK_DETACH,
+            timeout=timeout_s or 0,
+            distribution_mode=vocabulary.COPY,
+            outcomes=vocabulary.OUTCOMES,
+            capabilities=self.capabilities,
+            filter=self.filter,
+        )
 
     def refused(self, reply: Source | None) -> tuple[str, str] | None:
         """Why the reply's source is not what was asked for, and what to do (AMQP 1.0 section 3.5.3); None: it is."""

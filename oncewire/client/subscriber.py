@@ -28,6 +28,7 @@ from oncewire.client.events import DeliveryGivenUp, NewIncarnation, Subscription
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.outcomes import ACCEPTED, Outcome
+from oncewire.client.presenting import Presenting
 from oncewire.client.source_terms import SourceTerms
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber_core import SubscriberCore
@@ -36,6 +37,7 @@ from oncewire.wire import (
     RESOURCE_DELETED,
     AmqpError,
     AmqpSession,
+    Attach,
     DeliveryReceived,
     DispositionReceived,
     LinkDetached,
@@ -43,10 +45,7 @@ from oncewire.wire import (
     ReceiverLink,
     ReceiverSettleMode,
     SenderSettleMode,
-    Source,
     Target,
-    TerminusDurability,
-    TerminusExpiryPolicy,
     vocabulary,
 )
 
@@ -87,6 +86,7 @@ class Subscriber(ClientLink):
         self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
         self._timeout_s = timeout_s
         self._granted_s: int | None = None
+        self._presenting = Presenting(None, 0)
         self._queue: deque[Delivery] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._effects: list[Callable[[], object]] = []  # of what the next commit records
@@ -377,36 +377,21 @@ class Subscriber(ClientLink):
         capabilities = (vocabulary.EXACTLY_ONCE,) if self._exactly_once else ()
         if self._looked_up is not None:
             return session.attach_receiver(self.name, target=target, desired_capabilities=capabilities)
-        presented = self._core.begin_attach(self.client.map_bound)
-        unsettled = None
-        if presented is not None:
-            unsettled = {
-                tag: None if outcome is None else state_of(outcome, bare=True)
-                for tag, outcome in presented.unsettled.items()
-            }
-        return session.attach_receiver(
+        bound = self.client.map_bound
+        presenting = self._presenting = Presenting(self._core.begin_attach(bound), bound)
+        link = session.attach_receiver(
             self.name,
-            source=self._source(),
+            source=self._terms.source(self.topic, self._timeout_s),
             target=target,
             snd_settle_mode=self._snd_settle_mode,
-            unsettled=unsettled,
-            incomplete_unsettled=presented is not None and presented.incomplete,
+            unsettled=presenting.unsettled,
+            incomplete_unsettled=presenting.is_incomplete,
             max_message_size=self.client.max_message_size,
             desired_capabilities=capabilities,
+            properties=presenting.properties,
         )
-
-    def _source(self) -> Source:
-        never = self._timeout_s is None
-        return Source(
-            address=self.topic,
-            durable=TerminusDurability.UNSETTLED_STATE,
-            expiry_policy=TerminusExpiryPolicy.NEVER if never else TerminusExpiryPolicy.LINK_DETACH,
-            timeout=self._timeout_s or 0,
-            distribution_mode=vocabulary.COPY,
-            outcomes=vocabulary.OUTCOMES,
-            capabilities=self._terms.capabilities,
-            filter=self._terms.filter,
-        )
+        presenting.send_rest(link)
+        return link
 
     def _is_granted(self) -> bool:
         remote = None if self._wire is None else self._wire.remote_attach
@@ -423,14 +408,20 @@ class Subscriber(ClientLink):
         refused = self._terms.refused(remote.source)
         if refused is not None:
             self._refuse(*refused)
+        else:
+            self._replied(self._presenting.take_reply(remote))
+
+    def _replied(self, remote: Attach | None) -> None:
+        if remote is None:
             return
-        kept = remote.unsettled or {}
+        kept = self._presenting.kept
         properties = remote.properties or {}
         self._granted_s = None if remote.source is None else remote.source.timeout
         capable = vocabulary.EXACTLY_ONCE in remote.offered_capabilities
         effects = self._core.attached(
             kept,
             capable=capable,
+            is_whole=self._presenting.is_whole,
             incarnation=vocabulary.number_in(properties, vocabulary.INCARNATION) or 0,
             settles_first=remote.rcv_settle_mode == ReceiverSettleMode.FIRST,
         )
@@ -456,7 +447,8 @@ class Subscriber(ClientLink):
         super().on_detached(event)
 
     def on_flow(self, event: LinkFlow) -> None:
-        """Confirmation of the subscription with its time-out, or a proof of life that is asked for (A-10)."""
+        """Confirmation of the subscription with its time-out, a proof of life that is asked for, more of the reply."""
+        self._replied(self._presenting.take_part(event))
         granted_s = vocabulary.number_in(event.properties, vocabulary.TIMEOUT)
         self._granted_s = self._granted_s if granted_s is None else granted_s
         self._perform(

@@ -16,7 +16,7 @@ without an outcome and without their body; after a restart the router sends the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from oncewire.client.core_effects import (
@@ -43,10 +43,11 @@ SESSION_BYTES = slice(1, 11)
 
 @dataclass(frozen=True, slots=True)
 class PresentedMap:
-    """What to attach with: tag -> recorded outcome, or None; `incomplete` = it does not hold all entries (C-4)."""
+    """What to attach with: tag -> recorded outcome, or None."""
 
     unsettled: dict[bytes, Outcome | None]
-    incomplete: bool
+    rest: dict[bytes, Outcome | None] = field(default_factory=dict)
+    """What does not fit the attach and follows behind it (C-4)."""
 
 
 class _Entry:
@@ -93,6 +94,10 @@ def _serial(entry: _Entry) -> int:
     return entry.serial
 
 
+def _states(entries: Sequence[_Entry]) -> dict[bytes, Outcome | None]:
+    return {entry.tag: entry.outcome if entry.recorded else None for entry in entries}
+
+
 class SubscriberCore:
     """One subscriber link over all its attaches.
 
@@ -128,6 +133,8 @@ class SubscriberCore:
         self._attached = False
         self._settles_first = False
         self._presented: list[_Entry] = []
+        self._rest: list[_Entry] = []
+        """Presented behind the attach, if its router takes that (C-4)."""
         self._parts = 0
         self._to_resume: set[bytes] = set()
         self._received = 0
@@ -195,19 +202,19 @@ class SubscriberCore:
         """Start a new attach; returns the map to present, None = present null.
 
         Args:
-            map_bound: entries that fit a frame (C-4). When there are more, a part is presented.
+            map_bound: entries that fit a frame (C-4). When there are more, a part is presented first.
         """
         self.lost()
         entries = [entry for entry in self._map.values() if not entry.settled]
-        incomplete = len(entries) > map_bound
-        if incomplete:
-            entries = self._part(entries, map_bound)
-        self._presented = entries
+        if len(entries) > map_bound:
+            self._presented = self._part(entries, map_bound)
+            first = {entry.tag for entry in self._presented}
+            self._rest = [entry for entry in entries if entry.tag not in first]
+        else:
+            self._presented = entries
         if not self._exactly_once:
             return None
-        return PresentedMap(
-            {entry.tag: entry.outcome if entry.recorded else None for entry in entries}, incomplete
-        )
+        return PresentedMap(_states(self._presented), _states(self._rest))
 
     def _part(self, entries: Sequence[_Entry], bound: int) -> list[_Entry]:
         """C-4: the oldest entries of each session, as many of one as of another, from another session on each time.
@@ -230,6 +237,7 @@ class SubscriberCore:
         kept: Collection[bytes],
         *,
         capable: bool,
+        is_whole: bool = True,
         incarnation: int = 0,
         settles_first: bool = False,
     ) -> list[SubscriberEffect]:
@@ -238,6 +246,7 @@ class SubscriberCore:
         Args:
             kept: tags of the reply's map (empty for null).
             capable: the reply offers `topic-exactly-once`.
+            is_whole: the router took the rest of the map, too; else this attach is a round (C-4).
             incarnation: `x-opt-topic-incarnation` of the reply, 0 if absent.
             settles_first: the reply grants rcv-settle-mode first only.
         """
@@ -247,14 +256,14 @@ class SubscriberCore:
         effects: list[SubscriberEffect] = []
         self._attached = True
         self._settles_first = settles_first
-        for entry in self._presented:
+        for entry in [*self._presented, *self._rest] if is_whole else self._presented:
             if entry.tag in kept:
                 self._to_resume.add(entry.tag)
             elif self._exactly_once:
                 self._settle(entry, effects)  # A-6: a left-out entry is settled
             else:
                 self._leave_out(entry, names_last=incarnation > 0)
-        self._presented = []
+        self._presented, self._rest = [], []
         if incarnation and incarnation != self._incarnation:
             effects.append(ReportIncarnation(self._incarnation, incarnation))
             self._incarnation = incarnation
@@ -387,7 +396,7 @@ class SubscriberCore:
         """The link is gone (detached, or its connection lost): everything stays in the map."""
         self._attach += 1
         self._attached = False
-        self._presented = []
+        self._presented, self._rest = [], []
         self._to_resume.clear()
         self._received = self._held = self._limit = 0
         for entry in self._unprocessed.values():

@@ -116,6 +116,10 @@ START_TAG = Symbol("x-opt-topic-start-tag")
 PATIENCE = Symbol("x-opt-topic-patience")
 WHEN_SLOW = Symbol("x-opt-topic-when-slow")
 STARTS = Symbol("x-opt-topic-starts")
+MAP_ENTRIES = Symbol("x-opt-topic-map-entries")
+"""Entries of a subscriber's whole map, of which an attach carries a part (C-4)."""
+MAP_PART = Symbol("x-opt-topic-map-part")
+"""Further entries of it, of a flow."""
 
 # --- connection properties between routers ----------------------------------------------------------------------------
 

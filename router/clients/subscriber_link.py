@@ -11,7 +11,7 @@ from typing import Any
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import ClientFlow, Input, Share, SubscriberAttach, SubscriberDisposition
+from delivery_records.inputs import ClientFlow, Input, MapPart, Share, SubscriberAttach, SubscriberDisposition
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.parts import Part
 from delivery_records.topics import split_vhost
@@ -36,6 +36,7 @@ from oncewire.wire import (
     ULong,
     vocabulary,
 )
+from oncewire.wire.map_parts import entries_stated, parts_of, read_part, stated_entries
 from router.clients import delivery_states
 from router.clients.addresses import plain
 from router.clients.large_sending import Sending
@@ -62,6 +63,7 @@ class SubscriberLink:
         "_default_state",
         "_flow",
         "_ids",
+        "_in_parts",
         "_is_held",
         "_is_replied",
         "_may_get_again",
@@ -90,6 +92,8 @@ class SubscriberLink:
         """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
         self._flow: ClientFlow | None = None
         """The client's last word on credit."""
+        self._in_parts = False
+        """The rest of the client's map follows its attach, and the rest of the reply's follows that (C-4)."""
         self._is_replied = False
         self._is_held = False
         self._needs_payload = True
@@ -153,11 +157,9 @@ class SubscriberLink:
         asked = source if source is not None else Source()
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
-        share = None if self.made is not None else share_of(self.link)
-        if share is None and source is None:
-            view = connection.driver.records.view
-            share = connection.policy.looked_up_share(self.link.name, connection.container_id, view)
-        self._share = share
+        self._share = self._asked_share(source)
+        entries = stated_entries(remote) if presents_map else 0
+        self._in_parts = entries > 0
         return SubscriberAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -170,14 +172,23 @@ class SubscriberLink:
             expiry_policy=str(asked.expiry_policy if self.made is None else TerminusExpiryPolicy.LINK_DETACH),
             timeout_s=None if default_timeout else 0.0 if self.made is not None else float(asked.timeout),
             map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
-            incomplete=remote.incomplete_unsettled,
+            incomplete=remote.incomplete_unsettled and not self._in_parts,
             peer=connection.peer,
             place=connection.place_of(self.link),
             patience=connection.policy.patience_for(topic if topic is not None else self._looked_up()),
             owner=connection.policy.owner,
-            share=share,
+            share=self._share,
             filter=filter_text,
+            entries=entries,
         )
+
+    def _asked_share(self, source: Source | None) -> Share | None:
+        connection = self.connection
+        share = None if self.made is not None else share_of(self.link)
+        if share is None and source is None:
+            view = connection.driver.records.view
+            return connection.policy.looked_up_share(self.link.name, connection.container_id, view)
+        return share
 
     def _looked_up(self) -> str | None:
         connection = self.connection
@@ -209,6 +220,10 @@ class SubscriberLink:
     def flow_input(self, event: LinkFlow) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""
         assert event.credit_limit is not None
+        if self._in_parts and not self._is_replied and event.properties is not None:
+            part = event.properties.get(vocabulary.MAP_PART)
+            if part is not None:
+                return MapPart(self.number, delivery_states.outcomes_of_map(read_part(part)))
         if self._waiting:
             self._send_waiting()
         if event.echo and event.properties is not None:
@@ -392,6 +407,11 @@ class SubscriberLink:
         if effect.patience is not None:  # K-5b
             properties[vocabulary.PATIENCE] = UInt(int(effect.patience.seconds))
             properties[vocabulary.WHEN_SLOW] = Symbol(effect.patience.action.value)
+        kept = effect.kept
+        bound = delivery_states.map_bound(self.connection.frame_size) if self._in_parts else len(kept or ())
+        rest = (kept or ())[bound:]
+        if kept is not None and self._in_parts:
+            properties |= entries_stated(len(kept))
         self.link.reply(
             source=Source(
                 address=_as_asked(asked.address, split_vhost(effect.topic)[1]),
@@ -412,11 +432,13 @@ class SubscriberLink:
             target=remote.target,
             # Else a publisher's pre-settled transfers come settled (I-1c).
             snd_settle_mode=remote.snd_settle_mode if is_settled or self._sends_unsettled else SenderSettleMode.MIXED,
-            unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
-            incomplete_unsettled=effect.incomplete,
+            unsettled=None if kept is None else dict.fromkeys(kept[:bound]),
+            incomplete_unsettled=effect.incomplete or bool(rest),
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             properties=properties,
         )
+        for part in parts_of(dict.fromkeys(rest), bound):
+            self.link.flow(part)
         self._is_replied = True
         if self._flow is not None and not self._is_held:
             self.connection.driver.submit([self._flow])

@@ -105,7 +105,7 @@ def test_a_tag_used_again_while_the_commit_of_its_settled_delivery_is_under_way_
     assert only(DisposeDeliveries, s.core.committed()) == []
     assert only(DisposeDeliveries, s.process()) == [DisposeDeliveries([2], ACCEPTED)]
     s.restart()
-    assert s.core.begin_attach(10) == PresentedMap({b"t": ACCEPTED}, incomplete=False)
+    assert s.core.begin_attach(10) == PresentedMap({b"t": ACCEPTED})
 
 
 def test_a_settled_delivery_is_forgotten_by_map_and_journal() -> None:
@@ -185,7 +185,7 @@ def test_arrived_entries_are_presented_without_state_in_order_of_arrival() -> No
     presented = s.core.begin_attach(100)
     assert presented is not None
     assert list(presented.unsettled.items()) == [(b"a", ACCEPTED), (b"b", None), (b"c", None)]
-    assert not presented.incomplete
+    assert not presented.rest
 
 
 def test_a_left_out_entry_that_was_processed_is_forgotten() -> None:
@@ -435,14 +435,31 @@ def test_of_a_map_that_does_not_fit_the_oldest_entries_of_each_session_are_prese
     s.commit()
     presented = s.core.begin_attach(3)
     assert presented is not None
-    assert presented.incomplete
+    assert presented.rest
     assert list(presented.unsettled.items()) == [(one[0], None), (one[1], ACCEPTED), (other[0], None)]
-    s._note(s.core.attached([], capable=True))  # says nothing about what was not presented
+    s._note(s.core.attached([], capable=True, is_whole=False))  # says nothing about what was not presented
     assert s.core.unfinished == 5
     presented = s.core.begin_attach(4)
     assert presented is not None
-    assert not presented.incomplete
+    assert not presented.rest
     assert list(presented.unsettled) == [*one[2:], other[1]]
+
+
+def test_a_router_that_takes_the_rest_of_a_map_answers_for_all_of_it() -> None:
+    s = attached()
+    tags = [network_tag(b"1", n) for n in range(5)]
+    for tag in tags:
+        s.transfer(tag)
+    presented = s.core.begin_attach(2)
+    assert presented is not None
+    assert [*presented.unsettled, *presented.rest] == tags
+    s._note(s.core.attached(tags[1:4], capable=True, is_whole=True))
+    assert s.credit == 10 + 3  # prefetched places, and one for each that is resumed
+    assert s.core.unfinished == 5  # the first and the last are settled, and processed first
+    s.core.lost()
+    presented = s.core.begin_attach(100)
+    assert presented is not None
+    assert list(presented.unsettled) == tags[1:4]
 
 
 def test_when_there_are_more_sessions_than_places_each_has_its_turn() -> None:
@@ -529,7 +546,7 @@ def test_an_ended_subscription_keeps_what_is_done_until_it_is_settled_and_drops_
     assert s.disk.entries == {b"a": ACCEPTED, b"b": ACCEPTED}
     assert s.disk.incarnation == 0
     s.restart()
-    assert s.core.begin_attach(10) == PresentedMap({b"a": ACCEPTED, b"b": ACCEPTED}, incomplete=False)
+    assert s.core.begin_attach(10) == PresentedMap({b"a": ACCEPTED, b"b": ACCEPTED})
     assert only(DeliverMessage, s.core.attached([b"b"], capable=True, incarnation=9)) == []
     s.core.settled([(0, b"b")])
     s.commit()

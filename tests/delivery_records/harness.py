@@ -455,12 +455,13 @@ class SubscriberLink(Link):
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
         peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
         owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None, filter_text: str = "",
+        entries: int = 0,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share, filter_text,
+                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share, filter_text, entries,
             )
         )  # fmt: skip
 

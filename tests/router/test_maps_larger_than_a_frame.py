@@ -16,6 +16,9 @@ MESSAGES = 40
 SMALLEST_FRAME = 4096
 """The smallest that our client takes: a map of 74 entries."""
 MANY = 120
+GONE = 100
+"""Publishers that leave an entry each."""
+LATER = 15
 DEADLINE_S = 60.0
 
 
@@ -85,3 +88,34 @@ async def test_our_client_works_off_a_map_that_no_longer_fits_its_frames(tmp_pat
                 assert delivery.body == b"new"
                 await delivery.accept()
                 await sending
+
+
+async def test_publishers_that_are_gone_do_not_keep_new_messages_from_a_reader_that_comes_back(tmp_path: Path) -> None:
+    """Each has one delivery in a map that is full without it, and never settles it; their sessions last for a day."""
+    journal = SqliteJournal(tmp_path / "reader.db")
+    async with running_router("--standalone", f"--limits-max-frame-size={SMALLEST_FRAME}") as router:
+        url = f"amqp://127.0.0.1:{router.port}"
+        async with oncewire.connect(url, container_id="reader") as reader:
+            subscriber = await reader.subscriber("orders", name="s", timeout=3600, journal=journal)
+            for number in range(GONE):
+                killed = await RawClient.connect(router.port, f"gone-{number}")
+                (await killed.publisher("orders")).send(b"1", b"of one that is gone")
+                delivery = await subscriber.receive(DEADLINE_S)
+                await delivery.accept()
+                killed.cut()
+                await killed.closed()
+            await subscriber.suspend()
+        async with (
+            oncewire.connect(url, container_id="reader") as reader,
+            oncewire.connect(url, container_id="writer") as writer,
+        ):
+            subscriber = await reader.subscriber("orders", name="s", timeout=3600, journal=journal)
+            publisher = await writer.publisher("orders", name="p")
+            sendings = [await publisher.submit(b"%d" % number) for number in range(LATER)]
+            got = []
+            for _ in range(LATER):
+                delivery = await subscriber.receive(DEADLINE_S)
+                got.append(delivery.body)
+                await delivery.accept()
+            assert got == [b"%d" % number for number in range(LATER)]
+            assert all([(await sending).is_accepted for sending in sendings])
