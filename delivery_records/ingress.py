@@ -9,7 +9,7 @@ the link was lost (A-9).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -75,8 +75,9 @@ class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
-        "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes",
+        "_annotate", "_asked_s", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals",
+        "credit", "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link",
+        "outcomes",
         "peer", "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic",
         "user", "window",
     )  # fmt: skip
@@ -94,7 +95,8 @@ class Ingress(Endpoint):
         self.user = publisher.record.user
         """As logged in; each message carries it (I-1b)."""
         self.timeout_s = publisher.record.timeout_s
-        self.expiry_policy = publisher_terms(request, turn.limits).expiry_policy
+        terms = publisher_terms(request, turn.limits)
+        self._asked_s, self.expiry_policy = terms.timeout_s, terms.expiry_policy
         self.place = request.place
         self.peer = request.peer
         self.link: int | None = request.link
@@ -181,8 +183,8 @@ class Ingress(Endpoint):
                 self._start_session()
 
     def _start_session(self) -> None:
-        """A-4: a session exists only after proof of life; its number is the revision of this put."""
-        record = self._turn.view.publishers[self.key].record
+        """A-4: a session exists only after proof of life; its number is the revision of this put, and K-5d its time."""
+        record = replace(self._turn.view.publishers[self.key].record, timeout_s=self._asked_s)
         self.phase = Phase.STARTING
         nonce = self._parts.proposals.put_again(publisher_path(self.key), self, record, session=SESSION_IS_THIS_PUT)
         self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
@@ -192,6 +194,7 @@ class Ingress(Endpoint):
         assert self.phase in (Phase.STARTING, Phase.SUSPENDED, Phase.CLOSING)
         self.epoch = publisher.epoch
         self.session = publisher.session
+        self.timeout_s = publisher.record.timeout_s
         if self.phase is Phase.STARTING:
             self._turn.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
             self._activate()

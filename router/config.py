@@ -412,7 +412,8 @@ class RouterConfig:
     )  # fmt: skip
     publisher_timeout_s: float = setting(
         "limits.publisher_timeout_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_S, "0 to 2592000 seconds",
-        "How long a publisher's session is kept without its link (T_pub). Make it longer than outages.",
+        "How long the session of a publisher that asks for no time is kept without its link (T_pub)."
+        " Make it longer than outages.",
     )  # fmt: skip
     publisher_timeout_cap_s: float = setting(
         "limits.publisher_timeout_cap_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,

@@ -44,9 +44,15 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-session-for-longer-than-granted", "K-5c", "terms",
-        "    return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)\n\n\ndef _cap_s",
-        "    return Terms(max(0.0, min(asked, limits.publisher_timeout_cap_s)), request.expiry_policy)\n\n\ndef _cap_s",
+        "    return Terms(max(0.0, min(max(asked, held_s), cap_s)), request.expiry_policy)\n",
+        "    return Terms(max(0.0, min(asked, limits.publisher_timeout_cap_s)), request.expiry_policy)\n",
         "a publisher's session is kept for longer than its user may",
         aim=("drop-p", "longest_s=20", "routers=1"),
+    ),
+    Edit(
+        "a-stale-attach-shortens-a-session", "K-5d", "terms",
+        "min(max(asked, held_s), cap_s)", "min(asked, cap_s)",
+        "an attach that is read late shortens what a later one was promised",
+        aim=("drop-p", "away-p", "short_sessions=1", "shipped=0", "stock_publisher=0", "presettled_publisher=0"),
     ),
 )  # fmt: skip

@@ -70,6 +70,7 @@ class Publisher:
         self._starts: dict[int, int] = {}
         """Of a message in the map: the lowest revision before which it was sent, as far as that is known (I-6a)."""
         self._presented: list[int] = []
+        self._timeout_s = 0.0
         self.parts = PartsToSend(world)
 
     def tag(self, number: int) -> bytes:
@@ -84,6 +85,7 @@ class Publisher:
         }
         self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
+        self._timeout_s = self.world.session_timeout_s(self.index)
         self._presented = list(self.map)
         for number in self._presented:
             self.judge.policies.on_presented(self.index, number)
@@ -92,7 +94,7 @@ class Publisher:
         self._up(
             inputs.PublisherAttach(
                 self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), outcomes,
-                exactly_once=True, timeout_s=self.world.session_timeout_s(self.index), peer=f"p{self.index}",
+                exactly_once=True, timeout_s=self._timeout_s, peer=f"p{self.index}",
                 starts=starts, expiry_policy=self.world.policy, place=self.connection.place,
                 owner=self.world.owner(self.index),
             )
@@ -214,6 +216,7 @@ class Publisher:
         elif isinstance(effect, effects.PublisherReply):
             self.is_replied = True
             self.judge.ended.on_attached(self.index)
+            self.judge.sessions.on_stated(self.index, effect.timeout_s, self._timeout_s)
             for number in [number for number, mark in self.map.items() if mark is Mark.ACCEPTED]:
                 self._settled(number)
             self.resend = list(self.map)

@@ -24,11 +24,9 @@ from chaos.simulator.swarm import (
     draw_groups,
     draw_letters,
     draw_longest,
-    draw_mortals,
     draw_narrow,
     draw_orders,
     draw_pairs,
-    draw_parts,
     draw_patience,
     draw_policies,
     draw_renewals,
@@ -41,6 +39,7 @@ from chaos.simulator.swarm import (
     draw_topics,
     draw_traits,
     draw_weaker,
+    draw_what_is_left,
 )
 from chaos.simulator.violation import FOUND_AS, Violation
 from chaos.simulator.world import World
@@ -133,9 +132,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         budget |= draw_ends(random.Random(f"ends {seed}"), traits)
         traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
         setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
-        setting, changes = draw_mortals(random.Random(f"mortals {seed}"), setting)
+        setting, changes = draw_what_is_left(seed, setting)
         budget |= changes
-        setting = replace(setting, traits=draw_parts(random.Random(f"parts {seed}"), setting.traits))
     result.setting = setting
     world = setting.build(cores)
     try:

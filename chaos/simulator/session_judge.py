@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from chaos.simulator.promises import FASTEST_CLOCK
-from chaos.simulator.state import WorldState
+from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.violation import Violation
-
-SHORTEST_TIMEOUT_S = 60.0
-"""T_pub is 90 s in these worlds, by a router's clock that may run a third fast."""
 
 
 class SessionJudge:
@@ -18,11 +15,17 @@ class SessionJudge:
         self._world = world
         self._left: dict[int, float] = {}
         """When each publisher last lost a link that was attached."""
+        self._promised: dict[int, float] = {}
+        """What each was granted last (K-5d)."""
         self._held_up: set[int] = set()
         self._condemned: set[int] = set()
         """Publishers whose key a fault deletes."""
         self._ended: set[int] = set()
         """Publishers whose key has been deleted."""
+
+    def on_stated(self, publisher: int, seconds: float, asked_s: float) -> None:
+        """A reply says how long its session is kept; no less than it asked for, if that is granted (K-5d)."""
+        self._promised[publisher] = min(seconds, asked_s)
 
     def on_left(self, publisher: int) -> None:
         """A publisher's link is gone: T_pub begins, or began before (K-5)."""
@@ -54,7 +57,8 @@ class SessionJudge:
         if is_over or is_stolen or publisher in self._held_up:
             return
         away_s = world.now - self._left.get(publisher, world.now)
-        if away_s < min(SHORTEST_TIMEOUT_S, (world.traits.longest_s or SHORTEST_TIMEOUT_S) / FASTEST_CLOCK):
+        promised_s = min(world.traits.longest_s or TIMEOUT_S, self._promised.get(publisher, 0.0), TIMEOUT_S)
+        if away_s < promised_s / FASTEST_CLOCK:
             raise Violation(f"EXPIRED: the session of p{publisher} ends without a cause, {away_s:.0f} s after it left")
 
     def on_session_expired(self, publisher: int) -> None:

@@ -84,7 +84,8 @@ class ShippedPublisher:
         self.given_up: set[int] = set()
         self.told: set[int] = set()
         """Messages it was told accepted."""
-        self._timeout_s = world.session_timeout_s(index)
+        self._timeout_s = 0.0
+        """T_pub that it has asked for."""
         self._presented: list[int] = []
         """Messages in the map of this attach."""
         self._base = 0
@@ -170,6 +171,7 @@ class ShippedPublisher:
         connection = self.open_link(f"p{self.index}", router)
         self.connection = connection
         self._ids = {}
+        self._timeout_s = self.world.session_timeout_s(self.index)
         bound = self.world.traits.map_bound
         presented = self._core.begin_attach(bound)
         self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
@@ -227,6 +229,7 @@ class ShippedPublisher:
         if isinstance(effect, effects.PublisherReply):
             self.is_replied = True
             self.judge.ended.on_attached(self.index)
+            self.judge.sessions.on_stated(self.index, effect.timeout_s, self._timeout_s)
             resume = "resumed" if effect.resumed else "new"
             self._carry_out(core.attached(capable=effect.exactly_once, resume=resume, require=self._require))
         elif isinstance(effect, effects.AskEcho):

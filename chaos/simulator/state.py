@@ -40,6 +40,8 @@ LETTER_MARK = b"dead letter"
 """What routers add to a message that was failed (I-3e)."""
 TIMEOUT_S = 90.0
 """T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
+SHORT_TIMEOUT_S = 20.0
+"""T_pub of those that do not live long (K-5d)."""
 SESSION_END = "session-end"
 """The expiry policy that counts from the end of an AMQP session (A-9)."""
 SHARE = inputs.Share("together", is_global=True)
@@ -201,8 +203,10 @@ class WorldState:
         return 0 < publisher <= self.traits.mortals
 
     def session_timeout_s(self, publisher: int) -> float:
-        """T_pub that it asks for."""
-        return MORTAL_TIMEOUT_S if self.is_mortal(publisher) else TIMEOUT_S
+        """T_pub that it asks for with its newest attach."""
+        if self.is_mortal(publisher):
+            return MORTAL_TIMEOUT_S
+        return SHORT_TIMEOUT_S if self.traits.short_sessions and self.links_of(publisher) % 2 else TIMEOUT_S
 
     def links_of(self, publisher: int) -> int:
         """How often a publisher has connected."""

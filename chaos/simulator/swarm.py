@@ -352,13 +352,21 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 
-def draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[str, int]]:
-    """In some worlds publishers live shortly, and leave their sessions behind (C-4, K-5); maps are small there.
+def draw_what_is_left(seed: int, setting: Setting) -> tuple[Setting, dict[str, int]]:
+    """What publishers leave behind, and maps that do not fit frames (C-4, K-5d).
 
     Args:
-        rng: of its own.
+        seed: each of them is drawn with a number of its own.
         setting: what was drawn before.
     """
+    setting, deaths = _draw_mortals(random.Random(f"mortals {seed}"), setting)
+    traits = _draw_parts(random.Random(f"parts {seed}"), setting.traits)
+    short = not traits.mortals and random.Random(f"short {seed}").random() < 0.1
+    return replace(setting, traits=replace(traits, short_sessions=short)), deaths
+
+
+def _draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[str, int]]:
+    """In some worlds publishers live shortly, and leave their sessions behind; maps are small there."""
     if setting.traits.narrows or setting.traits.letters or rng.random() >= 0.1:
         return setting, {}
     mortals = rng.choice([2, 3, 5])
@@ -367,13 +375,8 @@ def draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[st
     return small, {DEATH: rng.choice([1, mortals])}
 
 
-def draw_parts(rng: random.Random, traits: Traits) -> Traits:
-    """In some worlds frames become too small for maps, and routers take the rest of a map; or they do not (C-4).
-
-    Args:
-        rng: of its own.
-        traits: what was drawn before.
-    """
+def _draw_parts(rng: random.Random, traits: Traits) -> Traits:
+    """In some worlds frames become too small for maps, and routers take the rest of a map; or they do not."""
     if traits.narrows:
         return replace(traits, rounds=rng.random() < 0.5)
     return replace(traits, narrows=traits.shipped and rng.random() < 0.15)

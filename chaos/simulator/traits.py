@@ -62,6 +62,8 @@ class Traits:
     """Shipped subscribers that attach again take smaller frames, which do not hold the maps they have (C-4)."""
     rounds: bool = False
     """Routers are of a release that takes no rest of a map behind its attach, which is a round then (C-4)."""
+    short_sessions: bool = False
+    """Publishers ask for a short T_pub in every other attach, as processes that follow each other may (K-5d)."""
     mortals: int = 0
     """So many publishers behind the first one may be killed for good, and ask for a T_pub that does not end (K-5)."""
     patience_s: int = 0

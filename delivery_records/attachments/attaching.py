@@ -322,11 +322,12 @@ class Attaching:
         elif moved_topic:
             session = SESSION_NONE
         assert request.topic is not None
+        held_s = record.timeout_s if isinstance(record, PublisherRecord) and session == old_session else 0.0
         self._put(
             attempt, done.mod_revision,
             PublisherRecord(
                 request.container_id, request.link_name, request.topic, self._turn.rid, "", session,
-                publisher_terms(request, self._turn.limits).timeout_s, bool(request.unsettled), request.peer,
+                publisher_terms(request, self._turn.limits, held_s).timeout_s, bool(request.unsettled), request.peer,
                 request.owner.vhost, request.owner.user,
             ),
         )  # fmt: skip

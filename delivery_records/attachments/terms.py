@@ -44,16 +44,17 @@ def member_terms(request: SubscriberAttach, limits: Limits) -> Terms:
     return subscription_terms(request, limits)
 
 
-def publisher_terms(request: PublisherAttach, limits: Limits) -> Terms:
-    """T_pub and policy granted; a stock publisher's session is worth nothing once its link is gone (c.5)."""
+def publisher_terms(request: PublisherAttach, limits: Limits, held_s: float = 0.0) -> Terms:
+    """K-5d: T_pub and policy granted; a stock publisher's session is worth nothing once its link is gone (c.5).
+
+    `held_s`: what its session has, which goes on. No life has been shown, so it gets no less.
+    """
     cap_s = _cap_s(request, limits.publisher_timeout_cap_s)
     if request.expiry_policy == NEVER:
         return Terms(cap_s, CAPPED_NEVER)
     default = limits.publisher_timeout_s if request.exactly_once or request.unsettled is not None else 0.0
     asked = default if request.timeout_s is None else request.timeout_s
-    if request.exactly_once:
-        asked = max(asked, default)
-    return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)
+    return Terms(max(0.0, min(max(asked, held_s), cap_s)), request.expiry_policy)
 
 
 def _cap_s(request: SubscriberAttach | PublisherAttach, cap_s: float) -> float:

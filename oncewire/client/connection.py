@@ -28,7 +28,7 @@ from oncewire.client.link_names import choose_name
 from oncewire.client.login import TokenSource, check_login
 from oncewire.client.opening import Opening
 from oncewire.client.own_loop import require_loop
-from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
+from oncewire.client.publisher import Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.put_off import ended
 from oncewire.client.settled_publisher import SettledPublisher
@@ -221,8 +221,7 @@ class Client:
 
     def _fail(self, error: ClientError) -> None:
         """Nothing works any more; the first reason counts."""
-        if self._failure is None:
-            self._failure = error
+        self._failure = self._failure or error
         for link in list(self._links.values()):
             link.fail(self._failure)
 
@@ -244,10 +243,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            await self.close()
-        else:
-            await self.abandon()
+        await (self.close() if kind is None else self.abandon())
 
     async def close(self) -> None:
         """Close all links (publishers wait for their outcomes), then the connection.
@@ -260,8 +256,7 @@ class Client:
             JournalLocked: a block was still open; everything is closed nevertheless.
             NotAccepted, ClientError: from closing a publisher; everything is closed nevertheless.
         """
-        self._check_loop()
-        self._journals.hurry()
+        self._begin_leaving()
         try:
             with self._journals.hurried_if_cancelled():
                 for link in list(self._links.values()):
@@ -275,9 +270,13 @@ class Client:
 
     async def abandon(self) -> None:
         """Suspend all links and close the connection; waits for blocks of `transaction()` alone, as `close` does."""
+        self._begin_leaving()
+        await self._abandon()
+
+    def _begin_leaving(self) -> None:
         self._check_loop()
         self._journals.hurry()
-        await self._abandon()
+        self.keeps_links &= not self._is_random
 
     async def _abandon(self) -> None:
         try:
@@ -319,7 +318,7 @@ class Client:
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         require: int | None = None,
-        timeout: int = SESSION_TIMEOUT_S,
+        timeout: int | None = None,
     ) -> Opening[Publisher]:
         """Open a publisher, with ``await`` or ``async with``; that returns when a router has granted it.
 
@@ -336,7 +335,8 @@ class Client:
             require: subscriptions that a message must have when it arrives at a router. With fewer it is *released*,
                 with what was sent behind it: sent to nobody. Where fewer have processed it at the end, for they ended,
                 it is *unknown*. Outcomes name who processed the message; 0 = only that; None = not even that (I-3c).
-            timeout: seconds the network keeps the session while the publisher is disconnected.
+            timeout: seconds the network keeps the session without its link. None = a day; 600 where name or container
+                is random: no other process can open it.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
@@ -354,7 +354,7 @@ class Client:
                 core.holds_released = writer.journal.keeps_released
                 publisher = Publisher(
                     self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout,
-                    is_named=name is not None,
+                    is_named=name is not None and not self._is_random,
                 )  # fmt: skip
                 self._add(publisher, writer)
             await self._open(publisher)

@@ -27,6 +27,8 @@ logger = logging.getLogger("oncewire.client")
 
 SESSION_TIMEOUT_S = 24 * 3600
 """T_pub: how long the network keeps the session of a disconnected publisher; it must outlive outages."""
+OWN_SESSION_S = 600
+"""The same where no other process can open the link again (K-5d)."""
 ASK_S = 2.0
 """How long to wait for the router's reply to "which subscriptions still owe this message"."""
 
@@ -53,9 +55,11 @@ class Publisher(PublisherLink):
         core: PublisherCore,
         *,
         exactly_once: bool,
-        timeout_s: int,
+        timeout_s: int | None,
         is_named: bool,
     ) -> None:
+        if timeout_s is None:
+            timeout_s = SESSION_TIMEOUT_S if is_named else OWN_SESSION_S
         super().__init__(
             client,
             name,

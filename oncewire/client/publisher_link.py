@@ -209,7 +209,8 @@ class PublisherLink(ClientLink):
         self._core.lost()
 
     def _is_worthless(self) -> bool:
-        return not self._is_named and not self._sendings
+        # K-5d: what has no outcome yet may still reach subscriptions, for as long as was asked for.
+        return not self._sendings and not (self._is_named and self.client.keeps_links)
 
     def _expired(self) -> None:
         self._perform(self._core.expire())

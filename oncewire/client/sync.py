@@ -29,7 +29,6 @@ from oncewire.client.journals import JournalSource
 from oncewire.client.login import TokenSource
 from oncewire.client.loop_thread import LoopThread
 from oncewire.client.outcomes import ACCEPTED, Outcome
-from oncewire.client.publisher import SESSION_TIMEOUT_S
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES
 from oncewire.client.subscriber_core import PREFETCH
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, Message, Properties
@@ -127,7 +126,7 @@ class Client:
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         require: int | None = None,
-        timeout: int = SESSION_TIMEOUT_S,
+        timeout: int | None = None,
     ) -> Publisher:
         """Open a publisher; returns when a router has granted it. Use it with ``with``, or close it."""
         opening = self._client.publisher(

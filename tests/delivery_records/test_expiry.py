@@ -240,6 +240,60 @@ def test_a_publishers_wish_is_granted_up_to_the_cap() -> None:
     assert granted == 50.0
 
 
+def test_a_publisher_that_asks_for_less_is_kept_for_less() -> None:
+    net = Net()
+    publisher = net.publisher(net.nodes[0], timeout_s=T)
+    assert publisher.last(effects.PublisherReply).timeout_s == T
+    publisher.send(b"1")
+    publisher.drop()
+    net.advance(T - 1.0)
+    assert net.has_publisher()
+    net.advance(2.0)
+    assert not net.has_publisher()
+
+
+def test_a_publisher_that_asks_for_no_time_has_the_default() -> None:
+    net = Net()
+    assert net.publisher(net.nodes[0]).last(effects.PublisherReply).timeout_s == net.limits.publisher_timeout_s
+    assert net.stock_publisher(net.nodes[0], "stock").last(effects.PublisherReply).timeout_s == 0.0
+
+
+def test_an_attach_without_proof_of_life_leaves_a_session_the_longer_time() -> None:
+    net = Net(2)
+    first = net.publisher(net.nodes[0], timeout_s=1000.0)
+    net.subscriber(net.nodes[0]).drop()
+    first.send(b"1")
+    first.drop()
+    stale = PublisherLink(net, net.nodes[1])
+    stale.attach(unsettled={}, exactly_once=True, timeout_s=T)
+    assert stale.last(effects.PublisherReply).timeout_s == 1000.0
+    stale.drop()
+    net.advance(999.0)
+    back = net.publisher(net.nodes[0], unsettled={b"1": None}, timeout_s=1000.0)
+    assert back.last(effects.PublisherReply).resumed
+
+
+def test_a_session_that_starts_has_the_time_that_its_publisher_asked_for() -> None:
+    net = Net()
+    net.publisher(net.nodes[0], timeout_s=1000.0).drop()
+    net.publisher(net.nodes[0], timeout_s=T).drop()
+    net.advance(T + 1.0)
+    assert not net.has_publisher()
+
+
+def test_a_session_that_goes_on_keeps_the_longer_time() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0], timeout_s=2000.0).drop()
+    first = net.publisher(net.nodes[0], timeout_s=1000.0)
+    first.send(b"1")
+    first.drop()
+    net.publisher(net.nodes[0], unsettled={b"1": None}, timeout_s=T).drop()
+    net.advance(999.0)
+    assert net.has_publisher()
+    net.advance(2.0)
+    assert not net.has_publisher()
+
+
 def _proposers(net: Net) -> list[int]:
     return [index for index, node in enumerate(net.nodes) if node.count(Decision.EXPIRY_PROPOSED)]
 
