@@ -77,9 +77,8 @@ class Ingress(Endpoint):
     __slots__ = (
         "_annotate", "_asked_s", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals",
         "credit", "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link",
-        "outcomes",
-        "peer", "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s", "topic",
-        "user", "window",
+        "outcomes", "peer", "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s",
+        "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(

@@ -173,19 +173,28 @@ class ClientQuota:
         if rule is NO_QUOTA:
             return attach
         self._share_bytes(rule)
-        entries = len(attach.unsettled or ())
-        if rule.map_entries is not None and entries > rule.map_entries:
-            text = f"{_limited('entries of an unsettled map', rule.map_entries)}, and this one has {entries}"
-            raise self._refusal("map_entries", rule.map_entries, text)
         if isinstance(attach, SubscriberAttach) and rule.min_map is not None and 0 < attach.map_bound < rule.min_map:
             text = f"frames must hold an unsettled map of {rule.min_map} entries: raise max-frame-size"
             raise self._refusal("min_map", rule.min_map, text)
+        if rule.map_entries is not None:
+            attach = self._bound_map(attach, rule.map_entries, driver)
         if rule.keys is not None:
             self._take_key(attach, rule.keys, driver)
         if isinstance(attach, PublisherAttach) and rule.unsettled is not None:
             bound = min(attach.map_bound or rule.unsettled, rule.unsettled)
             attach = replace(attach, map_bound=bound)
         return replace(attach, owner=replace(attach.owner, longest_s=rule.timeout_s))
+
+    def _bound_map(self, attach: _Attach, most: int, driver: RecordsDriver) -> _Attach:
+        """A subscriber is sent no more than it may present; beyond that its map has one of each publisher (C-4)."""
+        entries, beyond = len(attach.unsettled or ()), 0
+        if isinstance(attach, SubscriberAttach):
+            entries, beyond = max(entries, attach.entries), len(driver.records.view.publishers)
+            attach = replace(attach, map_bound=max(1, min(attach.map_bound, most)) if attach.map_bound else 0)
+        if entries > most + beyond:
+            text = f"{_limited('entries of an unsettled map', most)}, and this one has {entries}"
+            raise self._refusal("map_entries", most, text)
+        return attach
 
     def _take_key(self, attach: _Attach, most: int, driver: RecordsDriver) -> None:
         use, owner = self._use, attach.owner

@@ -8,13 +8,14 @@ import pytest
 
 from oncewire.client import RandomContainerWarning, connect
 from oncewire.client.publisher import OWN_SESSION_S, SESSION_TIMEOUT_S
+from oncewire.wire import Target
 from tests.client.wire_server import WireServer
 
 
 def _asked(server: WireServer) -> list[int]:
     """Time-outs of the publishers that are attached."""
     targets = [each.link.remote_attach.target for each in server.attachments if each.link.remote_attach is not None]
-    return [target.timeout for target in targets if hasattr(target, "timeout")]
+    return [target.timeout for target in targets if isinstance(target, Target)]
 
 
 async def test_a_publisher_that_another_process_can_open_asks_for_a_day(server: WireServer, tmp_path: Path) -> None:

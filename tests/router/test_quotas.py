@@ -202,6 +202,25 @@ async def test_links_keys_maps_and_sizes_beyond_a_quota_are_refused_at_attach() 
     assert "quota.rules: links = 2 for link" in log
 
 
+async def test_a_subscriber_may_present_what_it_was_sent_under_its_quota() -> None:
+    """A full map takes one delivery of each publisher that has none in it (C-4)."""
+    async with running_router(*flags(["map"], map={"map_entries": 2})) as router:
+        reader = await raw(router, "map", container_id="reader")
+        subscriber = await reader.subscriber("t", timeout=3600)
+        tags = []
+        for number in range(4):
+            (await (await raw(router, "map", container_id=f"p{number}")).publisher("t")).send(b"1", b"body")
+            tags.append((await subscriber.delivery()).tag)
+        reader.cut()
+        await reader.closed()
+        reader = await raw(router, "map", container_id="reader")
+        subscriber = await reader.subscriber("t", timeout=3600, unsettled=dict.fromkeys(tags))
+        assert subscriber.reply.unsettled == dict.fromkeys(tags)
+        reader = await raw(router, "map", container_id="reader")
+        many = {b"%d" % number: None for number in range(7)}
+        assert "are limited to 2, and this one has 7" in await refused_attach(reader, subscribes=True, unsettled=many)
+
+
 async def test_a_user_is_granted_the_time_and_the_window_of_the_quota_and_is_told_both() -> None:
     async with running_router(*flags(["ann"], ann={"timeout_s": 20, "unsettled": 5})) as router:
         client = await raw(router, "ann")

@@ -6,8 +6,6 @@ import oncewire
 from tests.router.processes import running_router
 from tests.router.raw_client import until
 
-DEADLINE_S = 60.0
-
 
 async def test_the_session_of_a_publisher_without_a_name_ends_when_it_asked_for() -> None:
     async with running_router("--standalone") as router:
@@ -17,7 +15,7 @@ async def test_the_session_of_a_publisher_without_a_name_ends_when_it_asked_for(
             await subscriber.suspend()
             client = await oncewire.connect(url)
             publisher = await client.publisher("orders", timeout=1)
-            await publisher.submit(b"its reader is away")
+            _ = await publisher.submit(b"its reader is away")
             await until(router.state, lambda state: [each["unsettled"] for each in state["windows"]] == [1])
             await client.abandon()
             state = await until(router.state, lambda state: not state["publishers"])
