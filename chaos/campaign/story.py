@@ -93,6 +93,7 @@ _PHRASES = {
     "!expire-s": "FAULT: the subscription of s{0} expires",
     "!expire-p": "FAULT: the session of p{0} expires",
     "!crash-p": "FAULT: p{0} crashes",
+    "!die-p": "FAULT: p{0} is killed for good, and its session is kept",
     "!crash-s": "FAULT: s{0} crashes",
     "!torn-p": "FAULT: p{0} crashes and keeps its journal",
     "!torn-s": "FAULT: s{0} crashes and keeps its journal",

@@ -109,8 +109,8 @@ CLIENT_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "outcome-before-it-is-stored", "S-a", "oncewire.client.subscriber_core",
-        "            {entry.tag: entry.outcome if entry.recorded else None for entry in entries}, incomplete",
-        "            {entry.tag: entry.outcome for entry in entries}, incomplete",
+        "    return {entry.tag: entry.outcome if entry.recorded else None for entry in entries}\n",
+        "    return {entry.tag: entry.outcome for entry in entries}\n",
         "an outcome is told that a crash can still undo",
         aim=("drop-s", "crash-s", "shipped=1", "durable=1"),
     ),
