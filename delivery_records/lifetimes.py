@@ -79,8 +79,10 @@ class Lifetimes:
             expired = [number for number in past if share.may_expire(number)]
             if expired:
                 found.append((key, expired))
-        if expiries and self._fanout.shares:
-            soon = turn.now + EXPIRY_LOOK_S
-            later = min((deadline for deadline in expiries.values() if deadline > turn.now), default=soon)
-            turn.timers.set(Timer.SHARE_EXPIRY, self._endpoint.key, min(later, soon) if past else later)
+        cursors = [self._fanout.cursors[key] for key in self._fanout.shares]
+        looks = [deadline for deadline in expiries.values() if deadline > turn.now] if cursors else []
+        if any(cursor.owes(number) for cursor in cursors for number in past):
+            looks.append(turn.now + EXPIRY_LOOK_S)  # else it waits for its publisher alone, which may never come
+        if looks:
+            turn.timers.set(Timer.SHARE_EXPIRY, self._endpoint.key, min(looks))
         return found

@@ -15,6 +15,7 @@ from delivery_records.diagnostics.trace import Choice
 from delivery_records.filters import CompiledFilter
 from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.tags import link_key
 from delivery_records.timers import Timer
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
@@ -252,6 +253,16 @@ def test_what_no_member_takes_in_time_expires_at_the_ingress() -> None:
     assert one.deliveries == [b"1"]
     one.accept(b"1")
     assert len(publisher.accepted) == 2
+
+
+def test_what_waits_for_its_publisher_alone_is_not_looked_at_again_and_again() -> None:
+    net = Net(limits=TEN)
+    member, publisher = net.subscriber(net.nodes[0], "m1", share=SHARE), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    member.accept(b"1")
+    publisher.drop()
+    net.advance(15.0)
+    assert not net.nodes[0].core.timers.is_set(Timer.SHARE_EXPIRY, link_key("p", "link"))
 
 
 def test_what_a_member_returned_expires_too_and_what_it_has_had_does_not() -> None:
