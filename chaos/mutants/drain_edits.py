@@ -27,9 +27,9 @@ DRAIN_EDITS: tuple[Edit, ...] = (
         aim=("drain", "stock_subscriber=1", "routers=2", "messages=8"),
     ),
     Edit(
-        "attaches-while-draining", "K-8a", "attaching",
-        '            return "amqp:link:redirect", _DRAINING  # K-8a\n',
-        "            pass\n",
+        "attaches-while-draining", "K-8a", "refusals",
+        '        return "amqp:link:redirect", DRAINING  # K-8a\n',
+        "        pass\n",
         "a client whose attach was on its way is served by a router that nobody stops any more",
         aim=("drain", "drop-p", "drop-s", "routers=2"),
     ),

@@ -13,16 +13,12 @@ from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
 
 if TYPE_CHECKING:
-    from chaos.simulator.world import World
-
-MORTAL_TIMEOUT_S = 100_000.0
-"""T_pub that they ask for."""
-
+    from chaos.simulator.state import WorldState
 
 class Mortals:
     """Who is dead."""
 
-    def __init__(self, world: World, delete_key: Callable[[Kind, str], None]) -> None:
+    def __init__(self, world: WorldState, delete_key: Callable[[Kind, str], None]) -> None:
         """Everybody lives."""
         self._world = world
         self._delete_key = delete_key

@@ -53,6 +53,9 @@ class PublisherRole(ClientRole, Protocol):
     def next(self) -> int:
         """The first message that was never sent."""
 
+    def die(self) -> None:
+        """Its process is gone for good."""
+
 
 class SubscriberRole(ClientRole, Protocol):
     """Has one subscription."""

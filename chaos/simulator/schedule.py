@@ -80,6 +80,46 @@ class Result:
         return None if self.violation is None else FOUND_AS.get(self.violation.partition(":")[0], "unexpected")
 
 
+def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting, dict[str, int]]:
+    """What was added to worlds later is drawn with a number of its own, so that the others stay as they were."""
+    budget |= draw_drains(random.Random(f"drains {seed}"))
+    budget |= draw_orders(random.Random(f"orders {seed}"))
+    budget |= draw_renewals(random.Random(f"renewals {seed}"))
+    budget |= draw_rollbacks(random.Random(f"rollbacks {seed}"))
+    topics, changes = draw_topics(random.Random(f"topics {seed}"))
+    setting = replace(setting, traits=replace(setting.traits, topics=topics))
+    budget |= changes
+    sessions = draw_sessions(random.Random(f"sessions {seed}"))
+    if sessions:
+        budget |= sessions
+        setting = replace(setting, traits=replace(setting.traits, session_end=True))
+    traits = draw_patience(random.Random(f"patience {seed}"), setting.traits)
+    same_names = random.Random(f"names {seed}").random() < 0.1
+    longest_s = draw_longest(random.Random(f"longest {seed}"))
+    require = draw_require(random.Random(f"require {seed}"), traits)
+    filters, changes = draw_filters(random.Random(f"filters {seed}"))
+    budget |= changes
+    setting = replace(
+        setting,
+        traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
+    )
+    setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
+    groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
+    setting = replace(setting, traits=replace(setting.traits, groups=groups))
+    setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
+    setting = draw_policies(random.Random(f"policies {seed}"), setting)
+    ttl_s = draw_expiry(random.Random(f"expiry {seed}"), setting.traits)
+    setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
+    traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
+    budget |= changes
+    budget |= draw_ends(random.Random(f"ends {seed}"), traits)
+    traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
+    setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
+    setting, changes = draw_what_is_left(seed, setting)
+    budget |= changes
+    return setting, budget
+
+
 def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Result:
     """Draw a world and a schedule from the seed, run it, judge it.
 
@@ -99,41 +139,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)
     else:
-        budget |= draw_drains(random.Random(f"drains {seed}"))
-        budget |= draw_orders(random.Random(f"orders {seed}"))
-        budget |= draw_renewals(random.Random(f"renewals {seed}"))
-        budget |= draw_rollbacks(random.Random(f"rollbacks {seed}"))
-        topics, changes = draw_topics(random.Random(f"topics {seed}"))
-        setting = replace(setting, traits=replace(setting.traits, topics=topics))
-        budget |= changes
-        sessions = draw_sessions(random.Random(f"sessions {seed}"))
-        if sessions:
-            budget |= sessions
-            setting = replace(setting, traits=replace(setting.traits, session_end=True))
-        traits = draw_patience(random.Random(f"patience {seed}"), setting.traits)
-        same_names = random.Random(f"names {seed}").random() < 0.1
-        longest_s = draw_longest(random.Random(f"longest {seed}"))
-        require = draw_require(random.Random(f"require {seed}"), traits)
-        filters, changes = draw_filters(random.Random(f"filters {seed}"))
-        budget |= changes
-        setting = replace(
-            setting,
-            traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
-        )
-        setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
-        groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
-        setting = replace(setting, traits=replace(setting.traits, groups=groups))
-        setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
-        setting = draw_policies(random.Random(f"policies {seed}"), setting)
-        ttl_s = draw_expiry(random.Random(f"expiry {seed}"), setting.traits)
-        setting = replace(setting, traits=replace(setting.traits, ttl_s=ttl_s))
-        traits, changes = draw_letters(random.Random(f"letters {seed}"), setting.traits)
-        budget |= changes
-        budget |= draw_ends(random.Random(f"ends {seed}"), traits)
-        traits = replace(traits, pairs=draw_pairs(random.Random(f"pairs {seed}"), traits))
-        setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
-        setting, changes = draw_what_is_left(seed, setting)
-        budget |= changes
+        setting, budget = _drawn(seed, setting, budget)
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -13,10 +13,9 @@ from typing import TypeAlias
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import Cores
 from chaos.simulator.etcd import SimEtcd
-from chaos.simulator.mortals import MORTAL_TIMEOUT_S
 from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRole
 from chaos.simulator.routers import Router
-from chaos.simulator.traits import Traits
+from chaos.simulator.traits import MORTAL_TIMEOUT_S, Traits
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
 from delivery_records.limits import (

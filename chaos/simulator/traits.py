@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MORTAL_TIMEOUT_S = 100_000.0
+"""T_pub of publishers that are killed for good: longer than any world lasts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
 from chaos.simulator.amqp_sessions import AmqpSessions, ends_of
-from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.at_rest import check_rest
-from chaos.simulator.clients import Publisher, Subscriber
-from chaos.simulator.connections import OpenLink, SimulatedConnection
+from chaos.simulator.casting import AnyPublisher, AnySubscriber, publisher_kind, subscriber_kind
+from chaos.simulator.clients import Publisher
+from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
@@ -34,10 +34,8 @@ from chaos.simulator.peer_paths import PeerPaths
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
-from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.state import LETTER_MARK, WorldState
 from chaos.simulator.steps import Choice
-from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.streams_judge import StreamsJudge
@@ -64,8 +62,6 @@ _ToClient: TypeAlias = (
     | effects.TellOwing | effects.TellEnded | effects.TellAcceptedBy
     | effects.TellStart | effects.DetachLink | effects.CloseConnection
 )  # fmt: skip
-AnyPublisher: TypeAlias = Publisher | ShippedPublisher
-AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
 
 class World(WorldState):
@@ -104,9 +100,15 @@ class World(WorldState):
         self.routers = [Router(index, rate=self._rate(index), history=cores.history()) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
-        self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
+        self.publishers = [
+            publisher_kind(traits, index == publishers - 1)(self, self.judge, self.open, index, messages)
+            for index in range(publishers)
+        ]
         subscribers += traits.letters
-        self.subscribers = [self._make_subscriber(index, subscribers, prefetch) for index in range(subscribers)]
+        self.subscribers = [
+            subscriber_kind(traits, index == subscribers - 1)(self, self.judge, self.open, index, prefetch)
+            for index in range(subscribers)
+        ]
         for late in self.subscribers[: traits.letters] if traits.late_letters else ():
             self.hold_off(late, float(traits.late_letters))
 
@@ -114,24 +116,6 @@ class World(WorldState):
         """N-3: one clock slow, one right, one fast."""
         percent = self.traits.slow_percent if self.traits.leases else 0
         return (1 - percent / 100, 1.0, 1 + percent / 100)[index % 3]
-
-    def _make_publisher(self, index: int, count: int, messages: int) -> AnyPublisher:
-        kind: Callable[[WorldState, Judge, OpenLink, int, int], AnyPublisher]
-        kind = ShippedPublisher if self.traits.shipped else Publisher
-        if self.traits.presettled_publisher and index == count - 1:
-            kind = PresettledPublisher
-        elif self.traits.stock_publisher and index == count - 1:
-            kind = StockPublisher
-        return kind(self, self.judge, self.open, index, messages)
-
-    def _make_subscriber(self, index: int, count: int, prefetch: int) -> AnySubscriber:
-        kind: Callable[[WorldState, Judge, OpenLink, int, int], AnySubscriber]
-        kind = ShippedSubscriber if self.traits.shipped else Subscriber
-        if self.traits.settled_subscriber and index == count - 1:
-            kind = SettledSubscriber
-        elif self.traits.stock_subscriber and index == count - 1:
-            kind = StockSubscriber
-        return kind(self, self.judge, self.open, index, prefetch)
 
     # ------------------------------------------------------------------ routers
 
