@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, RouterMessage
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.outcomes import Decision, DeliveryOutcome, Told
 from delivery_records.parts import Part
 from delivery_records.patience import Patience
 from delivery_records.tags import OWN_TAG_AT
@@ -25,10 +25,11 @@ NO_INFO: Final[Mapping[str, object]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class PublisherReply:
-    """Answer the publisher's attach (A-3a): unsettled {} when it presented a map, null when it did not."""
+    """Answer the publisher's attach (A-3)."""
 
     link: int
-    presented_map: bool
+    unsettled: Mapping[bytes, Told | None] | None
+    """What it may resume, and the outcomes that are known (A-3b); empty: nothing (A-3a); None: it presented null."""
     resumed: bool
     exactly_once: bool
     settles_first: bool

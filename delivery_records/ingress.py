@@ -30,20 +30,19 @@ from delivery_records.expiry_times import ReadTtl
 from delivery_records.fanout import Fanout
 from delivery_records.groups import ReadGroup
 from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
-from delivery_records.large_arrivals import LargeArrivals
+from delivery_records.large_arrivals import LargeArrivals, stream_above
 from delivery_records.lifetimes import Lifetimes
 from delivery_records.limits import (
-    LARGE_BYTES,
-    LARGE_BYTES_WITHOUT_MAP,
     OWING_NAMES,
+    PROVISIONAL_TIMEOUT_S,
     RESEND_FAILURES,
-    RESUME_FLAGS_IGNORED,
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.requirement import CountedOutcomes, RequiringFanout
 from delivery_records.resends import Resends
+from delivery_records.resumption import Held, Resumption
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
@@ -75,16 +74,20 @@ class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_annotate", "_asked_s", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "answers", "arrivals",
-        "credit", "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link",
-        "outcomes", "peer", "phase", "place", "policy", "resends", "retries", "session", "settled_runs", "timeout_s",
+        "_annotate", "_asked_s", "_parts", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
+        "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes",
+        "peer", "phase", "place", "policy", "resends", "resumption", "retries", "session", "settled_runs", "timeout_s",
         "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts
-    ) -> None:
-        """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`."""
+        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts,
+        held: Held | None = None,
+    ) -> None:  # fmt: skip
+        """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`.
+
+        `held`: what is here of it (A-3b).
+        """
         super().__init__(publisher.key, publisher.epoch, publisher.name)
         self._turn = turn
         self._parts = parts
@@ -100,9 +103,8 @@ class Ingress(Endpoint):
         self.peer = request.peer
         self.link: int | None = request.link
         self.exactly_once = request.exactly_once
-        # A terminal entry is settled by the publisher itself; what is left is U (A-4).
-        unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
-        self.window = Window(unsettled, turn.budget)
+        presented = None if held is None else held.among(request.unfinished)
+        self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
         self.departure = Departure(request, self.window)
         self._starts = presented_starts(self.window, request.starts, publisher.epoch)
         self._start_told = self.window.end
@@ -126,6 +128,8 @@ class Ingress(Endpoint):
             if request.require is None
             else CountedOutcomes(turn, self, self.window, self.fanout, *modes)
         )
+        self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
+        self._starts += self.resumption.starts
         self.answers = Answers(
             turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters
         )  # fmt: skip
@@ -133,7 +137,6 @@ class Ingress(Endpoint):
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
         self.is_dirty = False
-        self._resume_flags = 0
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
 
     # ------------------------------------------------------------------ attach
@@ -146,26 +149,22 @@ class Ingress(Endpoint):
             Decision.PUBLISHER_RESUMED if resumed else Decision.PUBLISHER_ATTACHED,
             publisher=self.name, topic=self.topic, epoch=self.epoch, unsettled=len(self.window), peer=request.peer,
         )  # fmt: skip
+        unsettled = None if request.unsettled is None else self.resumption.reply
         turn.out.append(
             effects.PublisherReply(
-                request.link, request.unsettled is not None, resumed, self.exactly_once, request.settles_first,
-                self.timeout_s, self.expiry_policy, self._stream_above(request),
+                request.link, unsettled, resumed, self.exactly_once, request.settles_first, self.timeout_s,
+                self.expiry_policy, stream_above(turn.view, request),
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:
             turn.out.append(effects.AskEcho(request.link, self.epoch))
             turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
-        elif not resumed:
+        elif not request.unfinished:
             self._activate()  # c.5: the session started with the attach itself
         else:
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
-            turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
-
-    def _stream_above(self, request: PublisherAttach) -> int | None:
-        """L-1: how long a delivery is that no router keeps; L-8: None, all are stored whole."""
-        if not self._turn.view.all_read_large:
-            return None
-        return LARGE_BYTES_WITHOUT_MAP if request.unsettled is None else LARGE_BYTES
+            time_s = turn.limits.proof_timeout_s if self.resumption.must_show_life else PROVISIONAL_TIMEOUT_S
+            turn.timers.set(Timer.PROOF, self.key, turn.now + time_s)
 
     def on_flow(self, flow: ClientFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
@@ -210,6 +209,7 @@ class Ingress(Endpoint):
         if self.policy.dead_letter:
             self.answers.letters().use(self.policy)
         self.resends.begin()
+        self.resumption.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
         self.mark_dirty()
@@ -233,7 +233,7 @@ class Ingress(Endpoint):
                 self.resends.abandon(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
-        elif not self._is_awaited(slot) or self._was_malformed(slot, transfer):
+        elif not self._is_awaited(slot, transfer) or self._was_malformed(slot, transfer):
             return
         slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
@@ -275,9 +275,11 @@ class Ingress(Endpoint):
         else:
             self.resends.on_repeated()
 
-    def _is_awaited(self, slot: Slot) -> bool:
+    def _is_awaited(self, slot: Slot, transfer: PublisherTransfer) -> bool:
         """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
         if slot.state is not AWAITED:
+            if self.resumption.take(slot, transfer):
+                return False
             self._turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
             self.detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return False
@@ -299,17 +301,11 @@ class Ingress(Endpoint):
 
     def _has_place(self, transfer: PublisherTransfer) -> bool:
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
-        turn = self._turn
         if transfer.aborted:
-            turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; an unreceived entry may still be repeated
-            return False
+            self._turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; what is unreceived may be repeated
+            return transfer.resume and self.resumption.takes(transfer)
         if transfer.resume:
-            # A-3a: our map is empty, so a resumed delivery is ignored (AMQP 1.0 section 2.6.13).
-            turn.counts[Decision.TRANSFER_RESUME_IGNORED] += 1
-            self._resume_flags += 1
-            if self._resume_flags >= RESUME_FLAGS_IGNORED:
-                self.detach("amqp:not-allowed", "resend without resume: the reply's unsettled map is empty")
-            return False
+            return self.resumption.takes(transfer)
         if transfer.settled and self.window.find(transfer.tag) is None:
             self._forward_presettled(transfer)
             return False
@@ -542,8 +538,10 @@ class Ingress(Endpoint):
         self._turn.note(Decision.PUBLISHER_LOST, publisher=self.name, unsettled=len(self.window))
 
     def on_proof_timeout(self) -> None:
-        """A-4: no proof of life within T_life."""
-        if self.phase in (Phase.PROVING, Phase.WAITING):
+        """A-4: no proof of life within T_life; or it is still there, with nothing but outcomes to read (A-3b)."""
+        if self.phase is Phase.WAITING and not self.resumption.must_show_life:
+            self._activate()
+        elif self.phase in (Phase.PROVING, Phase.WAITING):
             self._turn.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
             echo = "no answer to the flow with x-opt-topic-echo"
             text = echo if self.exactly_once else "no transfer on the credit of a resumed link"
@@ -551,7 +549,8 @@ class Ingress(Endpoint):
 
     def on_resend_timeout(self) -> None:
         """I-9: neither a resend nor a new delivery within T_resend."""
-        if self.phase is not Phase.ACTIVE or not self.window.unreceived or not self.resends.is_overdue():
+        is_due = self.window.unreceived or self.resumption.is_due
+        if self.phase is not Phase.ACTIVE or not is_due or not self.resends.is_overdue():
             return
         failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self.detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
@@ -560,6 +559,7 @@ class Ingress(Endpoint):
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
+        self.resumption.settle_stated()
         if self.phase is not Phase.ACTIVE or not self.window.told or not self.outcomes.is_overdue():
             return
         self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)

@@ -107,6 +107,18 @@ class PublisherAttach:
     owner: Owner = NOBODY
     require: int | None = None
     """Subscriptions that a new message must be owed to (I-3c); None: it does not ask who processed its messages."""
+    sends_again: bool = False
+    """It desires the capability, which it may not get (c.3): what it presents it sends again, under the same tags."""
+
+    @property
+    def resumes(self) -> bool:
+        """A-3b: it goes by the reply's map, and may send what is not there under other tags."""
+        return bool(self.unfinished) and not (self.exactly_once or self.sends_again)
+
+    @property
+    def unfinished(self) -> list[bytes]:
+        """The entries without an outcome. One that has an outcome is the publisher's to settle (A-4)."""
+        return [tag for tag, outcome in (self.unsettled or {}).items() if outcome is None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delivery_records.attachments.view import Subscription
+from delivery_records.attachments.view import Subscription, View
 from delivery_records.channels.messages import Need, Taken
 from delivery_records.fanout import Fanout
-from delivery_records.inputs import LargeTransfer, PublisherTransfer
-from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
+from delivery_records.inputs import LargeTransfer, PublisherAttach, PublisherTransfer
+from delivery_records.limits import LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP, LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision
 from delivery_records.parts import Part
 from delivery_records.resends import Resends
@@ -177,3 +177,10 @@ class LargeArrivals:
         if len(self._fanout.streams):
             self._watch()
         self._owner.mark_dirty()
+
+
+def stream_above(view: View, request: PublisherAttach) -> int | None:
+    """L-1: how long a delivery is that no router keeps; L-8: None, all are stored whole."""
+    if not view.all_read_large:
+        return None
+    return LARGE_BYTES_WITHOUT_MAP if request.unsettled is None or request.resumes else LARGE_BYTES

@@ -103,6 +103,26 @@ class PublisherOutcomes:
             self._tell(slot)
         return in_doubt
 
+    def on_stated(self, slot: Slot) -> None:
+        """A-3b: its outcome stands in the attach reply's map."""
+        slot.state = TOLD
+        if not self._window.told:
+            self._await_settlement()
+        self._window.told += 1
+
+    def tell_again(self, slot: Slot, told: Told) -> None:
+        """A-3b: the publisher resumes it all the same."""
+        if self._settles_first or slot.receiver_settles:
+            self._told_settled.setdefault(told, []).append(slot.delivery_id)
+            self._owner.drop(slot)
+        else:
+            (self._accepted if told is _ACCEPTED else self._told.setdefault(told, [])).append(slot.delivery_id)
+
+    def outcome_of(self, slot: Slot) -> Told:
+        """I-3: of what is received, and owed by nobody any more."""
+        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
+        return _ACCEPTED if plain else self._outcome_of(slot)
+
     def _tell(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)

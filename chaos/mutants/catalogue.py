@@ -26,6 +26,7 @@ from chaos.mutants.operator_edits import OPERATOR_EDITS
 from chaos.mutants.patience_edits import PATIENCE_EDITS
 from chaos.mutants.policy_edits import POLICY_EDITS
 from chaos.mutants.require_edits import REQUIRE_EDITS
+from chaos.mutants.resuming_edits import RESUMING_EDITS
 from chaos.mutants.sharing_edits import SHARING_EDITS
 from chaos.mutants.store_edits import STORE_EDITS
 
@@ -35,7 +36,7 @@ EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
     *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS, *LARGE_EDITS,
-    *DEPARTURE_EDITS,
+    *DEPARTURE_EDITS, *RESUMING_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

@@ -8,7 +8,7 @@ from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
-from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
+from chaos.simulator.stock_clients import ResumingPublisher, StockPublisher, StockSubscriber
 from chaos.simulator.traits import Traits
 
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
@@ -19,6 +19,8 @@ def publisher_kind(traits: Traits, is_last: bool) -> type[Publisher] | type[Ship
     """The last one may be of a weaker kind."""
     if traits.presettled_publisher and is_last:
         return PresettledPublisher
+    if traits.resuming_publisher and is_last:
+        return ResumingPublisher
     if traits.stock_publisher and is_last:
         return StockPublisher
     return ShippedPublisher if traits.shipped else Publisher

@@ -60,7 +60,7 @@ NEVER: Mapping[Decision, str] = {
     Decision.PUBLISHER_NEVER_SETTLES: "every simulated publisher settles",
     Decision.TRANSFER_NOT_ACTIVE: "simulated publishers send on credit only",
     Decision.TRANSFER_ABORTED: "small transfers are whole in the simulator",
-    Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resend with resume=false",
+    Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resume what the reply's map has",
     Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",
     Decision.TRANSFER_TAG_IN_USE: "simulated publishers keep to P-2",
 }

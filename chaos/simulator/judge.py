@@ -191,8 +191,8 @@ class Judge:
     def _check_released(self, publisher: int, number: int) -> None:
         """I-3: *accepted* tells a stock publisher that somebody is done with its message."""
         world = self._world
-        if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber:
-            return  # what goes out settled is answered by nobody
+        if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber or world.resumes(publisher):
+            return  # what goes out settled is answered by nobody; what is presented counts as done
         message = (publisher, number)
         if self.filters.excluded_somewhere(publisher, number) or self.shared.is_declined(message):
             return  # E-9, SH-5: it counts as processed there
@@ -436,7 +436,9 @@ class Judge:
     def _is_ordered(self, subscriber: int, publisher: int) -> bool:
         """G3 and G4: not without a map (c.5), nor for answers of Again (E-4a); the shipped client never gives those."""
         world = self._world
-        if world.is_stock_publisher(publisher) or world.is_stock_subscriber(subscriber) or world.is_member(subscriber):
+        if world.is_stock_publisher(publisher) and not world.resumes(publisher):
+            return False
+        if world.is_stock_subscriber(subscriber) or world.is_member(subscriber):
             return False
         return world.traits.shipped or not world.traits.refuses
 

@@ -105,7 +105,7 @@ def _parts(transfer: inputs.PublisherTransfer) -> list[inputs.LargeTransfer]:
         inputs.LargeTransfer(transfer.link, transfer.delivery_id, transfer.tag, body[begin:end], Part.MIDDLE)
         for begin, end in pairwise(cuts)
     ]
-    parts[0].part, parts[-1].part = Part.FIRST, Part.LAST
+    parts[0].part, parts[-1].part, parts[0].resume = Part.FIRST, Part.LAST, transfer.resume
     return parts
 
 

@@ -14,6 +14,8 @@ class Keeps(Enum):
 
     MAP = auto()
     """Exactly once."""
+    OWN_MAP = auto()
+    """Exactly once while its router holds its deliveries, else at least once: it resumes as AMQP says (A-3b)."""
     NO_MAP = auto()
     """At least once, as the clients of today."""
     NOTHING = auto()

@@ -31,6 +31,7 @@ from chaos.simulator.swarm import (
     draw_policies,
     draw_renewals,
     draw_require,
+    draw_resuming,
     draw_rollbacks,
     draw_sessions,
     draw_setting,
@@ -117,6 +118,8 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     setting = draw_streams(random.Random(f"streams {seed}"), replace(setting, traits=traits))
     setting, changes = draw_what_is_left(seed, setting)
     budget |= changes
+    resumes = draw_resuming(random.Random(f"resuming {seed}"), setting.traits)
+    setting = replace(setting, traits=replace(setting.traits, resuming_publisher=resumes))
     return setting, budget
 
 

@@ -155,8 +155,12 @@ class WorldState:
         return Patience(float(self.traits.patience_s), SlowAction.EXPEL if self.traits.expels else SlowAction.DETACH)
 
     def is_stock_publisher(self, index: int) -> bool:
-        """True for a publisher without a map."""
-        return self.publishers[index].keeps is Keeps.NO_MAP
+        """True for a publisher without the capability."""
+        return self.publishers[index].keeps in (Keeps.NO_MAP, Keeps.OWN_MAP)
+
+    def resumes(self, index: int) -> bool:
+        """True for one that presents its map all the same (A-3b)."""
+        return self.publishers[index].keeps is Keeps.OWN_MAP
 
     def is_stock_subscriber(self, index: int) -> bool:
         """True for a subscriber without a map."""
@@ -219,7 +223,7 @@ class WorldState:
 
     def has_no_session(self, index: int) -> bool:
         """True for a publisher whose session ends with its link."""
-        return self.publishers[index].keeps is not Keeps.MAP
+        return self.publishers[index].keeps not in (Keeps.MAP, Keeps.OWN_MAP)
 
     def is_at_most_once(self, index: int) -> bool:
         """True for a subscriber that is owed nothing."""

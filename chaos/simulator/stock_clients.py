@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from chaos.simulator.clients import OUTCOMES, Arrived, Mark, Publisher, Subscriber
 from chaos.simulator.connections import OpenLink, PartlyReceived
 from chaos.simulator.judge import Judge
@@ -10,7 +12,9 @@ from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.outcomes import DeliveryOutcome, Told
 
+_REFUSED = ("oncewire:session-expired", "oncewire:unsettled-unknown")
 EMPTY_TAG = b""
 """2.8.7: up to 32 bytes, and no minimum."""
 
@@ -80,6 +84,110 @@ class StockPublisher(Publisher):
             self.judge.may_come_again((self.index, number) for number in self.resend)
         else:
             super().receive(effect)
+
+
+class ResumingPublisher(Publisher):
+    """Presents its map without the capability, and goes by the map of the reply (2.6.13, 3.4.6).
+
+    What the reply names it resumes, what it does not name it sends as a new delivery, under a new tag. Like a known
+    client it keeps its map in no particular order. Refused, it sends all of it as new messages.
+    """
+
+    keeps = Keeps.OWN_MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
+    ) -> None:
+        """Send `messages` messages in all."""
+        super().__init__(world, judge, open_link, index, messages)
+        self._tags: dict[int, bytes] = {}
+        self._named = 0
+        """Tags that it has used."""
+        self._resuming: list[int] = []
+        self._peer = ""
+        """Of this connection."""
+        self._is_refused = False
+        self._is_overtaken = False
+
+    def tag(self, number: int) -> bytes:
+        """The newest tag of a message."""
+        return self._tags[number]
+
+    def connect(self, router: int) -> None:
+        """Attach with the map; without it where a router has refused that."""
+        self.connection = self.open_link(f"p{self.index}", router)
+        self.resend, self._resuming, self.limit, self.sent, self.is_replied, self._ids = [], [], 0, 0, False, {}
+        self._peer = f"p{self.index}@{self.connection.link}"
+        self._presented = [] if self._is_refused else [*reversed(self.map)]
+        for number in self._presented:
+            self.judge.policies.on_presented(self.index, number)
+        self._up(
+            inputs.PublisherAttach(
+                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
+                {self.tag(number): None for number in self._presented}, timeout_s=TIMEOUT_S, peer=self._peer,
+                expiry_policy=self.world.policy, place=self.connection.place, owner=self.world.owner(self.index),
+            )
+        )  # fmt: skip
+
+    def can_send(self) -> bool:
+        """Also what is to be resumed."""
+        may_send = not self.is_closing and self.is_replied and self.sent < self.limit
+        return super().can_send() or (may_send and bool(self._resuming))
+
+    def send(self) -> None:
+        """Resume first; then what the router does not have, and new messages, under new tags."""
+        if not self._resuming:
+            self._named += 1
+            self._tags[self.resend[0] if self.resend else self.next] = self._named.to_bytes(4, "big")
+            super().send()
+            return
+        assert self.connection is not None
+        number = self._resuming.pop(0)
+        self.world.disturbances += 1
+        self.sent += 1
+        self._ids[self.sent] = number
+        body = self.world.body(self.index, number)
+        self._up(inputs.PublisherTransfer(self.connection.link, self.sent, self.tag(number), body, resume=True))
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        if isinstance(effect, effects.PublisherReply) and not self.is_closing:
+            self._on_map(effect.unsettled or {})
+            return
+        if isinstance(effect, effects.DetachLink) and effect.condition in _REFUSED and not self.is_closing:
+            if effect.condition == "oncewire:session-expired":
+                self.judge.sessions.on_session_expired(self.index)
+            self._is_refused = True
+            self.disconnect()
+            return
+        super().receive(effect)
+
+    def _on_map(self, known: Mapping[bytes, Told | None]) -> None:
+        self.is_replied = True
+        for number in [*reversed(self.map)]:
+            tag = self.tag(number)
+            if tag not in known:
+                self.resend.insert(0, number)
+                if self._is_refused or self._is_overtaken:
+                    self.judge.may_come_again([(self.index, number)])
+            elif (told := known[tag]) is None:
+                self._resuming.append(number)
+            else:
+                self._on_stated(number, told.outcome)
+        self._is_refused = False
+
+    def on_session_begun(self, peer: str) -> None:
+        """An attach without a map begins another session; one that it had left does so behind its back (c.5)."""
+        self._is_overtaken = self._is_overtaken or self.connection is None or peer != self._peer
+
+    def _on_stated(self, number: int, outcome: DeliveryOutcome) -> None:
+        """It has reached its outcome at the router: it is settled here, without a frame (3.4.6)."""
+        if outcome is DeliveryOutcome.ACCEPTED:
+            self.judge.on_accepted(self.index, number)
+        else:
+            self.judge.on_refused(self.index, number, outcome)
+            self.given_up.add(number)
+        self._settled(number)
 
 
 class StockSubscriber(Subscriber):

@@ -114,6 +114,16 @@ def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
     )  # fmt: skip
 
 
+def draw_resuming(rng: random.Random, traits: Traits) -> bool:
+    """In some worlds a publisher resumes its link as AMQP says (A-3b), in place of one that keeps no map.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return not traits.presettled_publisher and rng.random() < 0.15
+
+
 def draw_narrow(rng: random.Random, traits: Traits) -> Traits:
     """Some worlds have subscribers whose frames become too small for their maps (C-4).
 

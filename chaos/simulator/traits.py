@@ -25,6 +25,9 @@ class Traits:
     """Subscribers also reject, release and fail deliveries (E-4a); the shipped client releases locally."""
     stock_publisher: bool = False
     """The last publisher keeps no map over a reconnect (c.5)."""
+    resuming_publisher: bool = False
+    """The last publisher resumes its link as AMQP says, without the capability: what is not in the reply's map it sends
+    under new tags (A-3b)."""
     reuses_tags: bool = False
     """The stock publisher uses an empty tag, and uses it again as soon as it has settled it (E-3)."""
     stock_subscriber: bool = False

@@ -36,12 +36,20 @@ from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import LETTER_MARK, WorldState
 from chaos.simulator.steps import Choice
+from chaos.simulator.stock_clients import ResumingPublisher
 from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
+from delivery_records.attachments.view import (
+    SESSION_IS_THIS_PUT,
+    Kind,
+    PublisherRecord,
+    Record,
+    RouterRecord,
+    SubscriptionRecord,
+)
 from delivery_records.channels.messages import Sync
 from delivery_records.outcomes import Decision
 
@@ -547,6 +555,9 @@ class World(WorldState):
         self.amqp_sessions.on_written(client)
         if isinstance(record, PublisherRecord):
             self.judge.ends.on_session_over(client.index, record.rid)
+        is_begun = isinstance(record, PublisherRecord) and record.session == SESSION_IS_THIS_PUT
+        if is_begun and isinstance(client, ResumingPublisher):
+            client.on_session_begun(record.peer)
         if kind is Kind.SUBSCRIPTION:
             self.judge.promises.on_written(client.index)
             assert isinstance(record, SubscriptionRecord)

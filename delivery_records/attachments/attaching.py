@@ -17,6 +17,7 @@ from delivery_records.attachments.refusals import (
     EXPIRED,
     NO_PART,
     NO_STORE,
+    NOT_HELD,
     Refusal,
     entries_of,
     others,
@@ -50,6 +51,7 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.resumption import Held
 from delivery_records.tags import link_key
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -103,7 +105,7 @@ class Attaching:
 
     __slots__ = (
         "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn",
-        "is_busy", "links", "order",
+        "ingresses", "is_busy", "links", "order",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +130,8 @@ class Attaching:
         self._filters = filters
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         """Every client link by its number: an attach in progress, or what serves it."""
+        self.ingresses: dict[str, Ingress] = {}
+        """Publishers by key, also those whose link is gone."""
         self._by_path: dict[str, deque[Attempt]] = {}
         self._by_nonce: dict[str, Attempt] = {}
         self.order: SessionOrder[Attempt] = SessionOrder(self._is_open)
@@ -305,7 +309,7 @@ class Attaching:
             if old_session < self._nonce_revision:
                 old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
             moved_topic = record.topic != request.topic
-        unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
+        unsettled = bool(request.unfinished)
         if unsettled and (not old_session or moved_topic):
             # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
             self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
@@ -315,6 +319,10 @@ class Attaching:
                 effects.DetachLink(request.link, True, "oncewire:session-expired", EXPIRED, info)
             )  # fmt: skip
             self._finish(attempt)
+            return
+        if request.resumes and self.held(attempt.path, old_session, request) is None:
+            self._turn.note(Decision.PUBLISHER_UNKNOWN, publisher=f"{request.container_id}/{request.link_name}")
+            self._give_up(attempt, *NOT_HELD)  # A-3c: nothing is written
             return
         session = old_session
         if not unsettled and not request.exactly_once:
@@ -331,6 +339,12 @@ class Attaching:
                 request.owner.vhost, request.owner.user,
             ),
         )  # fmt: skip
+
+    def held(self, path: str, session: int, request: PublisherAttach) -> Held | None:
+        """A-3b: what this router holds of a publisher; None: not all that it presents is known (A-3c)."""
+        ingress = self.ingresses.get(split_path(path)[1])
+        held = ingress.resumption.held() if ingress is not None and ingress.session == session else None
+        return None if held is None or held.among(request.unfinished) is None else held
 
     def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
         record = done.record

@@ -40,7 +40,7 @@ class Endpoints:
         self._expiry = expiry
         self._barrier = barrier
         self.links: dict[int, Link] = attaching.links
-        self.ingresses: dict[str, Ingress] = {}
+        self.ingresses: dict[str, Ingress] = attaching.ingresses
         self.ingress_by_epoch = ingress_by_epoch
         self.disconnected: dict[str, Ingress] = {}
         """Those whose link is gone, longest first: their windows are forgotten for room (C-6)."""

@@ -21,6 +21,13 @@ SHARED_LETTERS = (
     " messages to workers, or let each worker have a topic of its own"
 )
 NO_PART = "a part of the unsettled map is no map, has an entry that came before, or more than the attach has stated"
+NOT_HELD: Refusal = (
+    "oncewire:unsettled-unknown",
+    (
+        "this router does not hold the link's unsettled deliveries: attach at the router that did, or without them;"
+        " whether they were delivered is unknown"
+    ),
+)
 NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"
 
@@ -75,11 +82,16 @@ def refusal_of_terms(turn: Turn, request: PublisherAttach | SubscriberAttach) ->
         )
     if entries and not turn.budget.has_room_for_map(entries):
         return "amqp:resource-limit-exceeded", NO_ROOM  # C-6
-    if isinstance(request, PublisherAttach) and request.incomplete:
+    if isinstance(request, PublisherAttach) and (request.incomplete or _is_reply_too_large(request)):
         return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
     if isinstance(request, SubscriberAttach) and request.share is not None:
         return _refusal_of_member(turn, request)
     return None
+
+
+def _is_reply_too_large(request: PublisherAttach) -> bool:
+    """A-3b: the reply names as many entries as the attach, in a frame of the client's size (C-4)."""
+    return request.resumes and 0 < request.map_bound < len(request.unfinished)
 
 
 def _refusal_of_member(turn: Turn, request: SubscriberAttach) -> Refusal | None:

@@ -9,6 +9,7 @@ from delivery_records.attachments.closing import STOLEN
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.refusals import NOT_HELD
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.attachments.view import (
     Change,
@@ -28,6 +29,7 @@ from delivery_records.ingress import Ingress, IngressParts, Phase
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.member import MemberEgress
 from delivery_records.outcomes import Decision
+from delivery_records.resumption import Held
 from delivery_records.timers import Timer
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
@@ -335,21 +337,41 @@ class WatchHandlers:
             elif here.phase is Phase.CLOSING:
                 self._proposals.delete(path, publisher.epoch)  # I-8
             return
+        attempt: Attempt | None = self._attaching.take(publisher.record.nonce)
+        held = self._held(here, publisher, attempt)
         if here is not None:
             self._endpoints.forget_ingress(here)
             if here.link is not None:
                 self._steal_publisher(here, publisher)
-        attempt: Attempt | None = self._attaching.take(publisher.record.nonce)
         if attempt is not None and not attempt.is_lost:
-            assert isinstance(attempt.request, PublisherAttach)
-            turn.durations.attach_publisher.observe(turn.now - attempt.since)
-            ingress = Ingress(turn, publisher, attempt.request, attempt.since, self._ingress_parts)
-            self._endpoints.open_ingress(ingress, attempt.link)
-            ingress.open(attempt.request)
+            self._open_ingress(publisher, attempt, held, awaited)
         elif publisher.record.rid == turn.rid:
             self._expiry.on_attachment_lost(path, publisher, awaited)
         elif publisher.record.rid not in turn.view.routers:
             self._expiry.on_orphan(path, publisher)
+
+    def _held(self, here: Ingress | None, publisher: Publisher, attempt: Attempt | None) -> Held | None:
+        """A-3b: what a publisher without the capability may resume; None: nothing, or it is not known."""
+        request = None if attempt is None else attempt.request
+        if not isinstance(request, PublisherAttach) or not request.resumes:
+            return None
+        if here is not None:
+            here.large.abort(is_link_lost=True)  # L-5: if its link is still there
+        return self._attaching.held(publisher_path(publisher.key), publisher.session, request)
+
+    def _open_ingress(self, publisher: Publisher, attempt: Attempt, held: Held | None, awaited: int) -> None:
+        turn, request = self._turn, attempt.request
+        assert isinstance(request, PublisherAttach)
+        if held is None and request.resumes:  # A-3c: it was forgotten since the put
+            turn.note(Decision.PUBLISHER_UNKNOWN, publisher=publisher.name)
+            self._endpoints.links.pop(attempt.link, None)
+            turn.out.append(effects.DetachLink(attempt.link, True, *NOT_HELD))
+            self._expiry.on_attachment_lost(publisher_path(publisher.key), publisher, awaited)
+            return
+        turn.durations.attach_publisher.observe(turn.now - attempt.since)
+        ingress = Ingress(turn, publisher, request, attempt.since, self._ingress_parts, held)
+        self._endpoints.open_ingress(ingress, attempt.link)
+        ingress.open(request)
 
     def _steal_publisher(self, ingress: Ingress, publisher: Publisher) -> None:
         turn = self._turn

@@ -53,6 +53,7 @@ from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, In
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
+    refuse_to_resume,
     refuse_unless_policy,
     refuse_unless_publishable,
     refuse_unless_topic,
@@ -139,6 +140,7 @@ class AnonymousLink:
         assert isinstance(target, Target)
         refuse_unless_topic(None, target.capabilities)
         refuse_unless_policy(target.expiry_policy)
+        refuse_to_resume(remote)
         self._settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         outcomes = () if remote.source is None else remote.source.outcomes
         self._takes_rejected = not outcomes or REJECTED_OUTCOME in outcomes

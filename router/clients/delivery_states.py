@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from delivery_records.limits import LETTER_ERROR_CHARS
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.outcomes import DeliveryOutcome, Told
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 from oncewire.wire.annotations import without_ours
 from oncewire.wire.vocabulary import DELIVERY_DELAY, DELIVERY_TIME
@@ -78,6 +78,11 @@ def error_text(state: Rejected) -> str:
 def state_of(outcome: DeliveryOutcome) -> DeliveryState:
     """The delivery state that says `outcome`, bare: maps carry no errors and no annotations (C-4)."""
     return _STATES[outcome]
+
+
+def map_of(known: Mapping[bytes, Told | None]) -> dict[bytes, DeliveryState | None]:
+    """The map of an attach reply: what may be resumed, with the outcomes that are known (A-3b)."""
+    return {tag: None if told is None else _STATES[told.outcome] for tag, told in known.items()}
 
 
 def outcomes_of_map(

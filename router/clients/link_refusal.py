@@ -22,6 +22,7 @@ from oncewire.wire import (
     TerminusExpiryPolicy,
 )
 from router.clients.addresses import plain
+from router.clients.delivery_states import outcome_of
 
 QUEUE = "queue"
 RESERVED_PREFIX = "$"
@@ -51,6 +52,20 @@ class LinkRefusal(Exception):
         super().__init__(why or description)
         self.condition = condition
         self.description = description
+
+
+def refuse_to_resume(attach: Attach) -> None:
+    """A-3c: a link whose deliveries no router keeps: to the anonymous terminus, or to an address that ends with it.
+
+    Raises:
+        LinkRefusal: the client presents deliveries without an outcome, and would send them again.
+    """
+    if any(outcome_of(state) is None for state in (attach.unsettled or {}).values()):
+        raise LinkRefusal(
+            "oncewire:unsettled-unknown",
+            "no unsettled deliveries are kept for such a link: attach without them;"
+            " whether they were delivered is unknown",
+        )
 
 
 def address_of(link: Link) -> str | None:

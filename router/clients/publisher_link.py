@@ -48,6 +48,7 @@ from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
     address_of,
+    refuse_to_resume,
     refuse_unless_policy,
     refuse_unless_publishable,
     refuse_unless_topic,
@@ -101,6 +102,7 @@ class PublisherLink:
         assert isinstance(target, Target)
         connection = self.connection
         if topic is None:
+            refuse_to_resume(remote)
             key = connection.policy.key_of(self.link.name, connection.container_id)
             topic = self.made = connection.policy.make_address(key)
         refuse_unless_topic(topic, target.capabilities)
@@ -128,6 +130,7 @@ class PublisherLink:
             place=connection.place_of(self.link),
             owner=connection.policy.owner,
             require=self._require,
+            sends_again=exactly_once and presents_map,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -256,7 +259,7 @@ class PublisherLink:
         self.connection.close(effect.condition, effect.description)
 
     def _reply(self, effect: effects.PublisherReply) -> None:
-        """A-3a: an empty map for a presented one, null for null, and what was really granted."""
+        """A-3a, A-3b: the map with what may be resumed, null for null, and what was really granted."""
         remote = self.link.remote_attach
         assert remote is not None
         asked = remote.target
@@ -279,7 +282,7 @@ class PublisherLink:
                 dynamic_node_properties=None if self.made is None else vocabulary.DELETE_ON_CLOSE,
                 capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),
-            unsettled={} if effect.presented_map else None,
+            unsettled=None if effect.unsettled is None else delivery_states.map_of(effect.unsettled),
             rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
             max_message_size=kept if is_stored else self.connection.max_message_size,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),

@@ -69,6 +69,18 @@ class Kind(Enum):
 
 
 EVERYWHERE = pytest.mark.parametrize("place", Place, ids=lambda place: place.value)
+SERVED = pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        pytest.param(kind, place, id=f"{kind.value}-{place.value}")
+        for kind, place in [
+            (Kind.CAPABILITY, Place.SAME_ROUTER),
+            (Kind.CAPABILITY, Place.OTHER_ROUTER),
+            (Kind.PLAIN, Place.SAME_ROUTER),
+        ]
+    ],
+)
+"""Where a publisher may come back with a map: without the capability only at the router that served it (A-3c)."""
 EVERYBODY = pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
 
 

@@ -10,6 +10,7 @@ from tests.conformance.peer import Peer
 from tests.conformance.resuming import (
     EVERYBODY,
     EVERYWHERE,
+    SERVED,
     Client,
     Kind,
     Network,
@@ -52,8 +53,7 @@ def _passes(publisher: Peer, reader: Peer, tag: bytes, body: bytes) -> None:
     accepted(publisher, number)
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 @STATES
 def test_what_a_publisher_had_sent_in_part_is_sent_again_whole(
     network: Network, kind: Kind, place: Place, state: DeliveryState | None
@@ -67,8 +67,7 @@ def test_what_a_publisher_had_sent_in_part_is_sent_again_whole(
     _passes(publisher.peer, reader.peer, b"next", b"next")
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 def test_a_part_that_its_publisher_does_not_present_leaves_no_trace(
     network: Network, kind: Kind, place: Place
 ) -> None:
@@ -80,8 +79,7 @@ def test_a_part_that_its_publisher_does_not_present_leaves_no_trace(
     _passes(publisher.peer, reader.peer, b"next", b"next")
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 def test_a_publisher_that_goes_on_in_mid_message_is_ignored_and_sends_it_whole(
     network: Network, kind: Kind, place: Place
 ) -> None:
@@ -103,8 +101,7 @@ def test_an_aborted_delivery_leaves_no_trace_and_its_tag_is_free(network: Networ
     _passes(publisher.peer, reader.peer, TAG, LARGE)
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 def test_a_delivery_whose_resend_is_aborted_may_be_sent_once_more(
     network: Network, kind: Kind, place: Place
 ) -> None:

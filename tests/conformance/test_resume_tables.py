@@ -34,8 +34,8 @@ from oncewire.wire.errors import NOT_ALLOWED
 from router.clients.message_edits import EMPTY_DATA_SECTION
 from tests.conformance.peer import Delivery, Peer
 from tests.conformance.resuming import (
-    EVERYBODY,
     EVERYWHERE,
+    SERVED,
     Client,
     Ending,
     Kind,
@@ -106,15 +106,24 @@ class Known(Enum):
 
 
 class Sender(Enum):
-    """What becomes of a delivery in a publisher's map; in the first four the publisher sends it again, resume=false."""
+    """What becomes of a delivery in a publisher's map.
+
+    In the first four the publisher has the capability and sends it again, resume=false; in the next four it goes by the
+    reply's map.
+    """
 
     DELIVERED = "delivered (I-1)"
     ANSWERED_ONCE = "not delivered again: the answer to the first counts (E-3)"
     ACCEPTED_AT_ONCE = "accepted at once (I-2)"
     TWICE = "delivered a second time (P-a)"
+    LEFT_OUT = "left out, and delivered (A-3b, I-1)"
+    RESUMED = "null in the reply map, not delivered again (A-3b)"
+    OUTCOME = "its outcome in the reply map (A-3b)"
+    LEFT_OUT_TWICE = "left out, and delivered a second time (A-3b)"
     DROPPED = "not sent, settled at subscribers (A-4, I-4)"
     DROPPED_ENTRY = "not sent (A-4)"
     EXPIRED = "refused: `oncewire:session-expired` (A-5)"
+    UNKNOWN = "refused: `oncewire:unsettled-unknown` (A-3c)"
 
 
 class Receiver(Enum):
@@ -148,6 +157,17 @@ SENDER: Mapping[Local, Mapping[Known, Sender]] = {
     local: UNFINISHED if local in WITHOUT_OUTCOME else FINISHED for local in Local
 }
 """3.4.6 distinguishes more, for there both ends keep states. Here a publisher's outcome is its own to settle (A-4)."""
+RESUMED = {
+    Known.NOTHING: Sender.LEFT_OUT,
+    Known.SENT: Sender.RESUMED,
+    Known.STATED: Sender.OUTCOME,
+    Known.SETTLED: Sender.LEFT_OUT_TWICE,
+    Known.NO_SESSION: Sender.EXPIRED,
+}
+PLAIN_SENDER: Mapping[Local, Mapping[Known, Sender]] = {
+    local: RESUMED if local in WITHOUT_OUTCOME else FINISHED for local in Local
+}
+"""Without the capability, at the router that served the link. Another one refuses the rows without an outcome."""
 
 WITHOUT_ENTRY = {
     Known.NO_SESSION: Receiver.NOT_SENT,
@@ -189,10 +209,24 @@ def cells(table: Mapping[Local, Mapping[Known, Enum]]) -> list[ParameterSet]:
     ]
 
 
+def sender_cells() -> list[ParameterSet]:
+    """(kind, place, local, known, expected): all four of kind and place where there is no outcome, else two of them."""
+    found = [each for each in cells(SENDER) if each.values[2] not in WITHOUT_OUTCOME]
+    for kind, table in ((Kind.CAPABILITY, SENDER), (Kind.PLAIN, PLAIN_SENDER)):
+        for local in WITHOUT_OUTCOME:
+            for known, expected in table[local].items():
+                for place in Place:
+                    is_known = kind is Kind.CAPABILITY or place is Place.SAME_ROUTER or known is Known.NO_SESSION
+                    what = expected if is_known else Sender.UNKNOWN
+                    cell = f"{local.name.lower()}-{known.name.lower()}-{kind.value}-{place.value}"
+                    found.append(pytest.param(kind, place, local, known, what, id=cell))
+    return found
+
+
 # --- a publisher comes back -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), cells(SENDER))
+@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), sender_cells())
 def test_a_publisher_that_comes_back_settles_sends_again_or_is_refused_by_its_map(
     network: Network, kind: Kind, place: Place, local: Local, known: Known, expected: Sender
 ) -> None:
@@ -203,16 +237,19 @@ def test_a_publisher_that_comes_back_settles_sends_again_or_is_refused_by_its_ma
     publisher.peer.drop()
     publisher.connect(place)
     unsettled = presented(local, TAG)
-    if expected is Sender.EXPIRED:
+    if expected in (Sender.EXPIRED, Sender.UNKNOWN):
         publisher.send_attach(False, unsettled=unsettled)
-        assert publisher.peer.refused().condition == "oncewire:session-expired"
+        assert publisher.peer.refused().condition in expected.value
         return
     reply = publisher.publish(unsettled)
-    assert reply.unsettled == (None if unsettled is None else {}), "A-3a"
+    held = {Sender.RESUMED: {TAG: None}, Sender.OUTCOME: {TAG: ACCEPTED}}.get(expected, {})
+    assert reply.unsettled == (None if unsettled is None else held), "A-3a, A-3b"
     assert not reply.incomplete_unsettled
     if expected is Sender.DROPPED:
         assert had is not None
         settled(reader.peer, had)
+    elif expected in GOES_BY_THE_MAP:
+        _go_by_the_map(publisher.peer, reader.peer, had, expected)
     elif expected is not Sender.DROPPED_ENTRY:
         _send_again(publisher.peer, reader.peer, had, expected)
     number = publisher.peer.transfer(NEXT, delivery_tag=b"next")
@@ -243,6 +280,26 @@ def _publish_until(known: Known, publisher: Client, reader: Peer) -> Delivery | 
     return had
 
 
+GOES_BY_THE_MAP = (Sender.LEFT_OUT, Sender.RESUMED, Sender.OUTCOME, Sender.LEFT_OUT_TWICE)
+
+
+def _go_by_the_map(publisher: Peer, reader: Peer, had: Delivery | None, expected: Sender) -> None:
+    """3.4.6: resume what the map names; take an outcome; send what is left out, as a new delivery with a new tag."""
+    if expected is Sender.OUTCOME:
+        publisher.transfer(payload=b"", delivery_tag=TAG, resume=True, settled=True, state=ACCEPTED)
+    else:
+        is_new = expected is not Sender.RESUMED
+        number = publisher.transfer(MESSAGE, delivery_tag=b"another" if is_new else TAG, resume=not is_new)
+        if is_new:
+            had = taken(reader)
+            assert had.body == MESSAGE
+        assert had is not None
+        answer(reader, had)
+        accepted(publisher, number)
+    assert had is not None
+    settled(reader, had)
+
+
 def _send_again(publisher: Peer, reader: Peer, had: Delivery | None, expected: Sender) -> None:
     """The publisher does what the empty reply map asks for."""
     number = publisher.transfer(MESSAGE, delivery_tag=TAG)
@@ -256,9 +313,8 @@ def _send_again(publisher: Peer, reader: Peer, had: Delivery | None, expected: S
     settled(reader, had)
 
 
-@EVERYWHERE
-@EVERYBODY
-def test_transfers_that_resume_are_ignored_and_the_third_detaches_the_link(
+@SERVED
+def test_transfers_that_resume_what_is_not_known_are_ignored_and_the_third_detaches_the_link(
     network: Network, kind: Kind, place: Place
 ) -> None:
     reader, publisher = network.client(), network.client(kind)
@@ -303,11 +359,11 @@ def test_a_publisher_goes_on_however_its_link_ended_and_as_often_as_it_ends(
     settled(reader.peer, had)
 
 
-@EVERYWHERE
+@SERVED
 def test_with_rcv_settle_mode_first_an_outcome_that_is_lost_means_a_second_delivery(
-    network: Network, place: Place
+    network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = network.client(), network.client(Kind.PLAIN)
+    reader, publisher = network.client(), network.client(kind)
     reader.connect()
     reader.subscribe({})
     peer = publisher.connect()
@@ -511,7 +567,13 @@ def _stated(heading: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("heading", "table"), [("A publisher's map", SENDER), ("A subscriber's map", RECEIVER)], ids=["sender", "receiver"]
+    ("heading", "table"),
+    [
+        ("A publisher's map, with the capability", SENDER),
+        ("A publisher's map, without it", PLAIN_SENDER),
+        ("A subscriber's map", RECEIVER),
+    ],
+    ids=["sender", "plain-sender", "receiver"],
 )
 def test_the_page_on_conformance_states_these_tables(
     heading: str, table: Mapping[Local, Mapping[Known, Enum]]

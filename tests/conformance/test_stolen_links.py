@@ -11,6 +11,7 @@ from tests.conformance.peer import Peer
 from tests.conformance.resuming import (
     EVERYBODY,
     EVERYWHERE,
+    SERVED,
     Client,
     Ending,
     Kind,
@@ -66,8 +67,7 @@ def test_a_subscriber_goes_on_at_the_thief_and_what_the_holder_still_states_is_i
     settled(thief, again)
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 def test_a_publisher_goes_on_at_the_thief_and_what_the_holder_still_sends_is_ignored(
     network: Network, kind: Kind, place: Place
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_publisher_goes_on_at_the_thief_and_what_the_holder_still_sends_is_ign
     holder.transfer(b"message", delivery_tag=b"message")
     had = taken(reader.peer)
     thief = publisher.connect(place)
-    assert publisher.publish({b"message": None}).unsettled == {}
+    assert publisher.publish({b"message": None}).unsettled == ({} if kind is Kind.CAPABILITY else {b"message": None})
     _robbed(holder, thief)
     holder.transfer(b"late", delivery_tag=b"late")
     settle(holder, 0)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.limits import PROOF_TIMEOUT_S, STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
+from delivery_records import effects
+from delivery_records.limits import STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net, SubscriberLink
 
 
 def test_a_publisher_without_a_map_gets_its_session_with_the_attach_and_credit_at_once() -> None:
     net = Net()
     publisher = net.stock_publisher(net.nodes[0])
     reply, grant = publisher.last(effects.PublisherReply), publisher.last(effects.GrantPublisherCredit)
-    assert (reply.presented_map, reply.resumed, reply.exactly_once) == (False, False, False)
+    assert (reply.unsettled, reply.resumed, reply.exactly_once) == (None, False, False)
     assert publisher.all(effects.AskEcho) == []
     assert grant.session == net.etcd.revision
 
@@ -20,7 +20,7 @@ def test_a_publisher_without_a_map_gets_its_session_with_the_attach_and_credit_a
 def test_a_publisher_that_presents_an_empty_map_is_answered_with_one() -> None:
     net = Net()
     publisher = net.stock_publisher(net.nodes[0], unsettled={})
-    assert publisher.last(effects.PublisherReply).presented_map
+    assert publisher.last(effects.PublisherReply).unsettled == {}
     assert publisher.credit > 0
 
 
@@ -71,62 +71,6 @@ def test_a_publisher_without_a_map_that_comes_back_starts_a_new_session() -> Non
     one, other = (delivery.tag for delivery in subscriber.all(effects.Deliver))
     assert one != other
     assert one[11:] == other[11:]
-
-
-def _resume(net: Net, unsettled: inputs.UnsettledMap) -> PublisherLink:
-    """A client that knows AMQP's recovery but not the capability comes back at another router."""
-    first = net.stock_publisher(net.nodes[0], unsettled={})
-    for tag in unsettled:
-        first.send(tag)
-    first.drop()
-    return net.stock_publisher(net.nodes[1], unsettled=unsettled)
-
-
-def test_a_foreign_resume_gets_credit_first_and_is_active_with_its_first_transfer() -> None:
-    net = Net(2)
-    subscriber = net.subscriber(net.nodes[1])
-    publisher = _resume(net, {b"1": None, b"2": None})
-    reply = publisher.last(effects.PublisherReply)
-    assert (reply.presented_map, reply.resumed, reply.exactly_once) == (True, True, False)
-    assert publisher.credit >= 2
-    subscriber.accept(b"1")
-    net.advance(1.0)
-    assert publisher.outcomes == []
-    one = publisher.send(b"1")
-    two = publisher.send(b"2")
-    assert publisher.accepted == [one]
-    subscriber.accept(b"2")
-    assert publisher.accepted == [one, two]
-    assert subscriber.deliveries == [b"1", b"2"]
-
-
-def test_a_foreign_resume_that_never_sends_is_detached() -> None:
-    net = Net(2)
-    publisher = _resume(net, {b"1": None})
-    net.advance(PROOF_TIMEOUT_S - 0.1)
-    assert publisher.detached() is None
-    net.advance(0.2)
-    assert (publisher.end().condition, publisher.end().closed) == ("amqp:link:detach-forced", False)
-    assert net.has_publisher()
-
-
-def test_a_foreign_resume_that_has_sent_is_alive() -> None:
-    net = Net(2)
-    subscriber = net.subscriber(net.nodes[1])
-    publisher = _resume(net, {b"1": None})
-    publisher.send(b"1")
-    subscriber.accept(b"1")
-    publisher.settle(b"1")
-    net.advance(10 * PROOF_TIMEOUT_S)
-    assert publisher.detached() is None
-
-
-def test_an_aborted_first_transfer_is_proof_of_life_too() -> None:
-    net = Net(2)
-    publisher = _resume(net, {b"1": None})
-    publisher.send(b"1", aborted=True)
-    net.advance(PROOF_TIMEOUT_S + 1.0)
-    assert publisher.detached() is None
 
 
 def test_a_stock_subscriber_is_answered_after_the_barrier() -> None:

@@ -22,8 +22,8 @@ def _moved(net: Net, *tags: bytes) -> tuple[SubscriberLink, PublisherLink]:
 
 def test_the_reply_to_a_publisher_carries_an_empty_map_for_a_map_and_null_for_null() -> None:
     net = Net()
-    assert net.publisher(net.nodes[0]).last(effects.PublisherReply).presented_map
-    assert not net.stock_publisher(net.nodes[0], "q").last(effects.PublisherReply).presented_map
+    assert net.publisher(net.nodes[0]).last(effects.PublisherReply).unsettled == {}
+    assert net.stock_publisher(net.nodes[0], "q").last(effects.PublisherReply).unsettled is None
 
 
 def test_a_resumed_transfer_is_ignored_and_costs_its_credit() -> None:

@@ -461,6 +461,17 @@ async def test_nobody_else_receives_from_an_address_that_was_made(router: Router
     everything.accept(delivery)
 
 
+@pytest.mark.parametrize("target", [Target(), Target(dynamic=True)], ids=["anonymous", "dynamic"])
+async def test_no_link_is_resumed_whose_deliveries_no_router_keeps(router: RouterProcess, target: Target) -> None:
+    """It was answered with an empty map, or none, so that its client sent again under new tags (A-3c)."""
+    client = await RawClient.connect(router.port, "resuming")
+    link = client.session.attach_sender("p", source=Source(), target=target, unsettled={b"1": None})
+    assert await refused(client, link) == "oncewire:unsettled-unknown"
+    settled = client.session.attach_sender("q", source=Source(), target=target, unsettled={b"1": ACCEPTED})
+    client.flush()
+    assert (await client.attached(settled)).target is not None
+
+
 async def test_a_dynamic_target_is_a_temporary_destination_of_its_connection(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port, "jms")
     node = Target(dynamic=True, capabilities=(Symbol("temporary-queue"),))

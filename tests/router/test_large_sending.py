@@ -248,7 +248,7 @@ async def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Atta
     assert isinstance(link, ReceiverLink)
     driver = RecordsDriver(Records(rid=1, node_id="r1", nonce=b"abcd"), EventLog("r1"), lambda _: True, lambda: None)
     shell = PublisherLink(Owner(driver), link)  # type: ignore[arg-type]
-    shell.carry_out(PublisherReply(shell.number, True, False, True, False, 60.0, "never", stream_above))
+    shell.carry_out(PublisherReply(shell.number, {}, False, True, False, 60.0, "never", stream_above))
     (answer,) = [each for each in peer.read() if isinstance(each, Attach)]
     link.grant(10)
     peer.read()
