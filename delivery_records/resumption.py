@@ -93,8 +93,7 @@ class Resumption:
         self._open: dict[bytes, Slot] = {}
         """Those that the publisher has not resumed: it counts in their `pending`."""
         self._ignored = 0
-        if self._former is not None:
-            window.hold(self._former.body_bytes)  # C-6: here they are, also before they are in the window
+        window.hold(self.held_bytes)
 
     @property
     def starts(self) -> list[Start]:
@@ -107,6 +106,11 @@ class Resumption:
         """A-3b: the map of the attach reply; None: no outcome yet. Without anything held it is empty (A-3a)."""
         held = self._held
         return {} if held is None else {tag: held.decided.get(tag) for tag in held.tags}
+
+    @property
+    def held_bytes(self) -> int:
+        """C-6: bodies that are here and in no slot of the window."""
+        return 0 if self._former is None else self._former.body_bytes
 
     @property
     def must_show_life(self) -> bool:
@@ -143,12 +147,11 @@ class Resumption:
 
     def begin(self) -> None:
         """The publisher lives, and has read the map: what is undecided goes out again, as after a failover (I-5)."""
-        former, held = self._former, self._held
-        self._former = self._held = None
-        if former is None or held is None:
-            return
         window = self._window
-        window.hold(-former.body_bytes)
+        window.hold(-self.held_bytes)
+        held, self._held, self._former = self._held, None, None
+        if held is None:
+            return
         for tag in held.decided:
             slot = window.find(tag)
             if slot is not None:

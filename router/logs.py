@@ -93,6 +93,7 @@ _WARNINGS = frozenset(
         RouterEvent.WORKER_ENDED,
         RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
+        Decision.PUBLISHER_UNKNOWN,
         Decision.PUBLISHER_NOT_ALIVE,
         Decision.PUBLISHER_UNFINISHED,
         Decision.PUBLISHER_NEVER_SETTLES,

@@ -56,8 +56,8 @@ class StreamsJudge:
         slots = list(ingress.window.slots())
         if any(slot.is_large and len(slot.message) > limits.large_piece_bytes for slot in slots):
             raise Violation(f"KEPT: router {router.index} keeps a large body of {ingress.name}")
-        held = streams.held_bytes
-        if ingress.window.body_bytes != sum(len(slot.message) for slot in slots) + held:
+        held, former = streams.held_bytes, ingress.resumption.held_bytes
+        if ingress.window.body_bytes != sum(len(slot.message) for slot in slots) + held + former:
             raise Violation(f"KEPT: router {router.index} counts {ingress.window.body_bytes} bytes of {ingress.name}")
         if held > limits.window_bytes + FIRST_BYTES + limits.large_piece_bytes:
             raise Violation(f"KEPT: router {router.index} holds {held} bytes of {ingress.name}")

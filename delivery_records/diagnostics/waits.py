@@ -11,6 +11,7 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import SENT, WAITING, State
 from delivery_records.ingress import Ingress, Phase
+from delivery_records.resumption import NOT_RESUMED
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED
@@ -92,7 +93,7 @@ def waiting(ingress: Ingress) -> Wait | None:
         reason = Reason.PUBLISHER_PROVES
     elif open_one is None:
         reason = Reason.PUBLISHER_SETTLES
-    elif open_one.state is AWAITED:
+    elif open_one.state is AWAITED or open_one.delivery_id == NOT_RESUMED:
         reason = Reason.PUBLISHER_REPEATS
     elif open_one.pending:
         letters = ingress.fanout.letters
