@@ -41,6 +41,8 @@ class EndsJudge:
 
     def on_turn(self, router: Router, batch: Sequence[inputs.Input]) -> None:
         """A router reads this."""
+        if self._world.traits.resuming_publisher:
+            return  # with a map: whoever loses it is told of nothing (A-9a, G7)
         now = self._world.now
         for item in batch:
             if isinstance(item, inputs.PublisherTransfer) and not item.settled and item.link not in self._left:

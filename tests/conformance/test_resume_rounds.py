@@ -11,6 +11,7 @@ from tests.conformance.peer import Delivery
 from tests.conformance.resuming import (
     EVERYBODY,
     EVERYWHERE,
+    SERVED,
     Client,
     Kind,
     Network,
@@ -175,8 +176,7 @@ def test_what_is_wanted_again_waits_for_a_whole_map(network: Network, kind: Kind
     _works(reader, publisher)
 
 
-@EVERYWHERE
-@EVERYBODY
+@SERVED
 def test_an_incomplete_map_of_a_publisher_is_refused_and_its_session_goes_on(
     network: Network, kind: Kind, place: Place
 ) -> None:
