@@ -63,9 +63,9 @@ class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "expiry", "is_expelled", "is_member",
-        "link", "mode", "outgoing", "progress", "proof", "reduction", "request", "sessions", "sync_of_publisher",
-        "syncs",
+        "_former", "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "expiry", "is_expelled",
+        "is_member", "link", "mode", "outgoing", "progress", "proof", "reduction", "request", "sessions",
+        "sync_of_publisher", "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -80,6 +80,7 @@ class Egress(Endpoint):
         """It was there before this attach: what it had, goes on."""
         self.is_member = bool(subscription.record.member_of)
         self._synced = parts.synced_members if self.is_member else parts.synced
+        self._former: list[int] = []  # epochs that this link had before its key was put again (A-10)
         self.link = request.link
         self.request = request
         self.mode = subscription.record.mode
@@ -155,6 +156,7 @@ class Egress(Endpoint):
         state = SyncState(
             self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs, is_letters
         )
+        state.begin(sync, old, self._former)
         self.syncs[state.epoch] = state
         synced = self._parts.synced_letters if is_letters else self._synced
         synced.setdefault(state.epoch, {})[self.key] = self
@@ -166,8 +168,7 @@ class Egress(Endpoint):
             unsettled -= {tag for tag, number in numbered if old.is_former(tag, state.epoch, number)}
         for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
             self.outgoing.trace(entry, Rule.NOT_IN_U)
-            self.outgoing.settle(entry)
-            del entries[entry.tag]
+            self.outgoing.settle(entries.pop(entry.tag))
         # SH-4: what precedes a delivery of a member may be another member's; I-3e: what precedes a letter was none.
         is_part = self.reduction is not None or self.is_member or is_letters
         last = -1
@@ -214,6 +215,8 @@ class Egress(Endpoint):
                 whole = prefix + tag
             else:
                 whole = network_tag(self._turn.nonce, sync.session, tag, sync.is_letters)
+            if redelivered and number >= sync.first_new:
+                redelivered = False  # E-3
             if whole in sync.entries or whole in outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
@@ -245,7 +248,7 @@ class Egress(Endpoint):
             if sync is not None and not body.is_taken_up:
                 found = sync.numbers.get(part.number)
                 why = HAS_IT if found is not None and found.state is SENT else NOT_WANTED
-                self._parts.answer(sync, Taken(sync.epoch, self.epoch, part.number, why))
+                self._parts.answer(sync, Taken(sync.epoch, sync.named, part.number, why))
         elif sync is not None:
             entry = sync.numbers.get(part.number)
             if entry is not None and entry.large is not None:
@@ -295,7 +298,7 @@ class Egress(Endpoint):
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
         attempts = entry.attempt if self._reads_retries(sync.ingress_rid) else 0
-        self._parts.answer(sync, Nack(sync.epoch, self.epoch, entry.number, True, attempts, is_presented=True))
+        self._parts.answer(sync, Nack(sync.epoch, sync.named, entry.number, True, attempts, is_presented=True))
 
     def on_expiring(self, message: ExpiringMsg) -> None:
         """E-10: a MSG with little time, or none. It expires where the subscriber does not have it, as far as is known.
@@ -334,20 +337,17 @@ class Egress(Endpoint):
     def on_presettled(
         self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0, ttl_ms: int = 0
     ) -> None:
-        """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room, or when its time is over."""
+        """I-1c: at most once; behind what is held, dropped without SYNC or room, or when its time is over."""
         sync = self.syncs.get(publisher_epoch)
         whole = b"" if sync is None else network_tag(self._turn.nonce, sync.session, tag)
         if sync is not None and (whole in sync.entries or whole in self.outgoing.settling):
             self._free_tag(sync, whole)
-        if sync is None or not self.outgoing.takes_presettled:
+        entry = None if sync is None else self.outgoing.take_presettled(whole, message, message_format)
+        if entry is None:
             self._turn.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
             if self._turn.tracing is not None:
                 self._turn.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
             return
-        entry = Entry(whole, State.HELD)
-        entry.presettled = True
-        entry.message_format = message_format
-        self.outgoing.send_presettled(entry, message)
         if ttl_ms and entry.state is HELD:
             self.expiry.watch(entry, ttl_ms)
 
@@ -419,14 +419,10 @@ class Egress(Endpoint):
                 del synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
-        """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
-
-        Else one of their MSGs to all synced subscriptions could overtake a named one that E-1 drops.
-        """
+        """A-10: same link, new epoch. Ingresses that have not seen it go on with the former one: it names this, too."""
+        self._former.append(self.epoch)
+        self._parts.former_epochs[self.epoch] = self.key
         self.epoch = subscription.epoch
-        for sync in list(self.syncs.values()):
-            self.outgoing.drop_held(sync)
-        self.forget()
         self.proof.on_written()
 
     def forget(self) -> None:
@@ -434,6 +430,8 @@ class Egress(Endpoint):
         self.outgoing.large.end()
         for epoch in list(self.syncs):
             self._forget_sync(epoch)
+        for epoch in self._former:
+            self._parts.former_epochs.pop(epoch, None)
 
     # ------------------------------------------------------------------ from the subscriber
 
@@ -499,7 +497,7 @@ class Egress(Endpoint):
         for tag in tags:
             entry = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT], _NO_ENTRIES).get(tag)
             if entry is not None and entry.state in OPEN_AT_SUBSCRIBER and entry.sync is not None:
-                tell_reason(self._turn, self._parts.answer, self.epoch, entry, error)
+                tell_reason(self._turn, self._parts.answer, entry, error)
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
@@ -519,9 +517,9 @@ class Egress(Endpoint):
         if failed:
             entry.attempt += 1
         if entry.sync is not None:
-            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, entry.attempt, delay_ms)
+            nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed, entry.attempt, delay_ms)
             if not self._reads_retries(entry.sync.ingress_rid):
-                nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed)
+                nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed)
             self._parts.answer(entry.sync, nack)
 
     def _reads_retries(self, rid: int) -> bool:
@@ -588,6 +586,8 @@ class EgressParts:
     """Members of shared subscriptions apart: they get only what names them (SH-2)."""
     synced_letters: dict[int, dict[str, Egress]]
     """Dead-letter subscriptions apart (I-3e)."""
+    former_epochs: dict[int, str]
+    """Epochs that links here had before their keys were put again, by which ingresses may still name them (A-10)."""
     dirty: list[Outgoing]
     """Those with settlements to send at the end of this turn."""
     dirty_syncs: list[SyncState]

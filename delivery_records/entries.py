@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
+from delivery_records.channels.messages import Sync
 from delivery_records.endpoint import Endpoint
 from delivery_records.letter_topics import gets_letters
 from delivery_records.outcomes import DeliveryOutcome
@@ -95,6 +96,10 @@ IN_PLACE: Final = (*MAPPED, *WANTED)
 """The entry takes a place in the subscriber's map, or keeps one."""
 
 
+NO_NUMBER: Final = 1 << 60
+"""A number that no delivery reaches."""
+
+
 class Entry:
     """One delivery at an egress."""
 
@@ -176,8 +181,8 @@ class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid",
-        "is_letters", "numbers", "places", "prefix", "serial", "session",
+        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "first_new", "held",
+        "ingress_rid", "is_letters", "named", "numbers", "places", "prefix", "serial", "session",
     )  # fmt: skip
 
     def __init__(
@@ -190,9 +195,13 @@ class SyncState:
         comes are letters (I-3e).
         """
         self.is_letters = is_letters
+        self.first_new = NO_NUMBER
+        """E-3: from this number on nothing was sent to S elsewhere, as far as is known here."""
         self.serial = 0
         """Of its SYNC, where it is a member's (SH-4)."""
         self.endpoint = endpoint
+        self.named = endpoint.epoch
+        """A-10: by which epoch its ingress names the subscription, and so what the answers name."""
         self._dirty = dirty
         self.epoch = epoch
         self.ingress_rid = ingress_rid
@@ -208,6 +217,19 @@ class SyncState:
         self._growing_outcome: DeliveryOutcome | None = None
         self._growing: list[int] = []
         """The run that was added to last, and its outcome."""
+
+    def begin(self, sync: Sync, former: SyncState | None, former_epochs: Sequence[int]) -> None:
+        """The SYNC that it starts at.
+
+        E-3: what S may have had of a former ingress, or on a former link, is in U of the first SYNC on this link.
+        """
+        for epoch in former_epochs:
+            if epoch in sync.subscription_epochs:
+                self.named = epoch
+        if former is not None and former.epoch == self.epoch:
+            self.first_new = former.first_new
+        elif not self.is_letters:
+            self.first_new = sync.numbers[-1] + 1 if sync.numbers else 0
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from delivery_records.assigned import Assigned
 from delivery_records.attachments.view import LETTERS, Subscription, SubscriptionMode
-from delivery_records.channels.channel import Channel, Channels
+from delivery_records.channels.channel import Channel, Channels, Line
 from delivery_records.channels.messages import ExpiringMsg, Msg, Run, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters
@@ -450,6 +450,18 @@ class Fanout:
     def stop_sending(self, number: int, member: str) -> None:
         """See Way."""
         self.streams.leave_one(number, member)
+
+    def longest_line(self) -> Line | None:
+        """C-1: what waits at the channel where most waits; what waits at another one is its end."""
+        if self._plan_version != self._turn.plan_version:
+            self._refresh_plan()
+        longest: Line | None = None
+        for channel in [*self._remote, *self._members_remote] if self._members_remote else self._remote:
+            if channel.lines:
+                line = channel.lines.get(self._endpoint.epoch)
+                if line is not None and (longest is None or line.bodies > longest.bodies):
+                    longest = line
+        return longest
 
     def _send(self, rid: int, message: Msg | Sync) -> None:
         """To the egresses at one router, which may be this one."""

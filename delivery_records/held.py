@@ -38,6 +38,11 @@ class HeldQueue:
         return bool(self._line)
 
     @property
+    def moving(self) -> int:
+        """How many wait that are not held for good."""
+        return len(self._line)
+
+    @property
     def first(self) -> Entry | None:
         """The oldest that is not held for good."""
         return next(iter(self._line), None)
@@ -101,6 +106,13 @@ class HeldQueue:
         if entry.sync is not None:
             del entry.sync.held[entry]
             self.look_at(entry.sync)
+
+    def let_go(self, entry: Entry) -> None:
+        """I-1c: it keeps its place in the line, and is of no publisher's stream any more."""
+        sync, entry.sync = entry.sync, None
+        if sync is not None and entry in sync.held:
+            del sync.held[entry]
+            self.look_at(sync)
 
     def bring_back(self, sync: SyncState, cause: Entry) -> None:
         """L-7: `cause` is not waited for any longer."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final, TypeAlias
 
 from delivery_records import credit, effects
@@ -39,6 +38,7 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.phase import Phase
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.requirement import CountedOutcomes, RequiringFanout
 from delivery_records.resends import Resends
@@ -52,18 +52,6 @@ from delivery_records.window import AWAITED, TOLD, Slot, Window, add_run, frozen
 
 Annotate: TypeAlias = Callable[[bytes, str, bytes, int, str], bytes]
 """(message, publisher, tag, session, user) -> the message with our annotations (I-1b); ValueError if malformed."""
-
-
-class Phase(Enum):
-    """Where a publisher's link is in its life."""
-
-    PROVING = "proving"
-    WAITING = "waiting"
-    STARTING = "starting"
-    ACTIVE = "active"
-    ENDING = "ending"
-    CLOSING = "closing"
-    SUSPENDED = "suspended"
 
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
@@ -105,7 +93,6 @@ class Ingress(Endpoint):
         self.exactly_once = request.exactly_once
         presented = None if held is None else held.among(request.unfinished)
         self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
-        self.departure = Departure(request, self.window)
         self._starts = presented_starts(self.window, request.starts, publisher.epoch)
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
@@ -135,6 +122,7 @@ class Ingress(Endpoint):
         )  # fmt: skip
         """What subscriptions say of its deliveries."""
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
+        self.departure = Departure(request, self.window)
         self.settled_runs: list[list[int]] = []
         self.is_dirty = False
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
@@ -409,6 +397,7 @@ class Ingress(Endpoint):
         if self.settled_runs:
             runs, self.settled_runs = frozen_runs(self.settled_runs), []
             self.fanout.settle(runs)
+        self.credit.look_at(self.fanout.longest_line(), self.window)
         if self.phase is Phase.ACTIVE and self.link is not None:
             self._grant()
         elif self.phase is Phase.ENDING or self.departure.is_kept:
@@ -457,12 +446,18 @@ class Ingress(Endpoint):
         self.settled_runs = []
         self.fanout.streams.clear()
         self.window.release()
+        self.credit.look_at(None, self.window)
 
     def mark_dirty(self) -> None:
         """Have `flush` called at the end of this turn."""
         if not self.is_dirty:
             self.is_dirty = True
             self._parts.dirty.append(self)
+
+    def on_less_waits(self) -> None:
+        """C-1: perhaps less waits for a channel than at the last look."""
+        if self.credit.waiting_bodies:
+            self.mark_dirty()
 
     def use_policy(self) -> None:
         """I-3d: the operator's rules have changed."""
@@ -500,6 +495,7 @@ class Ingress(Endpoint):
         if is_new:
             self._tell_start(subscription)
         self.fanout.sync([subscription])
+        self.on_less_waits()
 
     def on_other_subscription(self, subscription: Subscription) -> None:
         """I-3e: it does not match the topic; it may be a dead-letter subscription."""
@@ -515,6 +511,7 @@ class Ingress(Endpoint):
     def on_subscription_deleted(self, key: str, name: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
         self.retries.forget_subscription(key)
+        self.on_less_waits()
         if key in self.fanout.cursors:
             self.outcomes.on_leaving(key, name)
             self.mark_dirty()

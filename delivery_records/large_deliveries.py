@@ -211,7 +211,7 @@ class LargeDeliveries:
     def _say(self, entry: Entry, body: LargeBody, taken: int) -> None:
         """L-8: only to the ingress that has sent it, which reads that; the next one may be of an older release."""
         if entry.sync is not None and entry.sync is body.sync:
-            self._answer(entry.sync, Taken(entry.sync.epoch, self._endpoint.epoch, entry.number, taken))
+            self._answer(entry.sync, Taken(entry.sync.epoch, entry.sync.named, entry.number, taken))
 
     def _forget(self, entry: Entry) -> None:
         entry.large = None
@@ -387,4 +387,4 @@ class LargeDeliveries:
         for waiting in self._queue.of(entry.sync):
             if waiting.large is not None and not waiting.large.is_place and not waiting.large.is_whole:
                 self._do_without(waiting)
-        self._answer(entry.sync, Need(entry.sync.epoch, self._endpoint.epoch, entry.number))
+        self._answer(entry.sync, Need(entry.sync.epoch, entry.sync.named, entry.number))

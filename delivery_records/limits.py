@@ -111,7 +111,7 @@ PARKED_FRAMES = 4096
 """Frames of one publisher that wait for the watch; more: the channel restarts (T-3)."""
 PARKED_S = 5.0
 HELD_PRESETTLED = 64
-"""A pre-settled message behind more held deliveries than this is dropped: at most once (I-1c)."""
+"""Pre-settled messages that wait for one subscriber; before its first credit a whole window of them may (I-1c)."""
 STEALS = 2
 """Live links of one identity stolen within STEAL_WINDOW_S before the next attach is refused."""
 STEAL_WINDOW_S = 10.0

@@ -13,7 +13,7 @@ from delivery_records.assigned import Assigned
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Nack, Return, Room, Run, Sync
 from delivery_records.egress import EgressParts
-from delivery_records.entries import WANTED, Entry, LargeBody, SyncState
+from delivery_records.entries import NO_NUMBER, WANTED, Entry, LargeBody, SyncState
 from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.groups import no_group
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
@@ -83,6 +83,7 @@ class MemberEgress(FilteredEgress):
         self.outgoing.reserve = len(self.syncs)
         state = self.syncs[sync.publisher_epoch]
         state.serial = sync.serial
+        state.first_new = NO_NUMBER  # SH-5: another member may have had any
         if self._failed:
             tags = [network_tag(self._turn.nonce, session, tag, sync.is_letters) for tag in sync.tags]
             self._failures[state.epoch] = [
@@ -131,7 +132,7 @@ class MemberEgress(FilteredEgress):
     def _claim(self, state: SyncState) -> None:
         for number, tag in self._failures.pop(state.epoch, ()):
             self._failed.discard(tag)
-            self._parts.answer(state, Nack(state.epoch, self.epoch, number, True, is_presented=True))
+            self._parts.answer(state, Nack(state.epoch, state.named, number, True, is_presented=True))
         runs: list[list[int]] = []
         for number in sorted(state.numbers):
             add_run(runs, number)
@@ -139,7 +140,7 @@ class MemberEgress(FilteredEgress):
         if not room:
             self._short[state.epoch] = state
         self._left[state.epoch] = room
-        self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs), state.serial))
+        self._parts.answer(state, Claim(state.epoch, state.named, room, frozen_runs(runs), state.serial))
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
@@ -157,7 +158,7 @@ class MemberEgress(FilteredEgress):
                 self._returned.add(publisher_epoch, number, message, message_format)
                 self._short[sync.epoch] = sync
                 self._used.pop(sync.epoch, None)
-                self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
+                self._parts.answer(sync, Return(sync.epoch, sync.named, number))
                 if large is not None:
                     large.is_taken_up = True  # L-2: its RETURN says that it is not wanted
                 return
@@ -228,7 +229,7 @@ class MemberEgress(FilteredEgress):
     def forget(self) -> None:
         """SH-2: the link is gone, or its streams start anew: nothing more for it till the next CLAIM."""
         for sync in self.syncs.values():
-            self._parts.answer(sync, Room(sync.epoch, self.epoch, 0))
+            self._parts.answer(sync, Room(sync.epoch, sync.named, 0))
         super().forget()
 
     def _forget_sync(self, epoch: int) -> None:
@@ -272,6 +273,6 @@ class MemberEgress(FilteredEgress):
             if self.outgoing.free_credit:
                 self._left[sync.epoch] = room
                 self._used.pop(sync.epoch, None)
-                self._parts.answer(sync, Room(sync.epoch, self.epoch, room))
+                self._parts.answer(sync, Room(sync.epoch, sync.named, room))
             else:  # an ingress here has used it up meanwhile
                 self._short[sync.epoch] = sync

@@ -28,8 +28,8 @@ from delivery_records.entries import (
 )  # fmt: skip
 from delivery_records.held import HeldQueue
 from delivery_records.large_deliveries import LargeDeliveries
-from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.presettled import HeldPresettled
 from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
 from delivery_records.turn import Turn
@@ -42,8 +42,8 @@ class Outgoing:
     """The link to one subscriber, from its attach on."""
 
     __slots__ = (
-        "_dirty", "_held", "_is_member", "_link", "_map_bound", "_mode", "_name", "_progress", "_reduction", "_resumes",
-        "_settle_queue", "_turn",
+        "_dirty", "_held", "_is_member", "_link", "_map_bound", "_mode", "_name", "_presettled", "_progress",
+        "_reduction", "_resumes", "_settle_queue", "_turn",
         "drain", "held_since", "is_closing", "is_replied", "large", "limit", "mapped", "reserve", "sent",
         "settling",
     )  # fmt: skip
@@ -92,6 +92,8 @@ class Outgoing:
         self.held_since = turn.now
         """Since when none of the held deliveries was sent."""
         self._held = HeldQueue()
+        self._presettled = HeldPresettled(turn)
+        """Of these, what its publisher sent settled (I-1c)."""
         large.join(self, self._held)
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
@@ -130,19 +132,21 @@ class Outgoing:
         """C-4: a new delivery fits the subscriber's map."""
         return not self._is_full
 
-    @property
-    def takes_presettled(self) -> bool:
-        """I-1c: without credit or room there is no place for what goes out at most once."""
-        return self.sent < self.limit and len(self._held) < HELD_PRESETTLED
-
-    def send_presettled(self, entry: Entry, message: bytes) -> None:
-        """I-1c: at once, or behind all that is held."""
-        if self._held or self._resumes or not self._may_send(entry):
-            self._hold(entry, message)
-            if self._held.aside:
-                self.pump()  # L-7: what was asked for waits for its publisher, and other publishers' do not
-        else:
+    def take_presettled(self, tag: bytes, message: bytes, message_format: int) -> Entry | None:
+        """I-1c: at once, or behind all that is held; None where there is no room for it."""
+        entry = Entry(tag, HELD)
+        entry.presettled = True
+        entry.message_format = message_format
+        if not self._held and not self._resumes and self.sent < self.limit and self._may_send(entry):
             self._transfer(entry, message)
+            return entry
+        if not self._presettled.has_room(len(message), is_credit_known=self.limit > 0):
+            return None
+        self._presettled.add(len(message))
+        self._hold(entry, message)
+        if self._held.aside:
+            self.pump()  # L-7: what was asked for waits for its publisher, and other publishers' do not
+        return entry
 
     def settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
@@ -152,6 +156,8 @@ class Outgoing:
         if state is SENT and self._progress is not None:
             self._progress.on_done(entry)
         if state is HELD:
+            if self._mode is _AT_MOST_ONCE and self._outlives_its_stream(entry):
+                return
             self._held.remove(entry)
         entry.state = GONE
         entry.message = b""
@@ -181,6 +187,9 @@ class Outgoing:
                     self.large.drop_held(entry)
         self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
         for entry in self._held.of(sync):
+            if self._mode is _AT_MOST_ONCE and self._outlives_its_stream(entry):
+                sync.entries.pop(entry.tag, None)
+                continue
             self._held.remove(entry)
             entry.message = b""
             entry.state = GONE
@@ -189,6 +198,16 @@ class Outgoing:
                 self.large.drop_held(entry)
         for entry in self._held.forget_aside(sync):
             self.large.drop_held(entry)  # L-8, L-1: it may come whole, if just so large or from an older router
+
+    def _outlives_its_stream(self, entry: Entry) -> bool:
+        """c.3: nobody sends it again, so it waits on, as what was sent settled does (I-1c)."""
+        has_room = self._presettled.has_room(len(entry.message), is_credit_known=self.limit > 0)
+        if entry.large is not None or self._held.aside or not has_room:
+            return False
+        entry.presettled = True
+        self._held.let_go(entry)
+        self._presettled.add(len(entry.message))
+        return True
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""
@@ -220,6 +239,8 @@ class Outgoing:
 
     def expire(self, entry: Entry) -> None:
         """E-10: a held delivery is not sent any more."""
+        if entry.presettled:
+            self._presettled.remove(len(entry.message))
         self._held.remove(entry)
         entry.message = b""
         entry.state = GONE if entry.presettled else State.EXPIRED
@@ -237,9 +258,13 @@ class Outgoing:
 
     @property
     def is_out_of_credit(self) -> bool:
-        """K-5b: the subscriber's credit alone keeps something back."""
-        waits = self._held.is_moving or self._resumes
+        """K-5b: the subscriber's credit alone keeps something back that it owes."""
+        waits = self._resumes or self._held.moving > self._presettled.count
         return self.is_replied and self.sent >= self.limit and bool(waits)
+
+    def release(self) -> None:
+        """The link is gone: what waits does not count in the budget (C-6)."""
+        self._presettled.release()
 
     @property
     def is_waiting(self) -> bool:
@@ -395,6 +420,8 @@ class Outgoing:
                 continue
             self._held.remove(entry)
             message, entry.message = entry.message, b""
+            if entry.presettled:
+                self._presettled.remove(len(message))
             self.held_since = self._turn.now
             self._transfer(entry, message)
 

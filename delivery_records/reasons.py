@@ -11,9 +11,7 @@ from delivery_records.limits import LETTER_ERROR_CHARS
 from delivery_records.turn import Turn
 
 
-def tell_reason(
-    turn: Turn, answer: Callable[[SyncState, ToIngress], None], subscription_epoch: int, entry: Entry, error: str
-) -> None:
+def tell_reason(turn: Turn, answer: Callable[[SyncState, ToIngress], None], entry: Entry, error: str) -> None:
     """Ahead of the ACK, which goes out at the end of the turn; to nobody whose topic has no dead-letter topic."""
     sync = entry.sync
     if sync is None or sync.is_letters:
@@ -23,4 +21,4 @@ def tell_reason(
         return
     router = turn.view.routers.get(sync.ingress_rid)
     if sync.ingress_rid == turn.rid or (router is not None and router.record.protocol_max >= LETTERS):
-        answer(sync, Reason(sync.epoch, subscription_epoch, error[:LETTER_ERROR_CHARS], ((entry.number, 1),)))
+        answer(sync, Reason(sync.epoch, sync.named, error[:LETTER_ERROR_CHARS], ((entry.number, 1),)))

@@ -84,13 +84,13 @@ class Records:
         proposals, failures, steals = Proposals(turn), PastFailures(), StealGuard()
         self._to_egresses = ToEgresses(turn, self._on_fault, self._tell_ingress)
         self._to_ingresses = ToIngresses(turn, self._on_fault)
-        self.channels = Channels(turn, self._sync_router, self._drop_parked)
+        self.channels = Channels(turn, self._sync_router, self._drop_parked, self._on_sent)
         self._routing = FrameRouting(turn, self.channels, self._to_egresses, self._to_ingresses)
         self.egresses = self._to_egresses.egresses
         self._filters = MessageFilters(filters or NoFilters())
         self.attaching = Attaching(turn, proposals, failures, steals, nonce_revision, self._filters)
         self.links = self.attaching.links
-        self.barrier = AttachBarrier(turn)
+        self.barrier = AttachBarrier(turn, self.channels.channel)
         self.expiry = Expiry(turn, proposals)
         self.endpoints = Endpoints(
             turn, self.attaching, self.expiry, self.barrier, self.egresses, self._to_ingresses.by_epoch
@@ -106,7 +106,8 @@ class Records:
         )
         self._egress_parts = EgressParts(
             proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
-            self._to_egresses.synced_letters, [], [], self._answer, self.endpoints.suspend, self._filters, read_group,
+            self._to_egresses.synced_letters, self._to_egresses.former_epochs, [], [], self._answer,
+            self.endpoints.suspend, self._filters, read_group,
             self.attaching.on_answered,
         )
         self._proposals = proposals
@@ -232,7 +233,7 @@ class Records:
             else:
                 if outcome is DeliveryOutcome.EXPIRED and not self.channels.reads_expiry(sync.ingress_rid):
                     outcome = DeliveryOutcome.ACCEPTED  # noqa: PLW2901  (E-10: done, as far as its ingress can know)
-                ack = Ack(sync.epoch, endpoint.epoch, outcome, frozen_runs(runs))
+                ack = Ack(sync.epoch, sync.named, outcome, frozen_runs(runs))
                 self.channels.send_control(sync.ingress_rid, ack)
 
     # ------------------------------------------------------------------ what the parts ask for
@@ -260,6 +261,14 @@ class Records:
         self._routing.drop(rid)
         for egress in list(self.egresses.values()):
             egress.cut_off(rid)  # L-5
+        for ingress in self.ingresses.values():
+            ingress.on_less_waits()
+
+    def _on_sent(self, epoch: int) -> None:
+        """C-1: less of that publisher waits for a channel."""
+        ingress = self._to_ingresses.by_epoch.get(epoch)
+        if ingress is not None:
+            ingress.on_less_waits()
 
     # ------------------------------------------------------------------ inputs of client links
 

@@ -88,10 +88,6 @@ WITHOUT: dict[str, Elsewhere] = {
         "sections of a message, which simulated bodies do not have",
         "wire/test_message_annotations.py::test_header_and_bare_message_are_copied_byte_for_byte",
     ),
-    "I-1c": Elsewhere(
-        "at most once: whatever becomes of such a message breaks no guarantee",
-        "delivery_records/test_weaker_modes.py::test_a_presettled_delivery_takes_its_place_in_the_stream_and_no_place_in_the_window",
-    ),
     "I-4a": Elsewhere(
         "without it the entry goes with the next attach, which T_settle brings about after 30 s",
         "delivery_records/test_transfers.py::test_settling_early_means_giving_up_and_a_held_copy_is_dropped",

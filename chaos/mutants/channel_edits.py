@@ -43,9 +43,15 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reset-repeats", "T-4", "channel",
-        "        self._on_up(self.rid)\n", "",
+        "            self._on_up(self.rid)\n", "            pass\n",
         "frames lost with a channel are never sent again",
         aim=("reset", "routers=2"),
+    ),
+    Edit(
+        "first-frames-are-dropped", "T-4", "channel",
+        "        self._is_first = True\n", "        self._is_first = False\n",
+        "what a publisher sends settled before the first channel to a subscription is open never arrives there",
+        aim=("presettled_publisher=1", "routers=2"),
     ),
     Edit(
         "bodies-without-credit", "T-5", "channel",
@@ -55,7 +61,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "overtakes-what-waits", "T-6", "channel",
-        "        if publisher_epoch in self._streams:\n            return False\n", "",
+        "        if publisher_epoch in self.lines:\n            return False\n", "",
         "a message or a settlement overtakes the bodies of its publisher that wait for credit",
         aim=("reset", "large=1", "routers=2", "messages=60", "window=30", "prefetch=50"),
     ),

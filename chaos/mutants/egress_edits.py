@@ -36,6 +36,33 @@ EGRESS_EDITS: tuple[Edit, ...] = (
              "out_of_order=0"),
     ),
     Edit(
+        "dropped-before-the-first-credit", "I-1c", "outgoing",
+        "        if not self._presettled.has_room(len(message), is_credit_known=self.limit > 0):\n",
+        "        if self.sent >= self.limit:\n",
+        "what was sent settled when a subscriber was confirmed, and its credit is on its way, never arrives there",
+        aim=("presettled_publisher=1",),
+    ),
+    Edit(
+        "settled-before-the-first-credit", "I-1c", "outgoing",
+        "            if self._mode is _AT_MOST_ONCE and self._outlives_its_stream(entry):\n                return\n",
+        "",
+        "what an at-most-once subscriber waits for goes with its settlement, which waits for nobody",
+        aim=("settled_subscriber=1", "prefetch=1", "messages=8"),
+    ),
+    Edit(
+        "flagged-for-the-first-time", "E-3", "egress",
+        "            if redelivered and number >= sync.first_new:\n", "            if False:\n",
+        "what was held when a subscription got its whole time-out is flagged as a repeat, and was sent to nobody",
+        aim=("routers=2", "timeout_s=90", "prefetch=1", "messages=8", "window=8"),
+    ),
+    Edit(
+        "a-link-repeats-without-a-flag", "E-3", "entries",
+        "            self.first_new = sync.numbers[-1] + 1 if sync.numbers else 0\n",
+        "            self.first_new = 0\n",
+        "a subscriber without a map gets again what an earlier link was sent, and cannot know it",
+        aim=("drop-s", "stock_subscriber=1"),
+    ),
+    Edit(
         "held-in-disorder", "E-3", "held",
         "        self._line[entry] = None\n",
         "        self._line[entry] = None\n        self._line.move_to_end(entry, last=False)\n",

@@ -118,7 +118,7 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "nobody-asks", "L-7", "large_deliveries",
-        "        self._answer(entry.sync, Need(entry.sync.epoch, self._endpoint.epoch, entry.number))\n",
+        "        self._answer(entry.sync, Need(entry.sync.epoch, entry.sync.named, entry.number))\n",
         "",
         "a subscription that was in the middle of a message when it moved never gets it",
         aim=("streams=1", "drop-s"),

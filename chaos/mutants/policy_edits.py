@@ -48,8 +48,8 @@ POLICY_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "failed-attempts-are-not-stated", "E-4a", "egress",
-        "            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, entry.attempt, delay_ms)\n",
-        "            nack = Nack(entry.sync.epoch, self.epoch, entry.number, failed, 0, delay_ms)\n",
+        "            nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed, entry.attempt, delay_ms)\n",
+        "            nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed, 0, delay_ms)\n",
         "a delivery that its subscription fails is tried again without end while its publisher moves",
         aim=(
             "drop-p", "attempts=2", "refuses=1", "shipped=0", "routers=2", "stock_publisher=0",

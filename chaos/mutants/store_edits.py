@@ -290,12 +290,18 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("thief-s", "away-s", "never=1", "subscribers=1", "messages=2"),
     ),
     Edit(
-        "new-epoch-ends-streams", "A-10", "egress",
-        "        for sync in list(self.syncs.values()):\n"
-        "            self.outgoing.drop_held(sync)\n        self.forget()\n",
+        "former-epoch-names-nothing", "A-10", "egress",
+        "        self._parts.former_epochs[self.epoch] = self.key\n",
         "",
-        "a message to all synced subscriptions overtakes a named one that named the older epoch",
-        aim=("drop-p",),
+        "a message to all synced subscriptions overtakes a named one that named the older epoch, which is dropped",
+        aim=("presettled_publisher=1", "routers=2", "timeout_s=90"),
+    ),
+    Edit(
+        "answers-ahead-of-the-new-epoch", "A-10", "entries",
+        "                self.named = epoch\n",
+        "                pass\n",
+        "what an egress says of the stream before a SYNC is taken for what it says of the one behind it",
+        aim=("streams=1", "timeout_s=90", "routers=2", "messages=8", "window=3", "subscribers=2", "prefetch=50"),
     ),
     Edit(
         "F31-replaced-link", "K-2a", "closing",

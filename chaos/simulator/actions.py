@@ -102,7 +102,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!restore": lambda world, back: world.members.restore(back),
     "!rollback": lambda world, back: world.members.roll_back(back),
     "!reload": lambda world, _: world.reload(),
-    "!reset": lambda world, one, other: world.reset_channel(one, other),
+    "!reset": lambda world, one, other: world.paths.reset(one, other),
     "!clog": lambda world, one, other: world.paths.clog(one, other),
     "!cut": lambda world, one, other: world.paths.cut_off(one, other),
     "!shed": lambda world, one, other: world.paths.shed(one, other),

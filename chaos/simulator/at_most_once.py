@@ -65,9 +65,11 @@ class SettledSubscriber(Subscriber):
         """It has no map to lose."""
         self.disconnect()
 
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router; the reply is the confirmation (A-6b)."""
+        super().receive(effect)
+        if isinstance(effect, effects.SubscriberReply):
+            self.judge.on_reply_to_stock(self.index, effect.incarnation)
+
     def _on_delivery(self, delivery: effects.Deliver) -> None:
-        """Processed as it is read."""
-        publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
-        self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
-        self.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
-        self._replenish()
+        self._on_settled_delivery(delivery)

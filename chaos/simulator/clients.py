@@ -428,9 +428,11 @@ class Subscriber:
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         entry = self.map.get(delivery.tag)
         self._here.add(delivery.tag)
-        if delivery.settled:
+        if delivery.settled and delivery.resume:
             self._settle(delivery.tag)
             self._replenish()
+        elif delivery.settled:
+            self._on_settled_delivery(delivery)
         elif entry is None:
             publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
             self.again.discard((publisher, number))
@@ -445,6 +447,13 @@ class Subscriber:
             self._answer(delivery.tag, entry.mark)
         else:
             self._replenish()
+
+    def _on_settled_delivery(self, delivery: effects.Deliver) -> None:
+        """At most once: processed as it is read."""
+        publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
+        self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
+        self.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
+        self._replenish()
 
     def _replenish(self) -> None:
         if self.connection is not None:

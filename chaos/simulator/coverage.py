@@ -46,6 +46,7 @@ SHARED_TWICE = "a message was processed by two members, because one had ended wi
 GROUPED = "a member processed the next message of a group"
 LETTER = "a dead-letter subscriber was sent a letter"
 LETTER_FIRST = "a publisher was told of a message that was rejected, behind its dead letter"
+ONCE_IS_ONCE = "a message that was sent at most once had to arrive, for nothing failed"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
@@ -53,7 +54,7 @@ SOMETIMES = (
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
     SAME_SESSION, ENDED_REPORTED, TOO_FEW, NOBODY, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
-    GROUPED, LETTER, LETTER_FIRST, SHARED_EXPIRED,
+    GROUPED, LETTER, LETTER_FIRST, SHARED_EXPIRED, ONCE_IS_ONCE,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

@@ -36,6 +36,8 @@ class EndsJudge:
         """By publisher: when its newest attach was read."""
         self._newest: dict[int, int] = {}
         """By publisher: the link of that attach."""
+        self._excused: set[int] = set()
+        """Links whose session a fault has ended: their routers may read on before they know."""
         self._taken_over: set[int] = set()
         """Links that were attached, as far as their routers knew, when another attach was read."""
 
@@ -46,6 +48,8 @@ class EndsJudge:
         now = self._world.now
         for item in batch:
             if isinstance(item, inputs.PublisherTransfer) and not item.settled and item.link not in self._left:
+                if item.link in self._excused:
+                    continue
                 message = item.message[0], int.from_bytes(item.message[1:5], "big")
                 if self._world.is_stock_publisher(message[0]):
                     self._read.setdefault(item.link, {})[item.delivery_id] = message
@@ -88,6 +92,7 @@ class EndsJudge:
         """A fault ends its session."""
         link, _ = self._links.pop(publisher, (0, 0))
         self._read.pop(link, None)
+        self._excused.add(link)
 
     def on_session_over(self, publisher: int, rid: int | None) -> None:
         """Its key is deleted, or put by an attach at the router with this id; so its session is over.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from chaos.simulator import coverage
+from chaos.simulator.calm_judge import CalmJudge
 from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.ends_judge import EndsJudge
@@ -44,6 +45,7 @@ class Judge:
         self.promises = PromiseJudge(world, operators)
         self.require = RequireJudge(world)
         self.filters = FilterJudge(world)
+        self.calm = CalmJudge(world, self.filters)
         self._copies = CopiesJudge(world)
         self.policies = PolicyJudge(world)
         self._confirmed: dict[int, int] = {}
@@ -132,6 +134,7 @@ class Judge:
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """The subscriber was told that its subscription counts."""
+        self.calm.on_confirmed(subscriber, incarnation)
         if self._world.is_at_most_once(subscriber):
             return
         self._confirmed[subscriber] = incarnation
@@ -155,6 +158,7 @@ class Judge:
     def on_first_send(self, publisher: int, number: int) -> None:
         """G1 is about subscriptions confirmed before this moment."""
         self.attempted += 1
+        self.calm.on_first_send((publisher, number))
         self._histories.on_sent(publisher, number)
         self.ended.on_first_send(publisher, number)
         self._owed[(publisher, number)] = [
@@ -470,6 +474,7 @@ class Judge:
     def at_rest(self) -> None:
         """G4 to the end: everybody has finished (`at_rest.check_rest`), so nothing more will fill a hole."""
         self._check_streams()
+        self.calm.at_rest(self.processed)
         self._ask_checker()
 
     def _ask_checker(self) -> None:

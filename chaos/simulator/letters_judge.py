@@ -109,7 +109,7 @@ class LettersJudge:
         publisher, number = message
         traits = self._world.traits
         is_ordered = traits.shipped or not traits.refuses  # as for others: not for answers of Again
-        if not is_ordered or self._world.links_of(publisher) > 1 or self._new_again[message]:
+        if not is_ordered or self._world.links_of(self._world.publishers[publisher]) > 1 or self._new_again[message]:
             return
         last = self._last.get((subscriber, publisher), -1)
         if number <= last:

@@ -27,6 +27,13 @@ class PeerPaths:
         flows: list[Choice] = [("n.flow", one, other) for one, other in sorted(self.clogged)]
         return flows + [("n.mend", one, other) for one, other in sorted(self.cut)]
 
+    def reset(self, one: int, other: int) -> None:
+        """Everything under way between two routers is lost."""
+        world = self._world
+        rids = world.routers[one].rid, world.routers[other].rid
+        world.frames.pop(rids, None)
+        world.frames.pop((rids[1], rids[0]), None)
+
     def clog(self, one: int, other: int) -> None:
         """One direction is stalled."""
         self.clogged.add((one, other))

@@ -15,6 +15,7 @@ from chaos.simulator.swarm import (
     aimed_budget,
     aimed_setting,
     draw_budget,
+    draw_calm,
     draw_deduplication,
     draw_drains,
     draw_ends,
@@ -120,7 +121,8 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     budget |= changes
     resumes = draw_resuming(random.Random(f"resuming {seed}"), setting.traits)
     setting = replace(setting, traits=replace(setting.traits, resuming_publisher=resumes))
-    return setting, budget
+    is_calm = draw_calm(random.Random(f"calm {seed}"), setting.traits)
+    return setting, {} if is_calm else budget
 
 
 def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Result:

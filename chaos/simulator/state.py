@@ -117,6 +117,8 @@ class WorldState:
         self.coverage: Counter[str] = Counter()
         self.disturbances = 0
         """Faults, publishers that attach or repeat, SYNCs: after each a delivery may come again at once (I-1, I-5)."""
+        self.faults = 0
+        """Faults, and routers that stopped for whatever reason."""
         self.is_without_letters = False
         """Operators have taken the dead-letter topic out of the rules of all routers (I-3e)."""
         self._links: dict[str, int] = {}
@@ -209,11 +211,12 @@ class WorldState:
         """T_pub that it asks for with its newest attach."""
         if self.is_mortal(publisher):
             return MORTAL_TIMEOUT_S
-        return SHORT_TIMEOUT_S if self.traits.short_sessions and self.links_of(publisher) % 2 else TIMEOUT_S
+        is_odd = self.links_of(self.publishers[publisher]) % 2 > 0
+        return SHORT_TIMEOUT_S if self.traits.short_sessions and is_odd else TIMEOUT_S
 
-    def links_of(self, publisher: int) -> int:
-        """How often a publisher has connected."""
-        return self._links.get(f"p{publisher}", 0)
+    def links_of(self, client: ClientRole) -> int:
+        """How often a client has connected."""
+        return self._links.get(f"{'p' if client in self.publishers else 's'}{client.index}", 0)
 
     def is_subscribed(self, subscriber: int, publisher: int) -> bool:
         """Whether the subscription, as etcd knows it, matches a publisher's topic."""

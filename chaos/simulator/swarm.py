@@ -146,6 +146,16 @@ def draw_budget(rng: random.Random) -> dict[str, int]:
     return {fault: rng.choice([0, 0, 0, 1, 2, 3]) for fault in FAULTS}
 
 
+def draw_calm(rng: random.Random, traits: Traits) -> bool:
+    """In some worlds nothing fails: many of those in which something is sent at most once, for faults may drop that.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return rng.random() < (0.4 if traits.presettled_publisher or traits.settled_subscriber else 0.02)
+
+
 def draw_drains(rng: random.Random) -> dict[str, int]:
     """Some worlds have a router drained, or several (K-8a).
 

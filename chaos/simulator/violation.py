@@ -10,6 +10,7 @@ class Violation(AssertionError):
 FOUND_AS = {
     "LOST": "lost",
     "HOLE": "lost",
+    "DROPPED": "lost",
     "DUP": "duplicated",
     "ORDER": "reordered",
     "BLOCKED": "stuck",

@@ -101,8 +101,8 @@ class World(WorldState):
         self.story: list[Choice] = []
         self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
         """Called with the effects of each router turn, for whoever writes the story down."""
-        self._is_pausing = False
-        """Time passes although somebody could do something."""
+        self._is_pausing = self._has_paused = False
+        """Time passes although somebody could do something; it has done so."""
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index), history=cores.history()) for index in range(routers)]
@@ -152,6 +152,7 @@ class World(WorldState):
     def stop_router(self, index: int) -> None:
         """Crash, or fence (K-3): all memory is gone and all its connections drop."""
         router = self.routers[index]
+        self.faults += 1
         if router.records is not None:
             self.count_decisions(router)
             down = sum(other.records is None for other in self.routers)
@@ -254,6 +255,8 @@ class World(WorldState):
                     self._on_slow(effect)
                 elif effect.decision is Decision.EXPIRED:
                     self.judge.on_expired(effect)
+                elif effect.decision is Decision.CHANNEL_RESTARTED:
+                    self.faults += self._has_paused  # T-3: a watch was late
             elif not isinstance(effect, effects.RoomAgain):
                 self._send_to_client(router, effect)
 
@@ -270,6 +273,8 @@ class World(WorldState):
             self.judge.ends.on_effect(effect)
         connection = self.connections.get(effect.link)
         if connection is not None and connection.is_open:
+            if isinstance(effect, effects.Deliver):
+                self.judge.calm.on_delivered(self.client_of(connection), effect)
             connection.down.append(effect)
             if isinstance(effect, effects.CloseConnection):
                 self.drains.on_close(router, connection, effect)
@@ -361,6 +366,7 @@ class World(WorldState):
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
         self.story.append(choice)
+        self.faults += str(choice[0])[0] == "!"
         if str(choice[0])[0] == "!" or choice[0] == "p.connect":
             self.disturbances += 1
         ACTIONS[choice[0]](self, *choice[1:])
@@ -369,6 +375,7 @@ class World(WorldState):
         """Let time pass, and everything that falls due meanwhile happen at its own moment."""
         target = self.now + seconds
         self._is_pausing = seconds >= PAUSE_S and bool(self.choices())
+        self._has_paused = self._has_paused or self._is_pausing
         while True:
             due = [
                 (deadline, router.index)
@@ -588,9 +595,3 @@ class World(WorldState):
         for router in self.routers:
             if router.records is not None:
                 self.feed(router, [inputs.PoliciesChanged(lambda _topic: policy)])
-
-    def reset_channel(self, one: int, other: int) -> None:
-        """Everything under way between two routers is lost."""
-        rids = self.routers[one].rid, self.routers[other].rid
-        self.frames.pop(rids, None)
-        self.frames.pop((rids[1], rids[0]), None)

@@ -5,6 +5,8 @@ Only then can no router accept a message without counting the new subscription, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from delivery_records import effects
 from delivery_records.attachments.view import Router
 from delivery_records.channels.messages import Applied, Barrier, Hello
@@ -17,11 +19,14 @@ from delivery_records.turn import Turn
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_repeat_s", "_since", "_turn", "_vanished", "_waiting")
+    __slots__ = (
+        "_applied", "_ask_at", "_asked", "_open_channel", "_repeat_s", "_since", "_turn", "_vanished", "_waiting",
+    )  # fmt: skip
 
-    def __init__(self, turn: Turn) -> None:
-        """Nobody waits."""
+    def __init__(self, turn: Turn, open_channel: Callable[[int], object]) -> None:
+        """Nobody waits. `open_channel` says HELLO to a router, where there is no channel to it yet."""
         self._turn = turn
+        self._open_channel = open_channel
         self._waiting: dict[str, Egress] = {}
         self._since: dict[str, float] = {}
         """Since when each of them waits."""
@@ -106,6 +111,7 @@ class AttachBarrier:
         revision = max(egress.created for egress in self._waiting.values())
         for rid, router in self._turn.view.routers.items():
             if rid != self._turn.rid and not self._has_applied(rid, router, revision):
+                self._open_channel(rid)  # A-6a: what is confirmed is about to be sent to
                 self._turn.out.append(effects.SendDatagram(rid, Barrier(revision)))
         self._ask(self._turn.now + self._repeat_s)
         self._repeat_s = min(2 * self._repeat_s, BARRIER_REPEAT_CAP_S)

@@ -11,8 +11,9 @@ from delivery_records.attachments.refusals import refused_by_store
 from delivery_records.attachments.view import publisher_path, subscription_path
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
-from delivery_records.ingress import Ingress, Phase
+from delivery_records.ingress import Ingress
 from delivery_records.inputs import LossCause, StoreFailed, StoreFailure
+from delivery_records.phase import Phase
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 

@@ -14,9 +14,10 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import awaited_endpoint
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.view import Kind, publisher_path, split_path
-from delivery_records.ingress import Ingress, Phase
+from delivery_records.ingress import Ingress
 from delivery_records.inputs import LinkDetach
 from delivery_records.outcomes import Decision
+from delivery_records.phase import Phase
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 

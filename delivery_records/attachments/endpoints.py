@@ -116,6 +116,7 @@ class Endpoints:
         turn = self._turn
         self.links.pop(egress.link, None)
         egress.outgoing.flush()
+        egress.outgoing.release()
         egress.forget()
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]

@@ -25,10 +25,11 @@ from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.filtered_egress import FilteredEgress
 from delivery_records.former_letters import settle_former_letters
-from delivery_records.ingress import Ingress, IngressParts, Phase
+from delivery_records.ingress import Ingress, IngressParts
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.member import MemberEgress
 from delivery_records.outcomes import Decision
+from delivery_records.phase import Phase
 from delivery_records.resumption import Held
 from delivery_records.timers import Timer
 from delivery_records.topics import matches
@@ -109,6 +110,7 @@ class WatchHandlers:
         gone = turn.view.routers.get(rid)
         turn.view.apply(change)
         for ingress in self._endpoints.ingresses.values():
+            ingress.on_less_waits()
             if ingress.fanout.letters is not None:
                 ingress.mark_dirty()  # I-3e: it may have been the last of an older release
         self._ingress_parts.channels.drop(rid)

@@ -52,6 +52,33 @@ _OPENING = ChannelState.OPENING
 _UP = ChannelState.UP
 
 
+class Line:
+    """Frames of one publisher that wait for a channel, in order."""
+
+    __slots__ = ("bodies", "frames", "size")
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self.frames: deque[RouterMessage] = deque()
+        self.bodies = 0
+        """Messages among them, each as often as it is to be sent."""
+        self.size = 0
+        """Bytes of those."""
+
+    def append(self, message: RouterMessage) -> None:
+        """It waits behind the others."""
+        self.frames.append(message)
+        if isinstance(message, Msg):
+            self.bodies += 1
+            self.size += len(message.message)
+
+    def end_body(self, size: int) -> None:
+        """The first one has gone out whole."""
+        self.frames.popleft()
+        self.bodies -= 1
+        self.size -= size
+
+
 class Channel:
     """This router's end of the channel to one other router incarnation."""
 
@@ -61,27 +88,35 @@ class Channel:
         "_credit_given",
         "_credit_taken",
         "_hello_delay",
+        "_is_first",
         "_on_restart",
+        "_on_sent",
         "_on_up",
         "_parts",
         "_probed",
-        "_streams",
         "_turn",
         "generation",
+        "lines",
         "received",
         "rid",
         "sent",
         "state",
     )
 
-    def __init__(self, turn: Turn, rid: int, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
-        """Open generation 1; frames before the answer are dropped, I-5 repeats them."""
+    def __init__(
+        self, turn: Turn, rid: int, on_up: Callable[[int], None], on_restart: Callable[[int], None],
+        on_sent: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """Open generation 1; frames wait for the answer (T-4). The callbacks are those of `Channels`."""
         self._turn = turn
         self._on_up = on_up
         self._on_restart = on_restart
+        self._on_sent = on_sent
         self.rid = rid
         self.generation = 0
         self._reset(1)
+        self._is_first = True
+        """Nothing was ever sent: all that was to be sent waits, and is not repeated."""
         self._say_hello()
 
     def _reset(self, generation: int) -> None:
@@ -95,7 +130,9 @@ class Channel:
         self._body_received = 0
         self._credit_taken = CHANNEL_CREDIT_BYTES
         self._credit_given = CHANNEL_CREDIT_BYTES
-        self._streams: dict[int, deque[RouterMessage]] = {}
+        self.lines: dict[int, Line] = {}
+        """What waits, by publisher epoch: for the opening, or for credit (T-5)."""
+        self._is_first = False
         self._parts: dict[tuple[int, int], bytearray] = {}
 
     # ------------------------------------------------------------------ generation (T-4, T-9)
@@ -144,7 +181,11 @@ class Channel:
         self._hello_delay = HELLO_RETRY_S
         self._turn.timers.cancel(Timer.CHANNEL, self.rid)
         self._note(Decision.CHANNEL_UP)
-        self._on_up(self.rid)
+        if self._is_first:
+            self._is_first = False
+            self._pump()
+        else:
+            self._on_up(self.rid)
 
     def _note(self, decision: Decision, **fields: object) -> None:
         self._turn.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
@@ -181,20 +222,23 @@ class Channel:
 
     def send_stream(self, publisher_epoch: int, message: RouterMessage) -> None:
         """SYNC, MSG and SETTLE of one publisher keep their order (T-6)."""
-        if self.state is not ChannelState.UP:
-            self._trace(message, Rule.WAITS_FOR_OPENING)
-            return
-        if self._may_pass(publisher_epoch, message):
+        is_up = self.state is ChannelState.UP
+        if is_up and self._may_pass(publisher_epoch, message):
             self._trace(message, Rule.SENT_ON)
             self._turn.out.append(effects.SendToRouters((self.take_number(),), message))
-        else:
-            self._trace(message, Rule.WAITS_FOR_CHANNEL)
-            stream = self._streams.setdefault(publisher_epoch, deque())
-            stream.append(message)
-            if len(stream) > STREAM_FRAMES:
-                self.restart("too many frames wait for credit")
-            else:
-                self._pump()
+            return
+        if not is_up and not self._is_first:
+            self._trace(message, Rule.WAITS_FOR_REOPENING)
+            return
+        self._trace(message, Rule.WAITS_FOR_CHANNEL if is_up else Rule.WAITS_FOR_OPENING)
+        line = self.lines.get(publisher_epoch)
+        if line is None:
+            line = self.lines[publisher_epoch] = Line()
+        line.append(message)
+        if len(line.frames) > STREAM_FRAMES:
+            self.restart("too many frames wait")
+        elif is_up:
+            self._pump()
 
     def may_join_broadcast(self, publisher_epoch: int, message: RouterMessage) -> bool:
         """True when the message may go out now, in one frame with other targets (T-2)."""
@@ -208,7 +252,7 @@ class Channel:
         return (self.rid, self.generation, self.sent)
 
     def _may_pass(self, publisher_epoch: int, message: RouterMessage) -> bool:
-        if publisher_epoch in self._streams:
+        if publisher_epoch in self.lines:
             return False
         if isinstance(message, Msg):
             size = len(message.message)
@@ -223,35 +267,42 @@ class Channel:
 
     def _pump(self) -> None:
         """Send what waits, one chunk per publisher in turn, as far as the byte credit goes (T-5, T-6)."""
+        shorter: dict[int, None] = {}
         progressed = True
-        while progressed and self._streams:
+        while progressed and self.lines:
             progressed = False
-            for epoch in list(self._streams):
-                stream = self._streams[epoch]
-                if self._send_head(stream):
+            for epoch in list(self.lines):
+                line = self.lines[epoch]
+                if self._send_head(line):
                     progressed = True
-                    if not stream:
-                        del self._streams[epoch]
+                    shorter[epoch] = None
+                    if not line.frames:
+                        del self.lines[epoch]
+        for epoch in shorter:
+            self._on_sent(epoch)
 
-    def _send_head(self, stream: deque[RouterMessage]) -> bool:
-        head = stream[0]
+    def _send_head(self, line: Line) -> bool:
+        head = line.frames[0]
         if isinstance(head, Msg) and len(head.message) > MESSAGE_CHUNK_BYTES:
-            stream[0] = head = MsgPart(_without_body(head), 0, len(head.message), head.message)
+            line.frames[0] = head = MsgPart(_without_body(head), 0, len(head.message), head.message)
         if isinstance(head, MsgPart):
-            return self._send_part(stream, head)
+            return self._send_part(line, head)
         if isinstance(head, (Msg, LargePart)):
             size = len(head.message if isinstance(head, Msg) else head.data)
             if self._body_sent + size > self._credit_taken:
                 return False
             self._body_sent += size
+        if isinstance(head, Msg):
+            line.end_body(len(head.message))
             if isinstance(head, ExpiringMsg):
                 head = _aged(head, self._turn.now)
-        stream.popleft()
+        else:
+            line.frames.popleft()
         self._trace(head, Rule.SENT_ON)
         self._turn.out.append(effects.SendToRouters((self.take_number(),), head))
         return True
 
-    def _send_part(self, stream: deque[RouterMessage], rest: MsgPart) -> bool:
+    def _send_part(self, line: Line, rest: MsgPart) -> bool:
         """I-1a: large bodies travel in pieces. `rest.data` is the whole body, `offset` what is sent already."""
         size = min(MESSAGE_CHUNK_BYTES, rest.total - rest.offset)
         if self._body_sent + size > self._credit_taken:
@@ -264,9 +315,9 @@ class Channel:
         )
         if rest.offset + size == rest.total:
             self._trace(rest.head, Rule.SENT_ON)
-            stream.popleft()
+            line.end_body(rest.total)
         else:
-            stream[0] = MsgPart(rest.head, rest.offset + size, rest.total, rest.data)
+            line.frames[0] = MsgPart(rest.head, rest.offset + size, rest.total, rest.data)
         return True
 
     def trace_sent(self, message: RouterMessage) -> None:
@@ -339,8 +390,8 @@ class Channel:
 
     @property
     def waiting(self) -> int:
-        """Frames that wait for credit."""
-        return sum(len(stream) for stream in self._streams.values())
+        """Frames that wait: for the opening, or for credit."""
+        return sum(len(line.frames) for line in self.lines.values())
 
 
 def _without_body(message: Msg) -> Msg:
@@ -367,26 +418,31 @@ def _for_older(message: Msg) -> Msg:
 class Channels:
     """The channels to all live routers of the view."""
 
-    __slots__ = ("_channels", "_on_restart", "_on_up", "_turn")
+    __slots__ = ("_channels", "_on_restart", "_on_sent", "_on_up", "_turn")
 
-    def __init__(self, turn: Turn, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
-        """No channel yet; they open when first needed or when the other side says HELLO.
+    def __init__(
+        self, turn: Turn, on_up: Callable[[int], None], on_restart: Callable[[int], None],
+        on_sent: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """No channel yet; they open with the first BARRIER, when first needed or when the other side says HELLO.
 
         Args:
             turn: of this router.
-            on_up: called with a router's incarnation when its channel came up: I-5 is repeated for it (T-4).
+            on_up: called with a router's incarnation when its channel is up again: I-5 is repeated for it (T-4).
             on_restart: called when it starts over: what the old generation left parked is dropped (T-4).
+            on_sent: called with the epoch of a publisher of which something has waited, and less may wait now (C-1).
         """
         self._turn = turn
         self._on_up = on_up
         self._on_restart = on_restart
+        self._on_sent = on_sent
         self._channels: dict[int, Channel] = {}
 
     def channel(self, rid: int) -> Channel:
         """The channel to a live router, opened if needed."""
         found = self._channels.get(rid)
         if found is None:
-            found = self._channels[rid] = Channel(self._turn, rid, self._on_up, self._on_restart)
+            found = self._channels[rid] = Channel(self._turn, rid, self._on_up, self._on_restart, self._on_sent)
         return found
 
     def existing(self) -> Sequence[Channel]:

@@ -30,8 +30,8 @@ class ToEgresses:
     """The egresses of this router, and which of them are synced to which publisher."""
 
     __slots__ = (
-        "_give_back", "_turn", "egresses", "on_fault", "refused_letters", "synced", "synced_letters",
-        "synced_members",
+        "_give_back", "_turn", "egresses", "former_epochs", "on_fault", "refused_letters", "synced",
+        "synced_letters", "synced_members",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,8 @@ class ToEgresses:
         """The same of members of shared subscriptions: only a MSG that names them is for them (SH-2)."""
         self.synced_letters: dict[int, dict[str, Egress]] = {}
         """The same of dead-letter subscriptions, to a letters stream: no MSG to all is for them (I-3e)."""
+        self.former_epochs: dict[int, str] = {}
+        """Of links here whose keys were put again: an ingress that has not seen it names them so (A-10)."""
         self.refused_letters: dict[int, None] = {}
         """Routers whose letters streams the rules here do not know: they are asked again when the rules change."""
 
@@ -72,11 +74,15 @@ class ToEgresses:
         else:
             self._on_sync(origin, message)
 
+    def _key(self, epoch: int) -> str:
+        """Which subscription or member an epoch names; empty: none."""
+        return self._turn.view.subscription_epochs.get(epoch) or self.former_epochs.get(epoch, "")
+
     def _on_large(self, origin: int, part: LargePart) -> None:
         """L-2: for the named subscriptions and members, those of other routers left out."""
         view, epoch = self._turn.view, part.publisher_epoch
         for named in part.to:
-            subscription = view.subscriptions.get(view.subscription_epochs.get(named, ""))
+            subscription = view.subscriptions.get(self._key(named))
             if subscription is None or subscription.record.rid != self._turn.rid:
                 continue
             synced = self.synced_members if subscription.record.member_of else self.synced
@@ -100,10 +106,10 @@ class ToEgresses:
             return
         session = self._turn.view.publishers[key].session
         for epoch in sync.subscription_epochs:
-            egress = self.egresses.get(self._turn.view.subscription_epochs.get(epoch, ""))
+            egress = self.egresses.get(self._key(epoch))
             if egress is not None:
-                # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
-                assert egress.epoch == epoch
+                # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8), or older.
+                assert egress.epoch == epoch or epoch in self.former_epochs
                 try:
                     if sync.is_letters and sync.numbers and not self._takes_letters(egress, key):
                         self.refused_letters[origin] = None
@@ -134,7 +140,7 @@ class ToEgresses:
         if message.to is None:
             egresses = list((synced or {}).values())
         else:
-            keys = [turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
+            keys = [self._key(epoch) for epoch in message.to]
             egresses = [streams[key] for key in keys for streams in (synced, letters) if streams and key in streams]
         for egress in egresses:
             self.hand_over(egress, message)
@@ -159,7 +165,7 @@ class ToEgresses:
     def _is_for_member(self, origin: int, message: Msg, epoch: int) -> bool:
         """SH-2: a MSG for a member names it alone; given back where it has no link here."""
         view = self._turn.view
-        member = view.subscriptions.get(view.subscription_epochs.get(epoch, ""))
+        member = view.subscriptions.get(self._key(epoch))
         if member is None or not member.record.member_of:
             return False
         egress = self.synced_members.get(message.publisher_epoch, {}).get(member.key)

@@ -10,7 +10,8 @@ from itertools import islice
 from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import SENT, WAITING, State
-from delivery_records.ingress import Ingress, Phase
+from delivery_records.ingress import Ingress
+from delivery_records.phase import Phase
 from delivery_records.resumption import NOT_RESUMED
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
 from delivery_records.turn import Turn

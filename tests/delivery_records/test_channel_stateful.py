@@ -33,7 +33,7 @@ EXAMPLES = 80
 STEPS = 45
 CREDIT_BYTES = 2048
 CHUNK_BYTES = 256
-WAITING_FRAMES = 24
+WAITING_FRAMES = 12
 WINDOW = 8
 SIZES = (0, 10, CHUNK_BYTES, CHUNK_BYTES + 1, 900, CREDIT_BYTES + 1000)
 SMALL = (
@@ -213,7 +213,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 2), luck=st.integers(0, 3), rounds=st.integers(10, 30))
     def give_up(self, index: int, luck: int, rounds: int) -> None:
-        """I-4a. A publisher that does so again and again makes frames that no window bounds (T-4)."""
+        """I-4a. A SETTLE for each message: more frames than a window bounds (C-1, T-4)."""
         publisher = self.publishers[index]
         for _ in range(rounds if luck == 0 else 1):
             unfinished = [tag for tag, outcome in publisher.map.items() if outcome is None]
@@ -340,11 +340,16 @@ class ChannelMachine(RuleBasedStateMachine):
         self.is_sound = True
 
     def _check_waiting(self, channel: Channel, generation: Generation) -> None:
-        """T-4, T-5: what waits is bounded and really lacks credit."""
-        for stream in channel._streams.values():
-            assert channel.state.value == ChannelState.UP.value, "T-4: unsent frames are dropped"
-            assert 0 < len(stream) <= WAITING_FRAMES, f"T-4: {len(stream)} frames wait"
-            head = stream[0]
+        """T-4, T-5: what waits is bounded, and really lacks credit once the channel is up."""
+        for line in channel.lines.values():
+            waiting = line.frames
+            assert 0 < len(waiting) <= WAITING_FRAMES, f"T-4: {len(waiting)} frames wait"
+            bodies = [f if isinstance(f, Msg) else f.head for f in waiting if isinstance(f, (Msg, MsgPart))]
+            assert line.bodies == len(bodies), "C-1: what waits is counted"
+            if channel.state.value == ChannelState.OPENING.value:
+                assert channel.generation == 1, "T-4: what is not sent in a restart is repeated"
+                continue
+            head = waiting[0]
             assert isinstance(head, (Msg, MsgPart)), "T-5: control waits only behind bodies"
             left = len(head.message) if isinstance(head, Msg) else head.total - head.offset
             free = generation.allowed - generation.body_sent
@@ -451,14 +456,14 @@ FAULTS = {
         "T-6|G6|G3",
         Edit(
             "overtakes", "T-6", "channel",
-            "        if publisher_epoch in self._streams:\n            return False\n", "",
+            "        if publisher_epoch in self.lines:\n            return False\n", "",
             "a SETTLE arrives ahead of its MSG",
         ),
     ),
     "frames wait without bound": (
         "T-4",
         Edit(
-            "unbounded", "T-4", "channel", "            if len(stream) > STREAM_FRAMES:\n", "            if False:\n",
+            "unbounded", "T-4", "channel", "        if len(line.frames) > STREAM_FRAMES:\n", "        if False:\n",
             "what waits for a silent peer fills the memory",
         ),
     ),

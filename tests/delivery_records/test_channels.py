@@ -7,6 +7,7 @@ import random
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.channels.channel import ChannelState
 from delivery_records.channels.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
@@ -161,7 +162,8 @@ def test_a_peer_that_does_not_answer_is_greeted_ever_more_rarely() -> None:
     net.publisher(net.nodes[0])
     net.subscriber(net.nodes[1])
     net.advance(60.0)
-    hellos = [sent for sent in net.nodes[0].all(effects.SendDatagram) if isinstance(sent.message, Hello)]
+    said = [sent.message for sent in net.nodes[0].all(effects.SendDatagram)]
+    hellos = [message for message in said if isinstance(message, Hello) and not message.is_reply]
     assert 10 <= len(hellos) <= 60.0 / HELLO_RETRY_CAP_S + 12
     net.held = set()
     net.advance(HELLO_RETRY_CAP_S)
@@ -394,3 +396,76 @@ def test_what_waits_for_a_router_that_dies_is_dropped_with_it() -> None:
     assert list(net.nodes[0].core.channels.existing()) == []
     net.advance(100.0)
     assert net.nodes[0].core.channels.find(net.nodes[1].rid) is None
+
+
+# ---------------------------------------------------------------------- opening (T-4, I-1c, C-1)
+
+
+def _opening(**changes: object) -> tuple[Net, SubscriberLink, PublisherLink]:
+    """As `_pair`, while nothing that the publisher's router sends arrives: its channel never opened."""
+    net = Net(2, **changes)  # type: ignore[arg-type]
+    subscriber = net.subscriber(net.nodes[1])
+    for node in net.nodes:
+        for channel in node.core.channels.existing():
+            node.core.channels.drop(channel.rid)
+    net.held = {(0, 1)}
+    return net, subscriber, net.publisher(net.nodes[0])
+
+
+def _credit(publisher: PublisherLink) -> int:
+    """Asked anew each time."""
+    return publisher.credit
+
+
+def test_a_channel_is_open_when_the_first_subscription_is_confirmed() -> None:
+    net = Net(3)
+    net.subscriber(net.nodes[1])
+    for one, other in ((0, 1), (1, 0), (1, 2), (2, 1)):
+        channel = net.nodes[one].core.channels.find(net.nodes[other].rid)
+        assert channel is not None
+        assert channel.state is ChannelState.UP
+
+
+def test_what_is_sent_before_a_channel_is_open_waits_in_order_and_is_no_repeat() -> None:
+    net, subscriber, publisher = _opening()
+    for number in range(8):
+        publisher.send(b"%d" % number, settled=number % 2 == 0)
+    net.held = set()
+    net.advance(1.0)
+    assert [(d.tag[11:], d.settled, d.redelivered) for d in subscriber.all(effects.Deliver)] == [
+        (b"%d" % number, number % 2 == 0, False) for number in range(8)
+    ]
+    assert _generation(net) == {1}
+
+
+@pytest.mark.parametrize("body", [b"", bytes(MESSAGE_CHUNK_BYTES + 1)])
+def test_what_waits_for_a_channel_takes_up_the_publishers_window(body: bytes) -> None:
+    net, subscriber, publisher = _opening(limits=Limits(window=8))
+    sent = 0
+    while _credit(publisher):
+        publisher.send(b"%d" % sent, body, settled=True)
+        sent += 1
+    assert sent == 8
+    assert net.nodes[0].core.budget.held == 8 * len(body)
+    net.held = set()
+    net.advance(1.0)
+    assert len(subscriber.deliveries) == 8
+    assert _credit(publisher) == 8
+    assert net.nodes[0].core.budget.held == 0
+
+
+@pytest.mark.parametrize("gone", ["restart", "router", "subscription"])
+def test_a_publisher_goes_on_when_nothing_waits_for_a_channel_any_more(gone: str) -> None:
+    net, _, publisher = _opening(limits=Limits(window=8))
+    for number in range(8):
+        publisher.send(b"%d" % number, settled=True)
+    assert _credit(publisher) == 0
+    if gone == "restart":
+        net.nodes[0].core.channels.channel(net.nodes[1].rid).restart("test")
+        net.feed(net.nodes[0])
+    elif gone == "router":
+        net.kill(net.nodes[1])
+    else:
+        net.delete_subscription()
+    assert _credit(publisher) == 8
+    assert net.nodes[0].core.budget.held == 0

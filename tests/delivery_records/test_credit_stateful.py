@@ -256,7 +256,7 @@ PUBLISHER_FAULTS = {
         "C-1",
         Edit(
             "beyond-window", "C-1", "credit",
-            "min(size - len(window), self._room(window))", "min(size, self._room(window))",
+            "min(size - taken, self._room(window))", "min(size, self._room(window))",
             "what is unsettled is not taken off",
         ),
     ),
@@ -277,7 +277,7 @@ PUBLISHER_FAULTS = {
     "an empty window takes nothing": (
         "C-1: an empty window",
         Edit(
-            "nothing-fits", "C-1", "credit", "return max(room, 1) if window.body_bytes == 0 else room", "return room",
+            "nothing-fits", "C-1", "credit", "return max(room, 1) if held == 0 else room", "return room",
             "a message larger than the window waits for ever",
         ),
     ),

@@ -268,3 +268,24 @@ def test_a_subscriber_stolen_while_it_proves_itself_is_not_proven() -> None:
     net.run()
     assert subscriber.end().condition == "amqp:link:stolen"
     assert _record(net).provisional
+
+
+@pytest.mark.parametrize("limit", [0, 100])
+def test_what_comes_by_the_former_epoch_is_not_dropped_and_what_is_held_then_is_no_repeat(limit: int) -> None:
+    net = Net(2)
+    publisher = net.publisher(net.nodes[0])
+    subscriber = net.subscriber(net.nodes[1], timeout_s=600.0, answers=False, limit=limit)
+    publisher.send(b"1")
+    net.nodes[0].is_watch_held = True  # it does not see that the other one puts the subscription again
+    epoch = subscriber.last(effects.AskEcho).epoch
+    subscriber.feed(ClientFlow(subscriber.number, limit=limit, echoed_epoch=epoch))
+    late = net.nodes[0].core
+    for tag, settled in ((b"2", True), (b"3", False), (b"4", True)):
+        publisher.send(tag, settled=settled)
+    assert late.view.subscriptions != net.nodes[1].core.view.subscriptions
+    net.nodes[0].is_watch_held = False
+    net.run()
+    subscriber.flow(100)
+    delivered = [(d.tag[11:], d.settled, d.redelivered) for d in subscriber.all(effects.Deliver)]
+    expected = [(b"1", False, False), (b"2", True, False), (b"3", False, False), (b"4", True, False)]
+    assert (delivered if limit else sorted(delivered)) == expected

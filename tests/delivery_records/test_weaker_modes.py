@@ -6,8 +6,9 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import HELD_PRESETTLED
+from delivery_records.limits import HELD_PRESETTLED, Limits
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.patience import Patience, SlowAction
 from tests.delivery_records.harness import Net
 
 AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
@@ -127,14 +128,46 @@ def test_a_presettled_delivery_costs_credit_and_credit_comes_back() -> None:
         publisher.send(number.to_bytes(4, "big"), settled=True)
 
 
-def test_a_presettled_delivery_is_dropped_without_credit() -> None:
+@pytest.mark.parametrize(("first", "most"), [(0, Limits().window), (1, HELD_PRESETTLED)])
+def test_presettled_deliveries_wait_for_credit_and_for_the_first_one_as_many_as_a_publisher_may_send(
+    first: int, most: int
+) -> None:
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[1], limit=first), net.publisher(net.nodes[0])
+    publisher.send(b"0")
+    tags = [b"%d" % number for number in range(1, most + 5)]
+    for tag in tags:
+        publisher.send(tag, settled=True)
+    assert subscriber.deliveries == [b"0"][:first]
+    subscriber.flow(10_000)
+    assert subscriber.deliveries == [b"0", *tags[:most]]
+    assert net.nodes[1].count(Decision.DROPPED_AT_MOST_ONCE) == 4
+
+
+def test_what_was_sent_settled_and_waits_is_bounded_in_bytes_and_counts_in_the_routers_budget() -> None:
+    net = Net(limits=Limits(window_bytes=10_000))
+    subscriber, publisher = net.subscriber(net.nodes[0], limit=0), net.stock_publisher(net.nodes[0])
+    for number in range(5):
+        publisher.send(b"%d" % number, bytes(3_000), settled=True)
+    assert net.nodes[0].core.budget.held == 9_000
+    assert net.nodes[0].count(Decision.DROPPED_AT_MOST_ONCE) == 2
+    subscriber.flow(1)
+    assert net.nodes[0].core.budget.held == 6_000
+    subscriber.drop()
+    assert net.nodes[0].core.budget.held == 0
+
+
+def test_a_subscriber_that_gives_no_credit_for_what_was_sent_settled_is_not_slow() -> None:
     net = Net()
-    subscriber, publisher = net.subscriber(net.nodes[0], limit=1), net.publisher(net.nodes[0])
-    publisher.send(b"1")
-    publisher.send(b"2", settled=True)
-    subscriber.flow(10)
-    assert subscriber.deliveries == [b"1"]
-    assert net.nodes[0].count(Decision.DROPPED_AT_MOST_ONCE) == 1
+    patience = Patience(4.0, SlowAction.DETACH)
+    subscriber = net.subscriber(net.nodes[0], limit=0, patience=patience)
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"1", settled=True)
+    net.advance(30.0)
+    assert subscriber.detached() is None
+    publisher.send(b"2")
+    net.advance(30.0)
+    assert subscriber.detached() is not None
 
 
 def test_a_presettled_delivery_waits_behind_held_ones_up_to_a_limit() -> None:
@@ -148,7 +181,7 @@ def test_a_presettled_delivery_waits_behind_held_ones_up_to_a_limit() -> None:
     assert subscriber.deliveries == [b"1"]
     subscriber.accept(b"1")
     mixed.settle(b"1")
-    kept = [b"s%d" % number for number in range(HELD_PRESETTLED - 1)]
+    kept = [b"s%d" % number for number in range(HELD_PRESETTLED)]
     assert subscriber.deliveries == [b"1", b"2", *kept]
 
 
@@ -254,16 +287,37 @@ def test_a_subscription_that_comes_back_at_most_once_owes_nothing_any_more_and_t
     assert publisher.accepted == [first, second]
 
 
-def test_a_slow_at_most_once_subscriber_misses_what_is_settled_before_it_has_credit() -> None:
-    net = Net()
-    slow = net.subscriber(net.nodes[0], "slow", mode=AT_MOST_ONCE, limit=1)
+@pytest.mark.parametrize("end", ["settled", "publisher closed", "channel restarted"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_slow_at_most_once_subscriber_gets_what_is_settled_before_it_has_credit(first: int, end: str) -> None:
+    net = Net(2)
+    slow = net.subscriber(net.nodes[1], "slow", mode=AT_MOST_ONCE, limit=first)
     publisher = net.publisher(net.nodes[0])
     for tag in (b"1", b"2", b"3"):
         publisher.send(tag)
-    publisher.settle(b"1", b"2")
+    if end == "settled":
+        publisher.settle(b"1", b"2")
+    elif end == "publisher closed":
+        publisher.detach(closed=True)
+    else:
+        net.nodes[0].core.channels.channel(net.nodes[1].rid).restart("test")
+        net.feed(net.nodes[0])
     slow.flow(10)
-    assert slow.deliveries == [b"1", b"3"]
-    assert net.nodes[0].tables()["endpoints"][0]["held"] == 0  # type: ignore[index]
+    assert slow.deliveries == [b"1", b"2", b"3"]
+    assert net.nodes[1].tables()["endpoints"][0]["held"] == 0  # type: ignore[index]
+    publisher.settle(b"3")
+
+
+def test_a_slow_at_most_once_subscriber_misses_what_is_settled_when_many_wait() -> None:
+    net = Net()
+    slow = net.subscriber(net.nodes[0], "slow", mode=AT_MOST_ONCE, limit=1)
+    publisher = net.publisher(net.nodes[0])
+    tags = [b"%d" % number for number in range(HELD_PRESETTLED + 10)]
+    for tag in tags:
+        publisher.send(tag)
+    publisher.settle(*tags)
+    slow.flow(1000)
+    assert slow.deliveries == tags[: HELD_PRESETTLED + 1]
 
 
 @pytest.mark.parametrize("at", [0, 1])

@@ -75,7 +75,6 @@ async def test_at_most_once_links_lose_with_a_killed_router_and_never_repeat(net
     witness = await (await client_at(network, "r2", "witness")).subscriber("t")
     moving = await at_most_once(await client_at(network, "r2", "moving"))
     publisher = await (await client_at(network, "r1", "box")).publisher("t")
-    # What is sent while two routers open their channel is repeated to the witness, and lost to an at-most-once link.
     publisher.send(b"0", b"0")
     await witness.delivery()
     await hear_until(kept, 0, heard_kept)
