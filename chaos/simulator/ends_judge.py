@@ -72,6 +72,8 @@ class EndsJudge:
         Raises:
             Violation: an end is answered before what was read has an outcome, or that is given up too early.
         """
+        if self._world.traits.resuming_publisher:
+            return
         if isinstance(effect, effects.Dispose):
             for delivery_id in effect.delivery_ids:
                 self._read.get(effect.link, {}).pop(delivery_id, None)
