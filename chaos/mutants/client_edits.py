@@ -1,4 +1,4 @@
-"""Edits of the client library's maps (rules P-a and S-a)."""
+"""Edits of the client library's maps (rules P-a, P-b and S-a)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ CLIENT_EDITS: tuple[Edit, ...] = (
         "who are owed it there",
         aim=("drop-p", "late_joiner=1", "subscribers=2", "shipped=1", "durable=1", "messages=12", "window=8",
              "prefetch=1", "out_of_order=0"),
+    ),
+    Edit(
+        "presents-a-map-of-another", "P-b", "oncewire.client.publisher_core",
+        "ProveOwner(echo) if self._is_shared else AnswerEcho(echo)",
+        "AnswerEcho(echo)",
+        "a process that was paused while another one took its journal over presents what that one has settled",
+        aim=("pause-p", "shipped=1", "durable=1"),
     ),
     Edit(
         "forgets-with-its-subscription", "S-a", "oncewire.client.subscriber_core",

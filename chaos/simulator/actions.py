@@ -48,6 +48,7 @@ def _release(client: Any) -> None:
 ACTIONS: dict[str, Callable[..., None]] = {
     # clients
     "p.connect": lambda world, p, r: world.publishers[p].connect(r),
+    "p.wake": lambda world, p, r: world.strangers.wake(p, r),
     "p.send": lambda world, p: world.publishers[p].send(),
     "p.part": lambda world, p: world.publishers[p].parts.go_on(),
     "p.abort": lambda world, p: world.publishers[p].abort(),
@@ -128,6 +129,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!die-p": lambda world, p: world.mortals.kill(p),
     "!torn-p": lambda world, p: world.publishers[p].crash(is_durable=True),
     "!torn-s": lambda world, s: world.subscribers[s].crash(is_durable=True),
+    "!pause-p": lambda world, p: world.strangers.pause(world.publishers[p]),
     "!retopic-s": lambda world, s, p: world.subscribers[s].change_topic(world.topic(p)),
     "!refilter-s": lambda world, s, number: world.subscribers[s].change_filter(FILTERS[number]),
     "!early-p": lambda world, p: world.publishers[p].settle_early(),

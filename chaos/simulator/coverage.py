@@ -28,6 +28,7 @@ EXPIRY_RACE = "an acceptance was told while a subscription it had waited for was
 IN_DOUBT = "a publisher sent again, marked in doubt, what an expired session had left"
 COPY_DROPPED = "a subscriber was sent a copy of what it was done with, and dropped it"
 COPY_WAITED = "a subscriber was sent a copy of what its application had, and kept it back"
+REPLACED = "a publisher's process that was paused attached beside the one that had replaced it"
 OUTRUN = "a client was attached at two routers at once"
 LATE_READ = "a router read frames of a connection its client had left"
 DYING_READ = "a client read frames of a router that was dead"
@@ -51,7 +52,7 @@ ORDER_TOO_LATE = "a subscription was attached again before an operator could end
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
-    BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, OUTRUN, LATE_READ, DYING_READ,
+    BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, COPY_DROPPED, COPY_WAITED, REPLACED, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
     SAME_SESSION, ENDED_REPORTED, TOO_FEW, NOBODY, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
     GROUPED, LETTER, LETTER_FIRST, SHARED_EXPIRED, ONCE_IS_ONCE,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from chaos.simulator.etcd import Held
 from chaos.simulator.operators import Operators
+from chaos.simulator.roles import STRANGER
 from chaos.simulator.state import WorldState
-from chaos.simulator.strangers import STRANGER
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind, SubscriptionRecord
 

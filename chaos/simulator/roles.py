@@ -8,6 +8,9 @@ from typing import Protocol
 from chaos.simulator.connections import SimulatedConnection
 from delivery_records import effects
 
+STRANGER = "thief"
+"""What an attachment says of its client's connection when a second process made it."""
+
 
 class Keeps(Enum):
     """What a client keeps over a reconnect, and so what it is promised (c.3, c.5)."""

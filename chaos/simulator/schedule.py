@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.left_behind import draw_pauses, draw_what_is_left
 from chaos.simulator.steps import Choice
 from chaos.simulator.swarm import (
     Setting,
@@ -41,7 +42,6 @@ from chaos.simulator.swarm import (
     draw_topics,
     draw_traits,
     draw_weaker,
-    draw_what_is_left,
 )
 from chaos.simulator.violation import FOUND_AS, Violation
 from chaos.simulator.world import World
@@ -87,6 +87,7 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     budget |= draw_drains(random.Random(f"drains {seed}"))
     budget |= draw_orders(random.Random(f"orders {seed}"))
     budget |= draw_renewals(random.Random(f"renewals {seed}"))
+    budget |= draw_pauses(random.Random(f"pauses {seed}"))
     budget |= draw_rollbacks(random.Random(f"rollbacks {seed}"))
     topics, changes = draw_topics(random.Random(f"topics {seed}"))
     setting = replace(setting, traits=replace(setting.traits, topics=topics))
@@ -215,8 +216,8 @@ _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1,
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""
 _FINISHES = frozenset({"s.process", "s.later", "s.reject", "s.decline"})
-_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
-           "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
+_SELDOM = {"p.wake": 0.1, "n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3,
+           "r.rejoin": 0.2, "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""
 PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (0.0, ()), (0.1, (2_000,)), (0.05, (2_000, 20_000)), (0.02, (20_000, 60_000)),

@@ -23,6 +23,7 @@ from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import PublisherChanges, PublisherState
 from oncewire.client.outcomes import Outcome as ClientOutcome
 from oncewire.client.outcomes import OutcomeKind
+from oncewire.client.publisher_core import PublisherCore
 
 WINDOW = 64
 """Messages the application may have unsettled: more than any simulated router's window, so the router's counts."""
@@ -97,9 +98,14 @@ class ShippedPublisher:
         self._ids: dict[int, int] = {}
         """Of this attach: delivery-id -> the core's number."""
         self._require = world.traits.require or None
-        self._core = world.cores.publisher(
-            window=WINDOW, resend_in_doubt=world.traits.in_doubt, require=self._require
-        )
+        self._core = self._open_core()
+
+    def _open_core(self) -> PublisherCore:
+        """A process over the journal, which another one may take over (P-b)."""
+        return self.world.cores.publisher(
+            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, require=self._require,
+            recovered=self._journal.state, is_shared=True,
+        )  # fmt: skip
 
     @property
     def next(self) -> int:
@@ -168,14 +174,17 @@ class ShippedPublisher:
 
     def connect(self, router: int) -> None:
         """Attach with the map (P-1)."""
-        connection = self.open_link(f"p{self.index}", router)
-        self.connection = connection
+        self.connection = self.open_link(f"p{self.index}", router)
         self._ids = {}
         self._timeout_s = self.world.session_timeout_s(self.index)
+        self._presented = self.attach(self.connection, self._core, f"p{self.index}")
+
+    def attach(self, connection: SimulatedConnection, core: PublisherCore, peer: str) -> list[int]:
+        """Attach with the map of a process; returns the messages in it."""
         bound = self.world.traits.map_bound
-        presented = self._core.begin_attach(bound)
-        self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
-        for message in self._presented:
+        presented = core.begin_attach(bound)
+        messages = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
+        for message in messages:
             self._on_stated(message)
             self.judge.require.on_presented(self.index, message)
             self.judge.policies.on_presented(self.index, message)
@@ -183,11 +192,12 @@ class ShippedPublisher:
             inputs.PublisherAttach(
                 connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
                 dict.fromkeys(presented or {}), exactly_once=True, timeout_s=self._timeout_s, map_bound=bound,
-                peer=f"p{self.index}", starts=self._core.starts(),
+                peer=peer, starts=core.starts(),
                 expiry_policy=self.world.policy, place=connection.place, owner=self.world.owner(self.index),
                 require=self._require,
             )
         )  # fmt: skip
+        return messages
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
@@ -210,10 +220,7 @@ class ShippedPublisher:
             self._base = self._first_unsent
             self.given_up.update(set(range(self._base)) - self.told)
             self._journal = PublisherJournal()
-        self._core = self.world.cores.publisher(
-            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, require=self._require,
-            recovered=self._journal.state,
-        )  # fmt: skip
+        self._core = self._open_core()
         for report in self._core.recovered_outcomes():
             self._report(report.number, report.outcome)
 
@@ -222,6 +229,12 @@ class ShippedPublisher:
         self.crash()
         self.is_wanted = False
         self.given_up.update(set(range(self._first_unsent)) - self.told)
+
+    def replace_process(self) -> PublisherCore:
+        """Another process takes the journal over; returns the core of the one that had it (P-b)."""
+        replaced = self._core
+        self.crash()
+        return replaced
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -286,7 +299,7 @@ class ShippedPublisher:
                 tags = [self._ids[delivery_id].to_bytes(8, "big") for delivery_id in effect.delivery_ids]
                 connection = self._attached()
                 connection.up.append(inputs.PublisherSettle(connection.link, tags))
-            elif isinstance(effect, wanted.AnswerEcho):
+            elif isinstance(effect, (wanted.AnswerEcho, wanted.ProveOwner)):  # it is the owner
                 connection = self._attached()
                 connection.up.append(inputs.ClientFlow(connection.link, echoed_epoch=effect.value))
             elif isinstance(effect, wanted.ReportOutcome):

@@ -34,6 +34,8 @@ ORDER = "end-s"
 """Drawn apart, too."""
 RENEWAL = "renew-s"
 """Drawn apart, too."""
+PAUSE = "pause-p"
+"""Drawn apart, too."""
 NEW_TOPIC = "retopic-s"
 """Drawn apart, too, together with the topics."""
 NEW_FILTER = "refilter-s"
@@ -48,7 +50,9 @@ ROLLBACK = "rollback"
 """Drawn apart, too."""
 DEATH = "die-p"
 """Drawn apart, too, together with the publishers it strikes."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, DEATH, *DETACHES)
+ALL_FAULTS = (
+    *FAULTS, DRAIN, ORDER, RENEWAL, PAUSE, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, DEATH, *DETACHES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,36 +376,6 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 
-def draw_what_is_left(seed: int, setting: Setting) -> tuple[Setting, dict[str, int]]:
-    """What publishers leave behind, and maps that do not fit frames (C-4, K-5d).
-
-    Args:
-        seed: each of them is drawn with a number of its own.
-        setting: what was drawn before.
-    """
-    setting, deaths = _draw_mortals(random.Random(f"mortals {seed}"), setting)
-    traits = _draw_parts(random.Random(f"parts {seed}"), setting.traits)
-    short = not traits.mortals and random.Random(f"short {seed}").random() < 0.1
-    return replace(setting, traits=replace(traits, short_sessions=short)), deaths
-
-
-def _draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[str, int]]:
-    """In some worlds publishers live shortly, and leave their sessions behind; maps are small there."""
-    if setting.traits.narrows or setting.traits.letters or rng.random() >= 0.1:
-        return setting, {}
-    mortals = rng.choice([2, 3, 5])
-    traits = replace(setting.traits, mortals=mortals, map_bound=rng.choice([2, 4, 8, 1000]))
-    small = replace(setting, messages=min(setting.messages, 20), publishers=1 + mortals, traits=traits)
-    return small, {DEATH: rng.choice([1, mortals])}
-
-
-def _draw_parts(rng: random.Random, traits: Traits) -> Traits:
-    """In some worlds frames become too small for maps, and routers take the rest of a map; or they do not."""
-    if traits.narrows:
-        return replace(traits, rounds=rng.random() < 0.5)
-    return replace(traits, narrows=traits.shipped and rng.random() < 0.15)
-
-
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -524,6 +498,8 @@ def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
         connected = [index for index in connected if world.publishers[index].is_replied]
     if verb.startswith("!torn") and not (world.traits.durable and world.traits.shipped):
         return None
+    if verb == "!pause-p":  # a journal that another process can take over
+        connected = [i for i in connected if world.traits.durable and isinstance(world.publishers[i], ShippedPublisher)]
     return (verb, rng.choice(connected)) if connected else None
 
 
@@ -584,7 +560,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
-                  "torn-s", "early-p", "close-p", "close-s", RENEWAL)),
+                  "torn-s", "early-p", "close-p", "close-s", RENEWAL, PAUSE)),
     (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
     (_put_back, (ROLLBACK,)),

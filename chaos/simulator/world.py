@@ -31,14 +31,14 @@ from chaos.simulator.operators import Operators
 from chaos.simulator.pairs import Pairs
 from chaos.simulator.patience_judge import PatienceJudge, check_granted
 from chaos.simulator.peer_paths import PeerPaths
-from chaos.simulator.roles import ClientRole
+from chaos.simulator.roles import STRANGER, ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import LETTER_MARK, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import ResumingPublisher
 from chaos.simulator.store_access import StoreAccess
-from chaos.simulator.strangers import STRANGER, Strangers
+from chaos.simulator.strangers import Strangers
 from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
@@ -182,6 +182,7 @@ class World(WorldState):
         if client is None or not self.traits.late_loss:
             if client is not None:
                 client.disconnect()
+            self.strangers.lose_router(connection.link)
             return
         self.judge.on_left(client)
         connection.is_dead = True
@@ -367,7 +368,7 @@ class World(WorldState):
         """Make one thing happen."""
         self.story.append(choice)
         self.faults += str(choice[0])[0] == "!"
-        if str(choice[0])[0] == "!" or choice[0] == "p.connect":
+        if str(choice[0])[0] == "!" or choice[0] in ("p.connect", "p.wake"):
             self.disturbances += 1
         ACTIONS[choice[0]](self, *choice[1:])
 

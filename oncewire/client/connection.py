@@ -350,6 +350,7 @@ class Client:
                 core = PublisherCore(
                     window=window, window_bytes=window_bytes, resend_in_doubt=resend_in_doubt,
                     exactly_once=exactly_once, require=require, recovered=writer.journal.open_publisher(link_name),
+                    is_shared=writer.journal.is_shared,
                 )  # fmt: skip
                 core.holds_released = writer.journal.keeps_released
                 publisher = Publisher(

@@ -17,6 +17,13 @@ class AnswerEcho:
 
 
 @dataclass(frozen=True, slots=True)
+class ProveOwner:
+    """Read that the journal is still this process's, then answer the echo as in AnswerEcho; else end the link (P-b)."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefuseLink:
     """The router does not grant what was asked for: detach, and tell the application why."""
 
@@ -102,6 +109,7 @@ PublisherEffect: TypeAlias = (
     | SettleDeliveries
     | ReportOutcome
     | AnswerEcho
+    | ProveOwner
     | AnswerDrain
     | AskOwing
     | ReportOwing
@@ -176,6 +184,7 @@ SubscriberEffect: TypeAlias = (
     | DisposeDeliveries
     | GrantCredit
     | AnswerEcho
+    | ProveOwner
     | ReportConfirmed
     | ReportIncarnation
     | ReportGivenUp

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from oncewire.client.core_effects import AnswerEcho, ProveOwner
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
 from oncewire.client.events import ClientEvent, LinkActive, LinkInterrupted, LinkStatistics
 from oncewire.client.failover import LinkEnd, Steals, end_of
@@ -328,20 +329,19 @@ class ClientLink:
             statistics.resumed_entries += unsettled
         self.client.link_active(LinkActive(self.name, resumed, unsettled, gap))
 
-    def _prove_life(self, value: int) -> None:
-        """Answer the router's echo, so that our map counts (A-4); P-b: not without knowing that it still is ours."""
+    def _prove_life(self, effect: AnswerEcho | ProveOwner) -> None:
+        """Answer the router's echo, so that our map counts (A-4); P-b: that of a shared journal while it is ours."""
         wire = self._wire
 
         def answer(checking: asyncio.Future[None] | None = None) -> None:
             if checking is not None and checking.exception() is not None:
                 self.commit_failed(as_journal_error(checking.exception()))
             elif wire is not None and wire is self._wire and wire.is_attached:
-                wire.flow({vocabulary.ECHO: ULong(value)})
+                wire.flow({vocabulary.ECHO: ULong(effect.value)})
                 self.client.flush()
 
-        journal = self._journal.journal
-        if journal.is_shared:
-            self._loop.run_in_executor(None, journal.check_owner).add_done_callback(answer)
+        if isinstance(effect, ProveOwner):
+            self._loop.run_in_executor(None, self._journal.journal.check_owner).add_done_callback(answer)
         else:
             answer()
 

@@ -1,4 +1,4 @@
-"""A publisher's unsettled map as a pure state machine: rule P-a with A-4, A-5, C-1, I-9, P-1 and P-2.
+"""A publisher's unsettled map as a pure state machine: rules P-a and P-b with A-4, A-5, C-1, I-9, P-1 and P-2.
 
 The shell reports what happened and carries out the effects it gets back, in order. It asks `next_commit()` for what is
 to be written to the journal whenever `wants_commit` is true, writes it durably, and calls `committed()`; one commit is
@@ -19,6 +19,7 @@ from oncewire.client.core_effects import (
     AnswerDrain,
     AnswerEcho,
     AskOwing,
+    ProveOwner,
     PublisherEffect,
     RefuseLink,
     ReportActive,
@@ -95,6 +96,7 @@ class PublisherCore:
         exactly_once: insist on the capability `topic-exactly-once`. False: present no map; at-least-once.
         require: subscriptions that each message must have when it arrives (I-3c); None: do not ask who processed it.
         recovered: what the journal holds.
+        is_shared: another process may take over the journal while this one runs (P-b).
     """
 
     def __init__(
@@ -106,12 +108,14 @@ class PublisherCore:
         exactly_once: bool = True,
         require: int | None = None,
         recovered: PublisherState | None = None,
+        is_shared: bool = False,
     ) -> None:
         state = recovered or PublisherState()
         self._window = window
         self._window_bytes = window_bytes
         self._resend_in_doubt = resend_in_doubt
         self._exactly_once = exactly_once
+        self._is_shared = is_shared
         self.require = require
         """Subscriptions that each message must have; None: it does not ask."""
         self.holds_released = False
@@ -331,7 +335,7 @@ class PublisherCore:
         if not self._attached:
             return effects
         if echo is not None:
-            effects.append(AnswerEcho(echo))
+            effects.append(ProveOwner(echo) if self._is_shared else AnswerEcho(echo))
             # I-6a: the echo is the revision of this attach, and its map was sent before it
             self._sent_before(echo, (message for message in self._messages.values() if message.presented))
         if session is not None and session != self._session:

@@ -11,6 +11,7 @@ from oncewire.client.core_effects import (
     AnswerDrain,
     AnswerEcho,
     AskOwing,
+    ProveOwner,
     PublisherEffect,
     RefuseLink,
     ReportActive,
@@ -291,8 +292,8 @@ class PublisherLink(ClientLink):
             )
         elif is_attached:
             assert isinstance(wire, SenderLink)
-            if isinstance(effect, AnswerEcho):
-                self._prove_life(effect.value)
+            if isinstance(effect, (AnswerEcho, ProveOwner)):
+                self._prove_life(effect)
             elif isinstance(effect, AskOwing):
                 wire.flow({vocabulary.ASK: effect.tag})
             elif isinstance(effect, AnswerDrain):

@@ -14,6 +14,7 @@ from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
     GrantCredit,
+    ProveOwner,
     RefuseLink,
     ReportConfirmed,
     ReportGivenUp,
@@ -553,8 +554,8 @@ class Subscriber(ClientLink):
                     wire.dispose(sorted(effect.delivery_ids), state, effect.settled)
                 elif isinstance(effect, GrantCredit):
                     wire.grant(effect.credit)
-                elif isinstance(effect, AnswerEcho):
-                    self._prove_life(effect.value)
+                elif isinstance(effect, (AnswerEcho, ProveOwner)):
+                    self._prove_life(effect)
         if is_attached and effects:
             self.client.flush()
 

@@ -24,6 +24,7 @@ from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
     GrantCredit,
+    ProveOwner,
     RefuseLink,
     ReportConfirmed,
     ReportGivenUp,
@@ -105,6 +106,7 @@ class SubscriberCore:
         prefetch: unprocessed new deliveries the router may send ahead.
         exactly_once: insist on the capability `topic-exactly-once`. False: at-least-once.
         recovered: what the journal holds.
+        is_shared: another process may take over the journal while this one runs (P-b).
     """
 
     def __init__(
@@ -113,11 +115,13 @@ class SubscriberCore:
         prefetch: int = PREFETCH,
         exactly_once: bool = True,
         recovered: SubscriberState | None = None,
+        is_shared: bool = False,
     ) -> None:
         assert prefetch >= 1
         state = recovered or SubscriberState()
         self._prefetch = prefetch
         self._exactly_once = exactly_once
+        self._is_shared = is_shared
         self._incarnation = state.incarnation
         self._next_serial = 1
         self._map: dict[bytes, _Entry] = {}  # in order of arrival (S-1)
@@ -282,7 +286,7 @@ class SubscriberCore:
         if not self._attached:
             return effects
         if echo is not None:
-            effects.append(AnswerEcho(echo))
+            effects.append(ProveOwner(echo) if self._is_shared else AnswerEcho(echo))
         if confirmed is not None:
             effects.append(ReportConfirmed(confirmed))
         return effects

@@ -36,8 +36,9 @@ def core_of(
     """
     if not deduplicate:
         return SubscriberCore(
-            prefetch=prefetch, exactly_once=exactly_once, recovered=journal.open_subscriber(name)
-        )
+            prefetch=prefetch, exactly_once=exactly_once, recovered=journal.open_subscriber(name),
+            is_shared=journal.is_shared,
+        )  # fmt: skip
     if not journal.keeps_ids:
         raise UsageError(
             f"the subscriber {name!r} cannot drop copies",

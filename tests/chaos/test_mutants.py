@@ -16,7 +16,7 @@ from chaos.simulator.schedule import Result, run_seed
 
 TESTS = Path(__file__).resolve().parents[1]
 PROTOCOL = TESTS.parent / "docs" / "protocol.md"
-RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-a|S-a)$", re.MULTILINE)
+RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-[ab]|S-a)$", re.MULTILINE)
 
 QUICK = (
     "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",

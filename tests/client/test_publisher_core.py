@@ -8,6 +8,7 @@ from oncewire.client.core_effects import (
     AnswerDrain,
     AnswerEcho,
     AskOwing,
+    ProveOwner,
     RefuseLink,
     ReportActive,
     ReportEnded,
@@ -61,6 +62,14 @@ def test_the_echo_is_answered_with_its_value() -> None:
     core.begin_attach()
     core.attached(capable=True, resume="new")
     assert core.flow(0, echo=1234567) == [AnswerEcho(1234567)]
+
+
+def test_with_a_shared_journal_the_owner_is_proved_before_the_echo_is_answered() -> None:
+    """P-b."""
+    core = PublisherCore(is_shared=True)
+    core.begin_attach()
+    core.attached(capable=True, resume="new")
+    assert core.flow(0, echo=1234567) == [ProveOwner(1234567)]
 
 
 def test_a_flow_before_the_attach_reply_proves_nothing_and_sends_nothing() -> None:

@@ -11,6 +11,7 @@ from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
     GrantCredit,
+    ProveOwner,
     RefuseLink,
     ReportConfirmed,
     ReportIncarnation,
@@ -500,6 +501,14 @@ def test_confirmation_and_echo() -> None:
     assert s.core.flow(echo=77) == [AnswerEcho(77)]
     s.core.lost()
     assert s.core.flow(confirmed=5, echo=77) == []
+
+
+def test_with_a_shared_journal_the_owner_is_proved_before_the_echo_is_answered() -> None:
+    """P-b."""
+    core = SubscriberCore(is_shared=True)
+    core.begin_attach(10)
+    core.attached([], capable=True)
+    assert core.flow(echo=77) == [ProveOwner(77)]
 
 
 def test_a_router_that_cannot_do_exactly_once_is_refused() -> None:
