@@ -1,4 +1,4 @@
-"""A consumer in a process of its own: ``consumer_child.py STORE ROUTERS POINT NOTE [ETCD]``.
+"""A consumer in a process of its own: ``consumer_child STORE ROUTERS POINT NOTE [ETCD]``.
 
 It is killed (SIGKILL) when it reaches the named ``CrashPoint`` for the second time (the first time where there is only
 one), and writes the point into the file NOTE before; with any other POINT it runs until somebody ends it. It logs each

@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
+
 from bridges.workqueue import Feed, Queue
 from oncewire.client import Subscriber, connect
 from oncewire.client.transactions import ReceivedMessage, read_committed
+from router.commands.local_network import LocalNetwork
 
 READY_S = 120.0
 
@@ -127,3 +130,16 @@ async def until(condition: Callable[[], bool], what: Callable[[], object], secon
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(what()) from None
+
+
+async def until_connected(network: LocalNetwork, container: str, count: int) -> None:
+    """Wait until routers have so many connections of a container; they close one that is silent."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(READY_S):
+        while True:
+            found: list[str] = []
+            for router in network.routers.values():
+                async with session.get(f"{router.http}/api/v1/connections") as answer:
+                    found += [item["container_id"] for item in (await answer.json())["items"]]
+            if found.count(container) == count:
+                return
+            await asyncio.sleep(0.05)

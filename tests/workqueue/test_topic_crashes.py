@@ -6,8 +6,8 @@ import asyncio
 import importlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -15,8 +15,9 @@ import pytest
 
 from bridges.workqueue import Queue, new_message
 from bridges.workqueue.crash_points import CrashPoint
-from oncewire.client import Publisher, Subscriber, connect
+from oncewire.client import Publisher, connect
 from router.commands.local_network import LocalNetwork
+from tests.client.output_readers import OutputReaders, until_connected
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,7 +150,8 @@ class Pipeline:
 
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(2, log_folder=tmp_path, settings={"etcd.lease_ttl_s": "3"}) as found:
+    settings = {"etcd.lease_ttl_s": "3", "listen.idle_timeout_s": "3"}
+    async with LocalNetwork(2, log_folder=tmp_path, settings=settings) as found:
         yield found
 
 
@@ -247,58 +249,60 @@ async def test_a_publisher_that_was_paused_while_another_took_over_sends_nothing
     """P-b: what it had unsettled when it was stopped is settled when it goes on; it must not present it."""
     outbox = "SELECT number FROM oncewire_outbox"
     processes = []
+    routers = [router.url for router in network.routers.values()]
+    readers = OutputReaders()
     try:
         async with (
             Queue.open(sql_database.url, "in") as queue,
-            connect([router.url for router in network.routers.values()]) as client,
+            readers.reading(routers, "one"),
+            connect(routers) as client,
             asyncio.timeout(LONG),
         ):
 
             async def publish(body: bytes) -> None:
                 await queue.transact(lambda do: do.publish([new_message("one", body)]))
 
-            subscriber = await client.subscriber("one")
+            slow = await client.subscriber("one")
             processes.append(await pipeline.start("publish"))
             await publish(b"1")
-            held = await subscriber.receive()
+            held = await slow.receive()
+            await until(lambda: readers.have(1))
             ((container,),) = sql_database.rows("SELECT container FROM oncewire_owners")
             processes[0].send_signal(signal.SIGSTOP)
-            await until_disconnected(network, container)
+            await until_connected(network, container, 0)
             processes.append(await pipeline.start("publish"))
             await until(lambda: sql_database.rows("SELECT epoch FROM oncewire_owners") == [(2,)])
             await held.accept()
+            await slow.close()
             await until(lambda: sql_database.rows(outbox) == [])
-            processes[0].send_signal(signal.SIGCONT)
+            with locked(sql_database):  # else its next transaction may be faster than its next connection
+                processes[0].send_signal(signal.SIGCONT)
+                await until_connected(network, container, 2)
             await publish(b"2")
-            found = [await received(subscriber)]
+            await until(lambda: readers.have(2))
             processes[1].kill()  # the first one stands by, and takes over
             await publish(b"3")
-            found.append(await received(subscriber))
+            await until(lambda: readers.have(3))
             await until(lambda: sql_database.rows(outbox) == [])
     finally:
         for process in processes:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    assert found == [b"2", b"3"]
+    readers.check(["1", "2", "3"])
+    assert not readers.flagged
 
 
-async def received(subscriber: Subscriber) -> object:
-    """Return the body of the next message."""
-    delivery = await subscriber.receive()
-    await delivery.accept()
-    return delivery.body
-
-
-async def until_disconnected(network: LocalNetwork, container: str) -> None:
-    """Wait until no router has a connection of this container: they close one that is silent."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(LONG):
-        for router in network.routers.values():
-            while True:
-                async with session.get(f"{router.http}/api/v1/connections") as answer:
-                    if container not in {item["container_id"] for item in (await answer.json())["items"]}:
-                        break
-                await asyncio.sleep(0.05)
+@contextmanager
+def locked(sql_database: Database) -> Iterator[None]:
+    """A transaction that wants to know who owns what waits."""
+    with closing(sql_database.connect()) as connection:
+        is_file = sql_database.kind == "sqlite"
+        connection.execute("BEGIN IMMEDIATE" if is_file else "BEGIN")
+        if not is_file:
+            connection.execute("LOCK TABLE oncewire_owners")
+        yield
+        connection.execute("ROLLBACK")
 
 
 def break_connections(sql_database: Database) -> None:
