@@ -15,6 +15,23 @@ REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
 
 
+_STATED_BY_ROUTERS = (
+    vocabulary.DEAD_LETTER_REASON,
+    vocabulary.DEAD_LETTER_TOPIC,
+    vocabulary.DEAD_LETTER_SUBSCRIPTION,
+    vocabulary.DEAD_LETTER_ERROR,
+    vocabulary.DEAD_LETTER_ATTEMPTS,
+)
+_STATED_BY_CONSUMERS = (
+    vocabulary.FAILED_REASON,
+    vocabulary.FAILED_TOPIC,
+    vocabulary.FAILED_SUBSCRIPTION,
+    vocabulary.FAILED_ERROR,
+    vocabulary.FAILED_ATTEMPTS,
+)
+"""The same of letters that a `Consumer` has published."""
+
+
 class Receiver(Protocol):
     """What a delivery asks of its subscriber."""
 
@@ -30,7 +47,10 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Why a message came to a dead-letter topic, as its publisher's router states it.
+    """Why a message came to a dead-letter topic.
+
+    Its publisher's router states it (I-3e), or the `Consumer` that published the letter (CO-7): ``Delivery.user`` says
+    who that is.
 
     Attributes:
         reason: of the first subscription that failed it: `rejected`, `undeliverable`, `max-attempts` or `expired`.
@@ -140,14 +160,17 @@ class Delivery:
     @property
     def dead_letter(self) -> DeadLetter | None:
         """Why it came to a dead-letter topic; None: it is no dead letter."""
-        reason = self._annotation(vocabulary.DEAD_LETTER_REASON)
+        keys = _STATED_BY_ROUTERS
+        if self._annotation(keys[0]) is None:
+            keys = _STATED_BY_CONSUMERS
+        reason = self._annotation(keys[0])
         if reason is None:
             return None
-        texts = (vocabulary.DEAD_LETTER_TOPIC, vocabulary.DEAD_LETTER_SUBSCRIPTION, vocabulary.DEAD_LETTER_ERROR)
-        topic, subscription, error = (str(self._annotation(key) or "") for key in texts)
-        counts = (vocabulary.DEAD_LETTER_ATTEMPTS, vocabulary.DEAD_LETTER_COUNT)
-        attempts, count = (found if isinstance(found, int) else 0 for found in map(self._annotation, counts))
-        return DeadLetter(str(reason), topic, subscription, int(attempts), error, int(count))
+        topic, subscription, error = (str(self._annotation(key) or "") for key in keys[1:4])
+        attempts = self._annotation(keys[4])
+        count = self._annotation(vocabulary.DEAD_LETTER_COUNT) if keys is _STATED_BY_ROUTERS else 1
+        attempts, count = (int(found) if isinstance(found, int) else 0 for found in (attempts, count))
+        return DeadLetter(str(reason), topic, subscription, attempts, error, count)
 
     def _annotation(self, key: Symbol) -> object:
         """What a router has written; in other formats it writes nothing, so the publisher would speak (I-1b)."""

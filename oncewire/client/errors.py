@@ -181,8 +181,12 @@ class ProcessFailed(ClientError):
 
     Attributes:
         error: what it raised last.
+        positions: of the messages at which it did; empty if that cannot be known.
     """
 
-    def __init__(self, what: str, why: str, fix: str, error: BaseException) -> None:
+    def __init__(
+        self, what: str, why: str, fix: str, error: BaseException, positions: Sequence[int] = ()
+    ) -> None:
         super().__init__(what, why, fix)
         self.error = error
+        self.positions = tuple(positions)

@@ -135,6 +135,25 @@ class DeliveryGivenUp:
     tag: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class MessageSetAside:
+    """A `Consumer` goes on without a message that its function cannot process (CO-7).
+
+    Attributes:
+        topic: the topic or pattern of the subscription that it came in on.
+        position: as of `ReceivedMessage`.
+        attempts: times the function failed at it.
+        error: what it raised last.
+        dead_letters: where its dead letter goes; empty: it is kept in the consumer's store.
+    """
+
+    topic: str
+    position: int
+    attempts: int
+    error: str
+    dead_letters: str
+
+
 ClientEvent: TypeAlias = (
     Connected
     | Disconnected
@@ -146,6 +165,7 @@ ClientEvent: TypeAlias = (
     | SubscriptionExpired
     | NewIncarnation
     | DeliveryGivenUp
+    | MessageSetAside
 )
 
 
@@ -174,6 +194,23 @@ class LinkStatistics:
     resumed_links: int = 0
     resumed_entries: int = 0
     longest_gap_s: float = 0.0
+
+
+@dataclass(slots=True)
+class ConsumerStatistics:
+    """Counts of one consumer since it was made, of what was committed.
+
+    Attributes:
+        transactions: that processed something.
+        messages: processed.
+        dead_letters: messages that the function could not process and that were published as dead letters (CO-7).
+        skipped: those that were kept in the store instead.
+    """
+
+    transactions: int = 0
+    messages: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
 
 
 @dataclass(slots=True)

@@ -227,16 +227,29 @@ def annotate_dead_letter(
             encode_symbol(DEAD_LETTER_ERROR) + encode_string(error) if error else b"",
         )
     )  # fmt: skip
-    prefix = _Prefix(message)
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, (DEAD_LETTER_PREFIX,), ())
-    return _with_annotations(message, prefix, kept + added, kept_count + 10 + 2 * bool(error))
+    return replace_annotations(message, (DEAD_LETTER_PREFIX,), added, 5 + bool(error))
 
 
 def _marked(message: bytes, key: Symbol, pair: bytes) -> bytes:
     """What a client has set under our prefix stays, too: by its producer's number a copy is known."""
+    return replace_annotations(message, (key.encode(),), pair, 1)
+
+
+def replace_annotations(message: bytes, dropped: tuple[bytes, ...], added: bytes, count: int) -> bytes:
+    """Return the message with other annotations, of which the rest is as before.
+
+    Args:
+        message: an encoded message of message-format 0.
+        dropped: with what the keys begin that are not kept.
+        added: encoded keys and values, one after the other.
+        count: how many pairs ``added`` holds.
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
     prefix = _Prefix(message)
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, (key.encode(),), ())
-    return _with_annotations(message, prefix, kept + pair, kept_count + 2)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, dropped, ())
+    return _with_annotations(message, prefix, kept + added, kept_count + 2 * count)
 
 
 def _with_annotations(message: bytes, prefix: _Prefix, entries: bytes, count: int) -> bytes:

@@ -74,6 +74,17 @@ DEAD_LETTER_ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
 DEAD_LETTER_ERROR = Symbol("x-opt-dead-letter-error")
 DEAD_LETTER_COUNT = Symbol("x-opt-dead-letter-count")
 
+# --- message annotations of dead letters that consumers publish (CO-7) ------------------------------------------------
+
+FAILED_PREFIX = b"x-opt-failed-"
+FAILED_REASON = Symbol("x-opt-failed-reason")
+FAILED_TOPIC = Symbol("x-opt-failed-topic")
+FAILED_SUBSCRIPTION = Symbol("x-opt-failed-subscription")
+FAILED_ATTEMPTS = Symbol("x-opt-failed-attempts")
+FAILED_ERROR = Symbol("x-opt-failed-error")
+FAILED_PUBLISHER = Symbol("x-opt-failed-publisher")
+FAILED_USER = Symbol("x-opt-failed-user")
+
 # --- filters of sources that others have registered and routers offer (E-9) -------------------------------------------
 
 SELECTOR_FILTER = Symbol("apache.org:selector-filter:string")

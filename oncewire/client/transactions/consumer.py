@@ -9,6 +9,9 @@ Rules, beside those of the store and the sequencer:
   stops the consumer when it keeps raising.
 * CO-5 The older of two owners of a store stops as soon as the younger one attaches its links.
 * CO-6 The store blocks a thread, never the event loop.
+* CO-7 Where the consumer says so, a message at which the function has failed `attempts` times is set aside: the
+  transaction that records it as processed decides on its dead letter, or keeps it in the store, and has no other effect
+  of it.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ from oncewire.client.errors import (
     StoreFenced,
     UsageError,
 )
-from oncewire.client.events import ClientEvent
+from oncewire.client.events import ClientEvent, ConsumerStatistics
 from oncewire.client.login import TokenSource
 from oncewire.client.put_off import ended
+from oncewire.client.transactions.failed_messages import FailedMessages
 from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
@@ -69,7 +73,9 @@ class Consumer:
         shards: decides which of several processes with this name is active; None: the one that was started last.
         timeout: seconds the network keeps the subscriptions while no process is connected; publishers of the topics
             wait that long for it. None = the longest the network allows.
-        attempts: times the function may fail at one place before ``run`` raises.
+        attempts: times the function may fail at one place before ``run`` raises, or the message is set aside.
+        dead_letters: topic to publish a message to that failed so often; the consumer goes on with the next one.
+        skip: keep such a message in the table ``oncewire_store_refused`` instead, and go on.
         batch: positions that one transaction reads at most.
         ring_messages: pending messages kept in memory for each topic; more are read from the journal again.
         ssl_context: for ``amqps``.
@@ -88,6 +94,8 @@ class Consumer:
         shards: Shards | None = None,
         timeout: int | None = None,
         attempts: int = ATTEMPTS,
+        dead_letters: str | None = None,
+        skip: bool = False,
         batch: int = BATCH,
         ring_messages: int = RING_MESSAGES,
         ssl_context: ssl.SSLContext | None = None,
@@ -101,13 +109,19 @@ class Consumer:
                 'give topics=["orders"]',
             )
         network = Network(routers, ssl_context, on_event, token)
-        self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages)
+        failed = FailedMessages(name, attempts, dead_letters, skip=skip)
+        self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages, failed)
         self._shards = shards
         self._attempts = attempts
         self._thread = StoreThread()
         self._incarnation: Incarnation | None = None
         self._stop = asyncio.Event()
         self._running: asyncio.Task[object] | None = None
+
+    @property
+    def statistics(self) -> ConsumerStatistics:
+        """What it has processed since it was made."""
+        return self._plan.statistics
 
     # --- what a subclass overrides ------------------------------------------------------------------------------------
 
@@ -158,7 +172,8 @@ class Consumer:
             process: called with the transaction and the message, in a thread; None: the method of that name.
 
         Raises:
-            ProcessFailed: it raised `attempts` times at one place. Correct it and start again: nothing is lost.
+            ProcessFailed: it raised `attempts` times at one place. Correct it and start again: nothing is lost. With
+                `dead_letters` or `skip` the message is set aside instead.
             StoreFenced: another process has opened the store under this name. With shards this one stands by instead.
             UsageError, StoreCorrupt, LinkRefused: a retry would not help; see the text.
         """
@@ -237,7 +252,8 @@ class Consumer:
                 raise
             except ClientError as error:
                 failures = 1 if self._incarnation is not None and self._incarnation.transactions else failures + 1
-                if isinstance(error, ProcessFailed) and failures >= self._attempts:
+                goes_on = not isinstance(error, ProcessFailed) or self._plan.failed.note(error)
+                if not goes_on and failures >= self._attempts:
                     logger.error("the consumer %r ends after %d attempts: %s", self._plan.name, failures, error)
                     raise
                 logger.warning("failure %d, the store is opened again: %s", failures, error)

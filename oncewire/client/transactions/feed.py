@@ -9,7 +9,7 @@ from typing import Any
 from oncewire.client.errors import StoreCorrupt, UsageError
 from oncewire.client.transactions.inputs import InputJournal, Recorded
 from oncewire.client.transactions.messages import ReceivedMessage
-from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader, read_header
+from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader, read_header, user_of
 from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
 from oncewire.client.transactions.store import Store
@@ -121,12 +121,31 @@ class Feed:
         if row.position % PRUNE_EVERY == 0:
             self._prune(sequencer, row.received_at)
 
+    def payload_of(self, message: ReceivedMessage) -> bytes:
+        """Return what is in the journal of a message that is being processed."""
+        (row,) = self._inputs.read_again(message.topic, message.position, message.position)
+        return row.payload
+
+    def keep(self, message: ReceivedMessage, why: str) -> None:
+        """Keep a message that the function cannot process, for an operator (CO-7)."""
+        (row,) = self._inputs.read_again(message.topic, message.position, message.position)
+        if self._keep(row, user_of(message.message.annotations), why) > MAX_REFUSED:
+            logger.error(
+                "the store %r keeps %d refused messages of this user and does not keep message %d of %r (%s)",
+                *(self._store.name, MAX_REFUSED, row.position, row.source, why),
+            )
+
+    def _keep(self, row: Recorded, user: str, why: str) -> int:
+        """Returns how many there are of this user with it."""
+        count = self._refused_counts[user] = self._refused_counts.get(user, 0) + 1
+        if count <= MAX_REFUSED:
+            self._refused.append((row, user, why))
+        return count
+
     def _set_aside(self, row: Recorded, producer: ProducerId, outcome: Outcome) -> None:
         """Keep a message that cannot be put into sequence, and go on: it is its user's fault alone (SQ-10)."""
-        count = self._refused_counts[producer.user] = self._refused_counts.get(producer.user, 0) + 1
-        if count <= MAX_REFUSED:
-            self._refused.append((row, producer.user, f"{outcome.value}: producer {producer}"))
-        elif count > MAX_REFUSED + 1:
+        count = self._keep(row, producer.user, f"{outcome.value}: producer {producer}")
+        if count > MAX_REFUSED + 1:
             return  # said once
         logger.error(
             "the store %r does not process message %d of %r by user %r (%s: producer %s) and %s; its writer must start "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from oncewire.client.errors import ProcessFailed
+from oncewire.client.errors import ProcessFailed, UsageError
+from oncewire.client.events import ConsumerStatistics
 from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.failed_messages import FailedMessages, Failure
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
@@ -41,6 +43,8 @@ class Plan:
         timeout_s: how long the network keeps its subscriptions while it is not connected; None = as long as possible.
         batch: positions that one transaction reads at most.
         ring_messages: pending messages in memory for each topic.
+        failed: messages at which the function fails.
+        statistics: counted in all incarnations.
     """
 
     network: Network
@@ -51,6 +55,16 @@ class Plan:
     timeout_s: int | None
     batch: int
     ring_messages: int
+    failed: FailedMessages
+    statistics: ConsumerStatistics = field(default_factory=ConsumerStatistics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """What a transaction has done."""
+
+    messages: Sequence[ReceivedMessage]
+    intents: Sequence[Intent]
 
 
 class Incarnation:
@@ -123,45 +137,87 @@ class Incarnation:
                 await self._receiving.changed()
                 continue
             await self._outputs.until_at_most(BACKLOG, self._stop)
-            intents = await self._thread.call(lambda: self._one_transaction(process, finalize))
+            committed = await self._thread.call(lambda: self._one_transaction(process, finalize))
             reach(CrashPoint.COMMITTED)
             self.transactions += 1
             self._batch = min(2 * self._batch, self._plan.batch)
-            self._outputs.add(intents)
+            self._count(committed.messages)
+            self._outputs.add(committed.intents)
             self._receiving.made_room()
             await self._outputs.on_their_way()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._outputs.until_at_most(0)
 
-    def _one_transaction(self, process: Process, finalize: Finalize) -> Sequence[Intent]:
-        """Everything that is recorded, up to the limit; returns what is to be published. Blocks."""
-        with self._store.transaction(self._feed.sequencers):
-            first = self._store.next_number
-            transaction = Transaction(self._store)
-            is_empty = True
-            for message in self._feed.messages(self._batch):
-                is_empty = False
-                try:
-                    process(transaction, message)
-                except Exception as error:
-                    where = f"message {message.position} of {message.topic!r}"
-                    raise self._process_failed(where, error) from error
-            try:
-                if not is_empty:
-                    finalize(transaction)
-            except Exception as error:
-                raise self._process_failed("the end of a transaction", error) from error
-            self._feed.trim()
-            reach(CrashPoint.PROCESSED)
-        return [intent for intent in self._store.unconfirmed if intent.number >= first]
+    def _count(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Count what was committed, and report what was set aside."""
+        statistics = self._plan.statistics
+        set_aside = self._plan.failed.committed(messages)
+        statistics.transactions += bool(messages)
+        statistics.messages += len(messages) - len(set_aside)
+        for event in set_aside:
+            statistics.dead_letters += bool(event.dead_letters)
+            statistics.skipped += not event.dead_letters
+            if self._plan.network.on_event is not None:
+                self._plan.network.on_event(event)
 
-    def _process_failed(self, where: str, error: Exception) -> ProcessFailed:
+    def _one_transaction(self, process: Process, finalize: Finalize) -> _Committed:
+        """Process what is recorded, up to the limit. Blocks."""
+        first = self._store.next_number
+        messages: list[ReceivedMessage] = []
+        try:
+            with self._store.transaction(self._feed.sequencers):
+                self._process(process, finalize, messages)
+                self._feed.trim()
+                reach(CrashPoint.PROCESSED)
+        except UsageError as error:  # what was published cannot be encoded, or the block ended the transaction
+            if not self._plan.failed.is_enabled:
+                raise
+            raise self._failed_at_the_end(error, messages) from error
+        return _Committed(messages, [intent for intent in self._store.unconfirmed if intent.number >= first])
+
+    def _process(self, process: Process, finalize: Finalize, messages: list[ReceivedMessage]) -> None:
+        """Process the messages and add them to the list, in the transaction that is open."""
+        transaction = Transaction(self._store)
+        is_empty = True
+        for message in self._feed.messages(self._batch):
+            messages.append(message)
+            failure = self._plan.failed.of(message.position)
+            if failure is not None:
+                self._set_aside(message, failure)
+                continue
+            is_empty = False
+            try:
+                process(transaction, message)
+            except Exception as error:
+                where = f"message {message.position} of {message.topic!r}"
+                raise self._process_failed(where, error, [message]) from error
+        try:
+            if not is_empty:
+                finalize(transaction)
+        except Exception as error:
+            raise self._failed_at_the_end(error, messages) from error
+
+    def _set_aside(self, message: ReceivedMessage, failure: Failure) -> None:
+        """In the transaction that records the message as processed decide on its dead letter, or keep it (CO-7)."""
+        failed = self._plan.failed
+        if failed.topic is None:
+            self._feed.keep(message, f"failed {failure.attempts} times: {failure.error}")
+        else:
+            letter = failed.letter(message, self._feed.payload_of(message), failure)
+            self._store.publish(failed.topic, letter)
+
+    def _failed_at_the_end(self, error: Exception, messages: Sequence[ReceivedMessage]) -> ProcessFailed:
+        """Where one position was read its messages are the cause; else a smaller transaction will show it."""
+        return self._process_failed("the end of a transaction", error, messages if self._batch == 1 else ())
+
+    def _process_failed(self, where: str, error: Exception, messages: Sequence[ReceivedMessage]) -> ProcessFailed:
         return ProcessFailed(
             f"the consumer {self._plan.name!r} does not get past {where}",
             f"its function raised {type(error).__name__}: {error}",
             "nothing of it was committed; correct the function, then start the consumer again: it continues there",
             error,
+            [message.position for message in messages],
         )
 
 

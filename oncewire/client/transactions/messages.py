@@ -101,7 +101,7 @@ class Transaction:
         Raises:
             UsageError: it cannot be published.
         """
-        _check_topic(topic)
+        check_topic(topic)
         if isinstance(body, Message):
             message = body
         elif isinstance(body, (bytes, str)):
@@ -119,7 +119,12 @@ class Transaction:
         self._store.publish(topic, replace(message, properties=created))
 
 
-def _check_topic(topic: str) -> None:
+def check_topic(topic: str) -> None:
+    """Check that routers will take messages for it.
+
+    Raises:
+        UsageError: they will not.
+    """
     tokens = topic.replace("/", ".").split(".")
     if (
         not topic

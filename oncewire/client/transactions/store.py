@@ -124,7 +124,7 @@ class Store(ABC, Generic[Connection]):
         self._renew_after = renew_after
         self._outputs: dict[str, _Output] = {}
         self._deciding: dict[str, _Output] = {}  # who numbers what `publish` takes, by topic
-        self._decided: dict[str, list[Message]] = {}  # what `publish` took in the open transaction
+        self._decided: dict[str, list[Message | bytes]] = {}  # what `publish` took in the open transaction
         self._producers: dict[ProducerId, Producer] = {}
         self._outputs_made = 0
         self.next_number = 1
@@ -327,8 +327,10 @@ class Store(ABC, Generic[Connection]):
         self._producers[producer] = Producer(producer)
         return producer
 
-    def publish(self, topic: str, message: Message) -> None:
+    def publish(self, topic: str, message: Message | bytes) -> None:
         """Publish a message if the open transaction commits (ST-6). It gets its sequence header when the block ends.
+
+        Bytes are an encoded message, and stay as they are but for the annotations that clients may not set.
 
         Raises:
             UsageError: outside a transaction, for more topics than MAX_OUTPUTS, or for a topic of `output`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from oncewire.client.errors import UsageError
 from oncewire.client.transactions.sequence_header import SequenceHeader
-from oncewire.wire import Message, WireError, encode_message
+from oncewire.wire import Message, WireError, encode, encode_message, splice_annotations
 
 VERSION = 4
 """Since 4 it holds the unsettled maps of what it publishes (ST-7), since 3 producers have a user (SQ-8)."""
@@ -101,12 +101,16 @@ class Intent:
         return self.payload or encode_message(self.message())
 
 
-def encode_with_header(topic: str, message: Message, header: SequenceHeader) -> bytes:
+def encode_with_header(topic: str, message: Message | bytes, header: SequenceHeader) -> bytes:
     """Return a message of the application, encoded with its sequence header.
 
     Raises:
         UsageError: a value in it has no AMQP type.
     """
+    if isinstance(message, bytes):
+        stated = header.annotations()
+        pairs = b"".join(encode(key) + encode(value) for key, value in stated.items())
+        return splice_annotations(message, pairs, len(stated))
     try:
         return encode_message(replace(message, annotations={**message.annotations, **header.annotations()}))
     except WireError as error:
