@@ -167,12 +167,17 @@ async def test_a_consumer_killed_while_it_publishes_doubles_nothing_for_any_read
         assert not output.flagged
 
 
+WAITING = (CrashPoint.RELEASED, CrashPoint.ENDED)
+"""Reached where an output waits for a subscription; see tests/client/test_consumer_requires.py."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_one_transaction(
     database: Database, tmp_path: Path
 ) -> None:
-    points = random.Random(database.kind).sample(list(CrashPoint), len(CrashPoint))
+    points = [point for point in CrashPoint if point not in WAITING]
+    random.Random(database.kind).shuffle(points)
     hit = set()
     async with LocalNetwork(2) as network, source_and_output(network, seed=7) as (source, output):
         await subscribe(database, network)
@@ -185,7 +190,7 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
             if place == len(points) // 2:
                 await network.kill("r1")
                 await network.restart("r1")
-        assert hit == set(CrashPoint)
+        assert hit == set(points)
         await finish(database, network, source, output, tmp_path / "none")
         assert len({attempt for (attempt,) in database.rows("SELECT attempt FROM effects")}) > 3
         assert all(message.published_at is not None for message in output.messages)

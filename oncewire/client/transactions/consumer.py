@@ -76,6 +76,8 @@ class Consumer:
         attempts: times the function may fail at one place before ``run`` raises, or the message is set aside.
         dead_letters: topic to publish a message to that failed so often; the consumer goes on with the next one.
         skip: keep such a message in the table ``oncewire_store_refused`` instead, and go on.
+        require: subscriptions that a topic must have to which it publishes; with fewer its messages wait in the store.
+            0: a message to a topic without a subscription counts as published. Dead letters require one.
         batch: positions that one transaction reads at most.
         ring_messages: pending messages kept in memory for each topic; more are read from the journal again.
         ssl_context: for ``amqps``.
@@ -96,6 +98,7 @@ class Consumer:
         attempts: int = ATTEMPTS,
         dead_letters: str | None = None,
         skip: bool = False,
+        require: int = 0,
         batch: int = BATCH,
         ring_messages: int = RING_MESSAGES,
         ssl_context: ssl.SSLContext | None = None,
@@ -110,7 +113,9 @@ class Consumer:
             )
         network = Network(routers, ssl_context, on_event, token)
         failed = FailedMessages(name, attempts, dead_letters, skip=skip)
-        self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages, failed)
+        self._plan = Plan(
+            network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages, failed, require
+        )
         self._shards = shards
         self._attempts = attempts
         self._thread = StoreThread()

@@ -23,6 +23,8 @@ class CrashPoint(Enum):
     PUBLISHED_IN_PART = "some messages are published, none is confirmed"
     ACCEPTED = "messages are accepted, not confirmed"
     CONFIRMED = "messages are confirmed"
+    RELEASED = "messages were sent to nobody and are marked, their session has not ended"
+    ENDED = "their session has ended, they are still marked"
 
 
 on_reach: list[Callable[[CrashPoint], None]] = []

@@ -44,6 +44,7 @@ class Plan:
         batch: positions that one transaction reads at most.
         ring_messages: pending messages in memory for each topic.
         failed: messages at which the function fails.
+        require: subscriptions that topics must have that it publishes to.
         statistics: counted in all incarnations.
     """
 
@@ -56,7 +57,12 @@ class Plan:
     batch: int
     ring_messages: int
     failed: FailedMessages
+    require: int
     statistics: ConsumerStatistics = field(default_factory=ConsumerStatistics)
+
+    def required(self, topic: str) -> int:
+        """Subscriptions that a topic must have; a dead letter that nobody gets would be lost."""
+        return max(self.require, 1 if topic == self.failed.topic else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ class Incarnation:
         self._receiving = Receiving(
             plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
         )
-        self._outputs = Outputs(self._receiving.client, store, inputs)
+        inputs.keeps_released = plan.require > 0 or plan.failed.topic is not None
+        self._outputs = Outputs(self._receiving.client, store, inputs, thread, plan.required)
         self.transactions = 0
         self._batch = plan.batch
 
@@ -147,7 +154,7 @@ class Incarnation:
             await self._outputs.on_their_way()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
-                await self._outputs.until_at_most(0)
+                await self._outputs.until_none()
 
     def _count(self, messages: Sequence[ReceivedMessage]) -> None:
         """Count what was committed, and report what was set aside."""

@@ -20,6 +20,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
+from oncewire.client.outcomes import OutcomeKind
 from oncewire.client.sqlite_journal import outcome_from_text, outcome_to_text
 from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.store import Store
@@ -192,12 +193,14 @@ class InputJournal(Journal):
     def commit(self) -> None:
         """Make the transaction durable, with the messages it accepts, without the intents that have an outcome."""
         position, place = self.last_position, self._place
-        decided = {number for _, changes in self._outputs for number, _ in changes.decided}
+        decided = {number: outcome.kind for _, changes in self._outputs for number, outcome in changes.decided}
+        released = {number for number, kind in decided.items() if kind is OutcomeKind.RELEASED}
+        kept = released if self.keeps_released else set()
         try:
             with self._store.guarded():
                 for link, changes in self._writes:
                     self._write(link, changes)
-                exposing = [link for link, changes in self._outputs if self._store.maps.write(link, changes)]
+                exposing = [link for link, changes in self._outputs if self._store.maps.write(link, changes, kept)]
                 if self._writes:
                     reach(CrashPoint.RECORDING)
                 if decided:
@@ -205,13 +208,25 @@ class InputJournal(Journal):
         except StoreError as error:
             self.last_position, self._place = position, place
             raise self._journal_error(error) from error
-        self._store.forget(decided)
+        self._store.forget(decided.keys() - kept)
         if self._writes:
             reach(CrashPoint.RECORDED)
         if exposing:
             reach(CrashPoint.EXPOSED)
         if decided:
             reach(CrashPoint.CONFIRMED)
+        if kept:
+            reach(CrashPoint.RELEASED)
+
+    def send_released(self, topic: str) -> None:
+        """See ``OutputMaps``; a transaction of its own. Blocks.
+
+        Raises:
+            StoreError: it is not written.
+        """
+        reach(CrashPoint.ENDED)
+        with self._store.guarded():
+            self._store.maps.send_released(topic)
 
     def _write(self, link: str, changes: SubscriberChanges) -> None:
         name = self._store.name

@@ -29,6 +29,8 @@ Rules:
   the others, so a reader gets all that a transaction published to a topic, or nothing.
 * ST-7 One publisher. Each owner publishes as the same publisher, whose unsettled map is in the store: before the first
   byte of an intent may reach a socket its map has it (P-1), and it leaves the map with its outcome.
+* ST-8 Not to nobody. What was released for want of subscriptions waits, and what is behind it; the next session sends
+  all of it in order when the one that released has ended.
 
 A store is used by one thread at a time and blocks it: from asyncio call it in a thread. After any failure inside a
 transaction it must be closed and opened again, because sequencers and outputs are ahead of it.
@@ -328,9 +330,7 @@ class Store(ABC, Generic[Connection]):
         return producer
 
     def publish(self, topic: str, message: Message | bytes) -> None:
-        """Publish a message if the open transaction commits (ST-6). It gets its sequence header when the block ends.
-
-        Bytes are an encoded message, and stay as they are but for the annotations that clients may not set.
+        """Publish a message (bytes: encoded) if the open transaction commits (ST-6), with a sequence header.
 
         Raises:
             UsageError: outside a transaction, for more topics than MAX_OUTPUTS, or for a topic of `output`.

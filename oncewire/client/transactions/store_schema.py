@@ -42,6 +42,8 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS oncewire_store_publishers (
         store TEXT NOT NULL, topic TEXT NOT NULL, link TEXT NOT NULL, exposed_before BIGINT NOT NULL,
         session BIGINT NOT NULL, PRIMARY KEY (store, topic))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_released (
+        store TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (store, number))""",
     """CREATE TABLE IF NOT EXISTS oncewire_store_intents (
         store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
         born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
