@@ -60,6 +60,8 @@ class RouterEvent(Enum):
     KEY_MALFORMED = "key_malformed"
     WORKER_STARTED = "worker_started"
     WORKER_ENDED = "worker_ended"
+    DELIVERY_STUCK = "delivery_stuck"
+    """A subscription has held a publisher up for more than 10 s; once a minute for each."""
     TELEMETRY_FAILED = "telemetry_failed"
     TELEMETRY_BACK = "telemetry_back"
     INTERNAL_ERROR = "internal_error"
@@ -91,6 +93,7 @@ _WARNINGS = frozenset(
         RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
         RouterEvent.WORKER_ENDED,
+        RouterEvent.DELIVERY_STUCK,
         RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_UNKNOWN,

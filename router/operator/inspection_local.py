@@ -155,6 +155,8 @@ class LocalTables:
                 names = [
                     {
                         "subscription": each.subscription.name, "key": each.subscription.key,
+                        "owner": self._view.owner(each.subscription).kind,
+                        "ends_with": self._view.owner(each.subscription).command,
                         "router": self._view.name_of(each.subscription.record.rid),
                         "rid": f"{each.subscription.record.rid:x}",
                         "since_s": seconds(now - each.since),

@@ -18,6 +18,7 @@ from delivery_records.timers import Timer
 from delivery_records.topics import is_pattern, matches, split_vhost
 from router.incarnation import Incarnation
 from router.topic_rules import described
+from topology.inspector.owners_core import Owner, owner_of
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named
 
@@ -211,6 +212,13 @@ class ViewTables:
 
     # --- attachments --------------------------------------------------------------------------------------------------
 
+    def owner(self, subscription: Subscription) -> Owner:
+        """Who owns it, and what ends it."""
+        record = subscription.record
+        shared = self._view.subscriptions.get(record.member_of)
+        topic = split_vhost(record.topic)[1]
+        return owner_of(subscription.name, topic, "" if shared is None else shared.name)
+
     def _subscription(self, subscription: Subscription) -> Row:
         core, record = self.core, subscription.record
         egress = core.egresses.get(subscription.key)
@@ -223,7 +231,7 @@ class ViewTables:
             "key": subscription.key, "name": subscription.name, **topic_facts(record.topic),
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             "members": members, "member_of": shared.name if record.member_of else "",
-            "grouped": shared.record.grouped,
+            "grouped": shared.record.grouped, "owner": self.owner(subscription).kind,
             # Text, for JavaScript's numbers end at 2^53.
             "incarnation": str(core.turn.told_incarnation(shared.created)), "mode": record.mode.value,
             "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user, "filter": record.filter,

@@ -33,6 +33,7 @@ from router.operator.queues import queue_reader
 from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
+from router.operator.stuck_notice import StuckNotice
 from router.operator.telemetry import telemetry_of
 from router.operator.websocket import WebSocketEntrance
 from router.operator.worker_front import WorkerFront
@@ -121,6 +122,7 @@ class OperatorSurface:
         self._http = HttpServer(status, access, log, routes, tls.http, gates.http, self._front, more)
         self._is_tls_used = tls.is_used
         self._watching: asyncio.TimerHandle | None = None
+        self._stuck: StuckNotice | None = None
         self._answering: asyncio.Future[None] | None = None
 
     def load_telemetry(self) -> None:
@@ -185,9 +187,12 @@ class OperatorSurface:
             incarnation.driver.watch = self._accounts.telemetry.watch(incarnation.records)
         self.controls.begin(incarnation)
         self.inspection.begin(incarnation)
+        self._stuck = StuckNotice(incarnation.records, self._log)
 
     def end(self, incarnation: Incarnation) -> None:
         """See `IncarnationObserver`."""
+        if self._stuck is not None:
+            self._stuck.stop()
         self.controls.begin(None)
         self.inspection.begin(None)
         self._accounts.end(incarnation)

@@ -90,6 +90,10 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     assert {(e["subscription"], e["router"], e["state"]) for e in row["waiting_for"]} == {
         ("store/all", "r1", "in-doubt"), ("far/poor", "r2", "held"),
     }  # fmt: skip
+    assert {each["ends_with"] for each in row["waiting_for"]} == {
+        "oncewire manage delete subscription store/all", "oncewire manage delete subscription far/poor",
+    }  # fmt: skip
+    assert {each["owner"] for each in row["waiting_for"]} == {"client"}
     assert row["oldest_tag"] == delivery.tag.hex()
     assert found["missing"] == []
     assert (await get(network, "r1", "/api/v1/waits"))["items"] == []

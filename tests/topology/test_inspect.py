@@ -90,6 +90,14 @@ def test_a_wait_says_who_waits_since_when_for_whom_and_why() -> None:
     assert "till/1 at r1, orders: window 4 of 8 used, the oldest since 1 min" in text
     assert "waits for store/all at r2 (held, 1 min)" in text
     assert "and 2 more" in text
+    assert "its owner" not in text, "a router of the release before does not name it"
+    (holder,) = wait()["waiting_for"]
+    known = {**holder, "owner": "feed of a work queue", "ends_with": "oncewire manage delete subscription store/all"}
+    for seconds, is_told in ((61.0, True), (9.0, False)):
+        found = wait(waiting_for=[{**known, "since_s": seconds}])
+        text = "\n".join(lines("waits", {"waits": [found], "total": 1}, 200))
+        hint = f"its owner: feed of a work queue; if nobody needs it any more: {known['ends_with']}"
+        assert (hint in text) == is_told
     assert "tag 00aa" in text
     settles = wait(reason="publisher-settles", waiting_for=[], waiting_for_count=0)
     assert "has not settled it yet" in "\n".join(lines("waits", {"waits": [settles], "total": 1}, 80))

@@ -15,6 +15,8 @@ from topology.inspector.schema.catalogue import SHOWN, columns_of
 from topology.inspector.schema.model import Attribute, Column, Unit, columns_in
 from topology.inspector.schema.states import REASONS, WORDS, word_of
 
+STUCK_S = 10.0
+"""Who has waited for so long gets a hint how to go on."""
 GAP = 2
 """Spaces between columns."""
 WIDE = 500
@@ -175,6 +177,8 @@ def _why(row: Row) -> Iterator[str]:
     assert isinstance(holders, list)
     for each in holders:
         yield f"waits for {_holder(each)}"
+        if each["since_s"] is not None and each["since_s"] > STUCK_S and each.get("ends_with"):
+            yield f"  its owner: {each['owner']}; if nobody needs it any more: {each['ends_with']}"
     count = row["waiting_for_count"]
     assert isinstance(count, int)
     if count > len(holders):

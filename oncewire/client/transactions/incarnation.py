@@ -222,7 +222,8 @@ class Incarnation:
         return ProcessFailed(
             f"the consumer {self._plan.name!r} does not get past {where}",
             f"its function raised {type(error).__name__}: {error}",
-            "nothing of it was committed; correct the function, then start the consumer again: it continues there",
+            "nothing of it was committed; correct the function, then start the consumer again: it continues there, and "
+            "publishers wait until then; dead_letters= or skip= let it go on without such a message",
             error,
             [message.position for message in messages],
         )

@@ -32,6 +32,11 @@ _ENDED = (
     "messages it missed."
 )
 _RID = text("rid", "The incarnation of that router.")
+_OWNER = (
+    "What its client is, as its name shows: `feed of a work queue`, `Consumer or bridge node` (its link has the "
+    "name of its topic), `program with a random container-id` (another process makes another one), `member of a "
+    "shared subscription`, or `client`."
+)
 
 SUBSCRIPTION = EntityType(
     "subscription",
@@ -87,6 +92,7 @@ SUBSCRIPTION = EntityType(
         ),
         text("peer", "Address of its client.", Column("client", 3, "Client")),
         text("user", "As logged in; empty without a login.", Column("user", 3, "User")),
+        text("owner", _OWNER, Column("owner", 5, "Owner")),
         text(
             "incarnation", "Incarnation of the subscription, as sent to its client. Text: JavaScript would round it.",
             Column("incarnation", 9),
@@ -213,6 +219,8 @@ WAIT = EntityType(
             parts=(
                 text("subscription", "container-id/link-name."),
                 text("key", "Its key."),
+                text("owner", _OWNER),
+                text("ends_with", "The command that ends it, if nobody needs it any more."),
                 text("router", "Router of its link, or of its last link."),
                 _RID,
                 seconds(
