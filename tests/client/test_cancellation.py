@@ -448,6 +448,7 @@ SCENARIOS: dict[str, Scenario] = {
     "Subscriber.unsubscribe": ending(subscriber, lambda link: link.unsubscribe()),
     "Publisher.suspend": ending(publisher, lambda link: link.suspend()),
     "Publisher.close": ending(publisher, lambda link: link.close()),
+    "Publisher.end_released": ending(publisher, lambda link: link.end_released()),
     "SettledPublisher.close": ending(settled_publisher, lambda link: link.close()),
     "SettledPublisher.suspend": ending(settled_publisher, lambda link: link.suspend()),
     "SettledPublisher.send": sent_settled,
