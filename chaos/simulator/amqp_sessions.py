@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.simulator import coverage
+from chaos.simulator.clients import Publisher
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router
+from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import SESSION_END, Feed, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
@@ -46,9 +48,12 @@ class AmqpSessions:
     def detach(self, client: ClientRole, seconds: float) -> None:
         """A client detaches without closing; with the answer it goes away for a while, and its session stays."""
         connection = client.connection
-        if connection is not None and client.is_replied and not client.is_closing:
-            connection.up.append(inputs.LinkDetach(connection.link, False))
-            connection.leaves_for = seconds
+        if connection is None or not client.is_replied or client.is_closing or connection.has_ended:
+            return
+        connection.up.append(inputs.LinkDetach(connection.link, False))
+        connection.leaves_for, connection.has_ended = seconds, True
+        if isinstance(client, (Publisher, ShippedPublisher)):
+            client.parts.drop()
 
     def survives(self, connection: SimulatedConnection) -> bool:
         """A-1: etcd's refusal ends an attached link, and not its session; whether its client waits there for etcd."""

@@ -187,9 +187,12 @@ class Publisher:
 
     def can_send(self) -> bool:
         """Credit is there, and something to send."""
-        if self.is_closing or not self.is_replied or self.sent >= self.limit:
-            return False
-        return bool(self.resend) or self.next < self.messages
+        return self.has_credit() and (bool(self.resend) or self.next < self.messages)
+
+    def has_credit(self) -> bool:
+        """On a link that it has not ended."""
+        has_ended = self.is_closing or (self.connection is not None and self.connection.has_ended)
+        return not has_ended and self.is_replied and self.sent < self.limit
 
     def send(self) -> None:
         """P-a: resends first, in order, as new transfers; then new messages."""

@@ -36,6 +36,8 @@ class SimulatedConnection:
     place: inputs.LinkPlace = inputs.NO_PLACE
     leaves_for: float = 0.0
     """The client has detached, and comes back after so many seconds; it keeps its AMQP session."""
+    has_ended: bool = False
+    """The client has ended the link: it sends no transfer behind that (AMQP 1.0 section 2.6.6)."""
     is_kept: bool = False
     """That session is open, though the link is gone."""
     streams: bool = False

@@ -28,7 +28,9 @@ class PartsToSend:
         self._waiting: deque[inputs.PublisherTransfer | inputs.LargeTransfer] = deque()
 
     def send(self, connection: SimulatedConnection, transfer: inputs.PublisherTransfer) -> None:
-        """A transfer of the publisher; the parts of a large one go one by one."""
+        """A transfer of the publisher; the parts of a large one go one by one. Behind the link's end it is not sent."""
+        if connection.has_ended:
+            return
         if connection is not self._connection:
             self._connection = connection
             self._waiting.clear()

@@ -30,8 +30,6 @@ class StockPublisher(Publisher):
         """Send `messages` messages in all."""
         super().__init__(world, judge, open_link, index, messages)
         self._tags: dict[int, bytes] = {}
-        self._quits = False
-        """It has ended its link, and waits for the answer (A-9a)."""
 
     def tag(self, number: int) -> bytes:
         """Tags count the transfers of a link, as stock libraries do."""
@@ -41,7 +39,6 @@ class StockPublisher(Publisher):
         """Attach without a map."""
         self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied = [], 0, 0, False
-        self._quits = False
         self._ids.clear()
         self._tags.clear()
         self._up(
@@ -55,18 +52,14 @@ class StockPublisher(Publisher):
     def quit(self, how: int) -> None:
         """End the link right behind what was sent: detach (0), close it (1), end the session (2) or connection (3)."""
         connection = self.connection
-        if connection is None or not self.is_replied or self.is_closing or self._quits:
+        if connection is None or not self.is_replied or self.is_closing or connection.has_ended:
             return
-        self._quits = True
+        connection.has_ended = True
         self.parts.drop()
         cause = {2: inputs.LossCause.SESSION_END, 3: inputs.LossCause.CONNECTION_LOSS}.get(how, inputs.LossCause.DETACH)
         connection.up.append(inputs.LinkDetach(connection.link, how == 1, cause))
         if how >= 2:
             connection.up.append(inputs.EndpointEnded(connection.place.amqp_session))
-
-    def can_send(self) -> bool:
-        """Not behind its end."""
-        return not self._quits and super().can_send()
 
     def send(self) -> None:
         """Name the transfer, then send it."""
@@ -131,8 +124,7 @@ class ResumingPublisher(Publisher):
 
     def can_send(self) -> bool:
         """Also what is to be resumed."""
-        may_send = not self.is_closing and self.is_replied and self.sent < self.limit
-        return super().can_send() or (may_send and bool(self._resuming))
+        return super().can_send() or (self.has_credit() and bool(self._resuming))
 
     def send(self) -> None:
         """Resume first; then what the router does not have, and new messages, under new tags."""

@@ -339,13 +339,15 @@ def draw_expiry(rng: random.Random, traits: Traits) -> int:
 
 
 def draw_ends(rng: random.Random, traits: Traits) -> dict[str, int]:
-    """Stock publishers end their links right behind what they send (A-9a).
+    """Stock publishers end their links right behind what they send, or detach them and come back later (A-9a).
 
     Args:
         rng: of its own.
         traits: what was drawn before.
     """
-    return {QUIT: rng.choice([1, 2, 4])} if traits.stock_publisher and rng.random() < 0.5 else {}
+    chance = rng.random() if traits.stock_publisher else 1.0
+    fault = QUIT if chance < 0.5 else DETACHES[0]
+    return {fault: rng.choice([1, 2, 4])} if chance < (0.5 if traits.session_end else 0.7) else {}
 
 
 def draw_pairs(rng: random.Random, traits: Traits) -> bool:

@@ -91,6 +91,16 @@ def test_what_has_no_outcome_in_time_is_in_doubt_and_counted(net: Net, closed: b
     assert len(got(s)) == CREDIT  # what the publisher was told is in doubt is not sent any more
 
 
+def test_nothing_is_read_behind_a_detach(net: Net) -> None:
+    p, s = sent(net)
+    p.detach(closed=False)
+    p.send(b"late")
+    take_all(s)
+    assert got(s) == [b"%d" % number for number in range(MESSAGES)]
+    assert len(p.outcomes) == MESSAGES
+    assert p.end() == effects.DetachLink(p.number, False)
+
+
 def test_what_is_done_behind_it_is_accepted_then(net: Net) -> None:
     p, s = sent(net)
     last = s.all(effects.Deliver)[CREDIT - 1]
