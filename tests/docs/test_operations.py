@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import oncewire.client
+import oncewire.client.transactions
 from chaos.experiments.catalogue import catalogue
 from delivery_records.outcomes import Decision
 from oncewire.cli.run import root_command
@@ -59,7 +60,7 @@ def test_the_page_names_every_alert_with_its_severity_and_no_other() -> None:
 def test_every_error_on_the_page_is_one_of_the_client() -> None:
     named = {word for word in CODE if re.fullmatch(r"(?!Oncewire)(?:[A-Z][a-z]+){2,}", word)}
     assert len(named) > 5
-    assert named <= set(dir(oncewire.client))
+    assert named <= {*dir(oncewire.client), *dir(oncewire.client.transactions)}
 
 
 def test_every_experiment_of_the_rehearsal_exists_and_none_is_left_out() -> None:
