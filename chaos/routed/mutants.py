@@ -135,13 +135,6 @@ EDITS = (
         "            pass",
     ),
     Edit(
-        "a-window-stays-closed-at-the-end",
-        "R-7",
-        _CORE,
-        "            effects.append(Window(True))",
-        "            pass",
-    ),
-    Edit(
         "credit-of-an-earlier-flow",
         "R-5",
         _HALF,
