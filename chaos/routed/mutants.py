@@ -191,13 +191,6 @@ EDITS = (
         ),
     ),
     Edit(
-        "earlier-generations-push",
-        "W-18",
-        _STORE,
-        "        if self._links.get(link) != generation:",
-        "        if False:",
-    ),
-    Edit(
         "two-workers-hold-an-item",
         "W-4",
         _STORE,

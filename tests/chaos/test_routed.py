@@ -55,7 +55,7 @@ def test_a_rule_that_is_taken_out_is_noticed(edit: Edit) -> None:
 def test_every_rule_of_routed_links_has_a_mutant() -> None:
     rules = set(re.findall(r"^### (R-\d+)$", PAGE, re.MULTILINE))
     assert rules - {"R-2"} <= {edit.rule for edit in EDITS}, "R-2 is a choice of place, which the router's tests show"
-    assert {"W-17", "W-18"} <= {edit.rule for edit in EDITS}
+    assert "W-17" in {edit.rule for edit in EDITS}  # W-18: tests/workqueue/test_links.py
 
 
 def test_the_page_says_how_much_was_run() -> None:
