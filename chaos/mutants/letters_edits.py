@@ -145,28 +145,11 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         aim=("reload", "drop-p", "crash", *_ONE),
     ),
     Edit(
-        "takes-letters-of-former-rules", "I-3e", "to_egresses",
-        "                    if sync.is_letters and sync.numbers and not self._takes_letters(egress, key):\n",
-        "                    if False:\n",
-        "a letter that was under way when the topic for letters was taken out of the rules comes again",
-        aim=("reload", "drop-p", "drop-s", "crash", "messages=8", *_TWO),
-    ),
-    Edit(
         "no-empty-set-behind-a-policy", "I-3e", "dead_letters",
         "            self._former[key] = None\n        for key in [key for key in found",
         "        for key in [key for key in found",
         "letters stay, for the topic for them was taken out of the rules and nobody settles them",
         aim=("reload", "routers=2", *_ONE),
-    ),
-    Edit(
-        "letters-wait-for-room", "I-3e", "entries",
-        "        if not self.is_letters:\n            return False\n",
-        "        return False\n",
-        "a letter that its publisher waits for does not fit a map that is full of later ones",
-        aim=(
-            "drop-p", "expire-s", "drop-s", "stock_subscriber=1", "subscribers=1", "map_bound=1", "window=8",
-            "messages=20", "shipped=0", *_TWO,
-        ),
     ),
     Edit(
         "poison-without-a-letter", "I-3e", "dead_letters",

@@ -57,17 +57,6 @@ POLICY_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "a-repeat-and-the-scheduled-attempt", "E-4a", "fanout",
-        "                self.scheduled[(key, number)] = REPLACED\n",
-        "                pass\n",
-        "an attempt that was scheduled before a SYNC repeated the delivery comes too early after the next failure",
-        aim=(
-            "twist", "drop-p", "delay_ms=300", "routers=3", "shipped=1", "stock_subscriber=1", "lingers=1",
-            "messages=20", "never=1", "refuses=1", "stock_publisher=0", "presettled_publisher=0",
-            "settled_subscriber=0",
-        ),
-    ),
-    Edit(
         "presented-failures-are-not-counted", "E-4a", "entries",
         "        if outcome is DeliveryOutcome.MODIFIED_FAILED:\n",
         "        if False:\n",

@@ -59,16 +59,6 @@ SHARING_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "the-second-claim-is-forgotten", "SH-5", "sharing",
-        "                self._also.setdefault(number, {})[member.key] = None\n",
-        "                pass\n",
-        "two members claim a delivery, and the first refuses it: a third gets what the second has processed",
-        aim=(
-            "crash", "drop-p", "drop-s", "refuses=1", "sharers=3", "subscribers=4", "settled_subscriber=0",
-            "narrows=0", "never=0",
-        ),
-    ),
-    Edit(
         "told-of-no-room-for-ever", "SH-2", "member",
         "        if has_grown or (free and self._short):\n",
         "        if has_grown:\n",
