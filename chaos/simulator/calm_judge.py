@@ -33,7 +33,7 @@ class CalmJudge:
         """What was flagged and is no repeat; told at last, for it is the least that may be wrong."""
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
-        """It was told that its subscription counts, or could know."""
+        """Its subscription was confirmed, or it could know."""
         self._confirmed[subscriber] = incarnation
 
     def on_first_send(self, message: _Message) -> None:

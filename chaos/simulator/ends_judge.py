@@ -1,4 +1,4 @@
-"""The judge of publishers without a map that end: what was read is told, or goes on (A-9a)."""
+"""The judge of publishers without a map that end: what was read gets an outcome, or goes on (A-9a)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EndsJudge:
     def on_turn(self, router: Router, batch: Sequence[inputs.Input]) -> None:
         """A router reads this."""
         if self._world.traits.resuming_publisher:
-            return  # with a map: whoever loses it is told of nothing (A-9a, G7)
+            return  # with a map: whoever loses it gets no outcomes (A-9a, G7)
         now = self._world.now
         for item in batch:
             if isinstance(item, inputs.PublisherTransfer) and not item.settled and item.link not in self._left:
@@ -80,7 +80,7 @@ class EndsJudge:
             if effect.outcome is DeliveryOutcome.MODIFIED_FAILED and not self._is_over(
                 self._asked.get(effect.link), END_WAIT_S
             ):
-                raise Violation(f"GIVEN UP: link {effect.link} is told modified before the time for its end is over")
+                raise Violation(f"GIVEN UP: link {effect.link} gets modified before the time for its end is over")
         elif isinstance(effect, effects.DetachLink | effects.CloseConnection):
             self._left.setdefault(effect.link, self._world.now)
             is_answer = isinstance(effect, effects.DetachLink) and not effect.condition and effect.link in self._asked

@@ -205,7 +205,7 @@ class Members:
         self._draw_nonce()
 
     def roll_back(self, back: int) -> None:
-        """The same under the same cluster id and without a new nonce: nobody is told (K-9)."""
+        """The same under the same cluster id and without a new nonce: nobody is notified (K-9)."""
         self._go_back(back)
         self._is_put_back = True
 
