@@ -151,13 +151,14 @@ class Outgoing:
     def settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
-        if entry.large is not None:
+        is_large = entry.large is not None
+        if is_large:
             state = entry.state = self.large.on_settled(entry)
         if state is SENT and self._progress is not None:
             self._progress.on_done(entry)
         if state is HELD:
-            if self._mode is _AT_MOST_ONCE and self._outlives_its_stream(entry):
-                return
+            if self._mode is _AT_MOST_ONCE and not is_large and self._outlives_its_stream(entry):
+                return  # of a large one only the beginning may be here
             self._held.remove(entry)
         entry.state = GONE
         entry.message = b""
