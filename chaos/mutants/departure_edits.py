@@ -23,7 +23,7 @@ DEPARTURE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-new-session-at-once", "A-9a", "departing",
-        "        return ingress is not None and (ingress.phase is Phase.ENDING or ingress.departure.is_kept)\n",
+        "        return ingress.phase is Phase.ENDING\n",
         "        return False\n",
         "a stock publisher that comes back ends what was read of it before, and does not send it again",
         aim=("drop-p", *_STOCK),

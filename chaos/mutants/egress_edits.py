@@ -44,7 +44,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "settled-before-the-first-credit", "I-1c", "outgoing",
-        "            if self._mode is _AT_MOST_ONCE and self._outlives_its_stream(entry):\n                return\n",
+        "            if self._mode is _AT_MOST_ONCE and not is_large and self._outlives_its_stream(entry):\n"
+        "                return  # of a large one only the beginning may be here\n",
         "",
         "what an at-most-once subscriber waits for goes with its settlement, which waits for nobody",
         aim=("settled_subscriber=1", "prefetch=1", "messages=8"),

@@ -91,7 +91,11 @@ class EndsJudge:
         return since is not None and self._world.now - since >= seconds / FASTEST_CLOCK
 
     def excuse(self, publisher: int) -> None:
-        """A fault ends its session."""
+        """A fault ends its session, whether something of it has been read yet or not."""
+        self._excused.add(self._newest.get(publisher, 0))
+        self._forget(publisher)
+
+    def _forget(self, publisher: int) -> None:
         link, _ = self._links.pop(publisher, (0, 0))
         self._read.pop(link, None)
         self._excused.add(link)
@@ -114,4 +118,4 @@ class EndsJudge:
             for message in read.values():
                 if not is_over and (owing := self._still_owed(*message)):
                     raise Violation(f"DROPPED: p{message[0]}/{message[1]} was read, and s{owing[0]} does not get it")
-        self.excuse(publisher)
+        self._forget(publisher)

@@ -133,7 +133,11 @@ class Departing:
     def is_busy(self, path: str) -> bool:
         """Whether an attach of this name would end deliveries that were read of a publisher before it."""
         ingress = self._ingress_at(path)
-        return ingress is not None and (ingress.phase is Phase.ENDING or ingress.departure.is_kept)
+        if ingress is None:
+            return False
+        if ingress.timeout_s == 0 and self._turn.timers.is_set(Timer.EXPIRY, path):
+            return self.keeps(path)  # lost in this very turn, or before
+        return ingress.phase is Phase.ENDING
 
     def _ingress_at(self, path: str) -> Ingress | None:
         kind, key = split_path(path)

@@ -152,8 +152,12 @@ class Net:
 
     def feed(self, node: Node, *batch: inputs.Input) -> None:
         """One turn of a router, and everything that follows from it."""
-        self._carry_out(node, node.core.handle(batch, self.now))
+        self.turn(node, *batch)
         self.run()
+
+    def turn(self, node: Node, *batch: inputs.Input) -> None:
+        """One turn of a router and no more, not even the timers that are due."""
+        self._carry_out(node, node.core.handle(batch, self.now))
 
     def run(self) -> None:
         """Carry out what is under way until nothing moves; no time passes."""

@@ -141,9 +141,13 @@ def test_a_client_that_hangs_up_while_it_waits_loses_nothing_of_that(net: Net) -
     assert len(got(s)) == MESSAGES
 
 
-def test_an_attach_of_the_same_name_waits_for_what_was_read_before(net: Net) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_attach_of_the_same_name_waits_for_what_was_read_before(net: Net, at_once: bool) -> None:
     p, s = sent(net)
-    p.drop()
+    if at_once:
+        net.turn(p.node, inputs.LinkLost(p.number, LossCause.CONNECTION_LOSS))
+    else:
+        p.drop()
     again = PublisherLink(net, net.nodes[0])
     again.attach(exactly_once=False)
     assert not again.answered()
