@@ -167,8 +167,8 @@ campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
 # A file's tests stay together. Three processes for two cores, because a third of the time is waiting; more than four would
-# wait for the tests that start three routers each.
-PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( ($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --maxprocesses 4 --dist loadfile
+# wait for the tests that start three routers each. A process that hangs ends the run: put in another's place, it waits for ever.
+PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( ($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --maxprocesses 4 --max-worker-restart 0 --dist loadfile
 
 test: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) $(ARGS)

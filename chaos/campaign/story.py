@@ -95,6 +95,8 @@ _PHRASES = {
     "!crash-p": "FAULT: p{0} crashes",
     "!die-p": "FAULT: p{0} is killed for good, and its session is kept",
     "!crash-s": "FAULT: s{0} crashes",
+    "!pause-p": "FAULT: the process of p{0} is paused, and another one takes its journal over",
+    "p.wake": "the process of p{0} that was paused continues, and attaches at r{1}",
     "!torn-p": "FAULT: p{0} crashes and keeps its journal",
     "!torn-s": "FAULT: s{0} crashes and keeps its journal",
     "!early-p": "p{0} settles a delivery before it has an outcome",

@@ -42,13 +42,14 @@ async def subscribe(
     share: str | None, by_group: bool, deduplicate: bool,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
-    if target.journal is not None and not Path(target.journal).exists():  # noqa: ASYNC240  # a name on a local disk
-        say(
-            f"the journal {target.journal} is new; if a former one was removed, publishers wait for its subscription: "
-            f"`oncewire inspect subscriptions --topic {target.topic}` shows it, "
-            "`oncewire manage delete subscription NAME` ends it"
-        )
+    is_new = target.journal is not None and not Path(target.journal).exists()  # noqa: ASYNC240  # on a local disk
     with target.open_journal() as store:
+        if is_new:
+            say(
+                f"the journal {target.journal} is new; if a former one was removed, publishers wait for its "
+                f"subscription: `oncewire inspect subscriptions --topic {target.topic}` shows it, "
+                "`oncewire manage delete subscription NAME` ends it"
+            )
         async with target.connect(_Reporter(), store) as client:
             subscriber = await client.subscriber(
                 target.topic, name=target.name, settled=settled, selector=selector, share=share,

@@ -177,8 +177,8 @@ MUTANTS = {
     ),
     "P-a: resends in the wrong order": (
         publisher_core,
-        "self._queue.append(message)",
-        "self._queue.appendleft(message)",
+        "+= message.handed\n                self._queue.append(message)",
+        "+= message.handed\n                self._queue.appendleft(message)",
     ),
     "S-a: an outcome is presented before it is recorded": (
         subscriber_core,
