@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = [
     f"tests.support.{name}"
-    for name in ("requirements", "long_runs", "fuzz_options", "ports", "isolation", "warm_start")
+    for name in ("effort", "requirements", "long_runs", "fuzz_options", "ports", "isolation", "warm_start")
 ]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.

@@ -68,8 +68,7 @@ def load(edits: tuple[Edit, ...]) -> Cores:
     for edit in edits:
         if edit.module not in sources:
             raise EditError(f"{edit.name}: {edit.module} is not a module that can be edited")
-        if sources[edit.module].count(edit.old) != 1:
-            count = sources[edit.module].count(edit.old)
+        if (count := sources[edit.module].count(edit.old)) != 1:
             raise EditError(f"{edit.name}: the old text stands {count} times in {edit.module}, not once")
         sources[edit.module] = sources[edit.module].replace(edit.old, edit.new)
         touched.add(edit.module)
@@ -82,6 +81,11 @@ def load(edits: tuple[Edit, ...]) -> Cores:
         edited = _execute({names[name]: source for name, source in sources.items() if name not in _ALONE})
         parts["records"] = edited["records"].Records
     return replace(SHIPPED, **parts)
+
+
+def places(edit: Edit) -> int:
+    """How often its old text stands in its module."""
+    return _modules()[edit.module].read_text().count(edit.old)
 
 
 def run_from_sources() -> dict[str, types.ModuleType]:

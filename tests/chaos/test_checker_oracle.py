@@ -20,6 +20,7 @@ from chaos.events import (
     Received,
     Sent,
 )
+from tests.support.effort import rounds
 
 NAMES = ("p", "q", "stranger")
 SEQS = st.integers(1, 5)
@@ -141,7 +142,7 @@ class Oracle:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=rounds(600), deadline=None)
 @given(HISTORIES)
 def test_the_checker_agrees_with_the_definitions(
     histories: tuple[list[Event], list[Event], list[Event]],
@@ -161,7 +162,7 @@ def test_the_checker_agrees_with_the_definitions(
     assert found.incarnations == len(oracle.lives)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200), deadline=None)
 @given(HISTORIES)
 def test_gaps_never_overlap_and_lie_within_the_experiment(histories: tuple[list[Event], ...]) -> None:
     p, q, seen = histories

@@ -155,6 +155,7 @@ def test_every_page_of_evidence_names_a_commit() -> None:
         assert record.page.endswith(".json") or "`oncewire chaos evidence` lists" in " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_the_commits_that_the_pages_name_have_the_code_of_their_numbers() -> None:
     written = [record for record in records_in(EVIDENCE) if record.version is not None]
     assert len(written) > len(GOALS)

@@ -31,12 +31,14 @@ from chaos.simulator.actions import ACTIONS
 from chaos.simulator.cores import Cores
 from chaos.simulator.schedule import run_seed
 from oncewire.cli.run import run
+from tests.support.effort import partly, rounds
 from tests.support.golden import assert_golden
 from tests.support.processes import MARK, left_behind
 from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 60.0
+CLEAN = rounds(50)
 PROGRAM = """
 import sys, click
 from chaos.cli import chaos
@@ -76,10 +78,10 @@ def show(report: Report, *, verbose: bool = False) -> str:
 
 def test_seeds_break_nothing_and_the_last_line_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     """tests/delivery_records/test_seeded_schedules.py runs those before them."""
-    assert run_chaos("simulate", "--first-seed", "150", "--seeds", "50", "--json") == 0
+    assert run_chaos("simulate", "--first-seed", "150", "--seeds", str(CLEAN), "--json") == 0
     out, err = capfd.readouterr()
     result = last_line(out)
-    assert (result["seeds"], result["first_seed"], result["failing"]) == (50, 150, [])
+    assert (result["seeds"], result["first_seed"], result["failing"]) == (CLEAN, 150, [])
     assert {result[word] for word in FINDINGS} == {0}
     for count in (
         "attempted",
@@ -95,7 +97,7 @@ def test_seeds_break_nothing_and_the_last_line_says_so(capfd: pytest.CaptureFixt
     assert isinstance(result["faults"], dict)
     assert len(result["faults"]) >= 10
     assert isinstance(result["coverage"], dict)
-    assert "50 seeds: 0 lost, 0 duplicated, 0 reordered, 0 unexpected, 0 stuck" in err
+    assert f"{CLEAN} seeds: 0 lost, 0 duplicated, 0 reordered, 0 unexpected, 0 stuck" in err
 
 
 @pytest.mark.slow
@@ -107,6 +109,7 @@ def test_the_totals_do_not_depend_on_the_number_of_processes() -> None:
     assert one.seeds == 24
 
 
+@pytest.mark.slow
 def test_a_failing_seed_is_reported_with_its_knobs_and_the_one_command_that_replays_it() -> None:
     seeds = Seeds(0, 40)
     outcome = run_seeds(seeds, 2, broken_cores())
@@ -250,7 +253,7 @@ def endless(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", partly([signal.SIGINT, signal.SIGTERM]))
 def test_a_run_that_is_broken_off_ends_its_workers_and_says_what_was_done(
     endless: tuple[subprocess.Popen[str], str], number: signal.Signals
 ) -> None:

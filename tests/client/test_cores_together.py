@@ -25,6 +25,7 @@ from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.journal_records import MessageIdentity
 from oncewire.client.outcomes import OutcomeKind
 from tests.client.core_world import NAMES, SubscriberSide, World, run_schedule
+from tests.support.effort import partly, rounds
 
 
 def is_processing(step: Callable[[], None], subscriber: SubscriberSide) -> bool:
@@ -102,7 +103,7 @@ class CoresTogether(RuleBasedStateMachine):
 
 TestCoresTogether = CoresTogether.TestCase
 TestCoresTogether.settings = settings(
-    max_examples=120,
+    max_examples=rounds(120),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -242,7 +243,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", partly(MUTANTS))
 def test_a_rule_taken_out_of_a_core_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, text, instead = MUTANTS[name]
     source = Path(str(module.__file__)).read_text(encoding="utf-8")

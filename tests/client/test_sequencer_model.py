@@ -18,6 +18,7 @@ from oncewire.client.transactions.sequence_header import (
 )
 from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from tests.client.sequence_world import Journal, Model, Reader
+from tests.support.effort import rounds
 
 RETENTION_S = 100.0
 RINGS = (0, 2, 1000)
@@ -227,7 +228,7 @@ class SequencerMachine(RuleBasedStateMachine):
         self.every_size_processes_what_the_model_does()
 
 
-SequencerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+SequencerMachine.TestCase.settings = settings(max_examples=rounds(100), stateful_step_count=50, deadline=None)
 TestSequencersAgreeWithTheModel = SequencerMachine.TestCase
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.client.shell_world import load_shell, run_world
+from tests.support.effort import rounds
 
-SEEDS = range(60)
+SEEDS = range(rounds(60))
 EDITED_SEEDS = range(150)
 
 

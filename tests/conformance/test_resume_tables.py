@@ -48,6 +48,7 @@ from tests.conformance.resuming import (
     stated,
     taken,
 )
+from tests.support.effort import partly
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 TAG = b"delivery"
@@ -226,7 +227,7 @@ def sender_cells() -> list[ParameterSet]:
 # --- a publisher comes back -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), sender_cells())
+@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), partly(sender_cells(), 3))
 def test_a_publisher_that_comes_back_settles_sends_again_or_is_refused_by_its_map(
     network: Network, kind: Kind, place: Place, local: Local, known: Known, expected: Sender
 ) -> None:
@@ -387,7 +388,7 @@ def test_with_rcv_settle_mode_first_an_outcome_that_is_lost_means_a_second_deliv
 # --- a subscriber comes back ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), cells(RECEIVER))
+@pytest.mark.parametrize(("kind", "place", "local", "known", "expected"), partly(cells(RECEIVER), 3))
 def test_a_subscriber_that_comes_back_gets_what_its_map_asks_for_and_once(
     network: Network, kind: Kind, place: Place, local: Local, known: Known, expected: Receiver
 ) -> None:

@@ -470,6 +470,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_machine_sees_the_fault(fault: str) -> None:
     claim, edit = FAULTS[fault]

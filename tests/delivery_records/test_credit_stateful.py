@@ -284,6 +284,7 @@ PUBLISHER_FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", PUBLISHER_FAULTS)
 def test_the_publishers_machine_sees_the_fault(fault: str) -> None:
     claim, edit = PUBLISHER_FAULTS[fault]
@@ -529,6 +530,7 @@ SUBSCRIBER_FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SUBSCRIBER_FAULTS)
 def test_the_subscribers_machine_sees_the_fault(fault: str) -> None:
     claim, edit = SUBSCRIBER_FAULTS[fault]

@@ -13,9 +13,10 @@ import pytest
 from chaos.simulator.scenario import Scenario, read, write
 from chaos.simulator.schedule import Result, run_seed
 from chaos.simulator.swarm import ALL_FAULTS
+from tests.support.effort import rounds
 
-SEEDS = 150
-"""All faults happen within 130; `make test-all` runs 300 others (tests/chaos/test_campaign.py)."""
+SEEDS = rounds(150)
+"""All faults happen within 130; `make test-all` runs 300 others, too (tests/chaos/test_campaign.py)."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,6 +30,7 @@ def test_no_seed_breaks_a_guarantee(results: list[Result]) -> None:
     assert {result.seed: result.violation for result in results if result.violation is not None} == {}
 
 
+@pytest.mark.slow
 def test_the_seeds_together_go_through_every_fault(results: list[Result]) -> None:
     met = {fault for result in results for fault in result.faults}
     assert met == {f"!{fault}" for fault in ALL_FAULTS}

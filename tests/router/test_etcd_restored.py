@@ -190,6 +190,7 @@ async def test_a_snapshot_restored_under_the_same_name_address_and_token_is_refu
             pass
 
 
+@pytest.mark.slow
 async def test_older_data_put_back_are_refused_by_a_router_that_remembers_and_then_by_all_others(
     tmp_path: Path,
 ) -> None:
@@ -219,6 +220,7 @@ async def test_older_data_put_back_are_refused_by_a_router_that_remembers_and_th
             pass
 
 
+@pytest.mark.slow
 async def test_an_emptied_etcd_is_refused_by_a_router_that_remembers_until_an_operator_begins_anew(
     tmp_path: Path,
 ) -> None:
@@ -249,6 +251,7 @@ async def test_a_damaged_memory_is_not_taken_for_none(tmp_path: Path) -> None:
         assert str(tmp_path / "r1.json") in said
 
 
+@pytest.mark.slow
 async def test_data_restored_into_another_etcd_cluster_are_refused_until_there_is_a_new_nonce(tmp_path: Path) -> None:
     async with BackedUpEtcd(tmp_path) as etcd:
         network = network_of(etcd, tmp_path)

@@ -23,6 +23,7 @@ from bridges.spark.processor_core import Delivery, Step
 from bridges.spark.processor_join_core import Join
 from bridges.spark.processor_reader import aligned
 from tests.spark.processor_life import NAME, POINTS, Killed, World, hash_in
+from tests.support.effort import rounds
 
 INPUTS = ("a", "b")
 
@@ -282,7 +283,7 @@ Lives = st.lists(
 
 
 @pytest.mark.parametrize("join", Join)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(lives=Lives, lost_before=st.integers(0, 6))
 def test_any_history_of_crashes_delivers_each_step_once(
     join: Join, lives: list[tuple[str, int, int, int, int]], lost_before: int

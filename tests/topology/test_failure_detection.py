@@ -13,6 +13,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.outcomes import DeliveryOutcome
+from tests.support.effort import partly
 from tests.topology.routed_network import RoutedNet
 from topology.linkstate import HEARTBEAT_S, SILENCE_S
 
@@ -111,7 +112,7 @@ def silence(*ends: int) -> Strike:
 
 
 PHASES = [part * HEARTBEAT_S / 3 for part in range(3)]
-both_shapes = pytest.mark.parametrize("shape", [SQUARE, LONG_WAY], ids=["square", "long way"])
+both_shapes = pytest.mark.parametrize("shape", partly([SQUARE, LONG_WAY]), ids=["square", "long way"])
 any_phase = pytest.mark.parametrize(
     "phase", [PHASES[0], *(pytest.param(phase, marks=pytest.mark.slow) for phase in PHASES[1:])]
 )
@@ -179,7 +180,7 @@ def test_a_router_suspected_in_vain_costs_a_change_of_path_and_no_message() -> N
     flow.assert_exactly_once()
 
 
-@pytest.mark.parametrize("off_s", [0.3, 1.0, SILENCE_S - 0.1, SILENCE_S + 0.1, 3.5])
+@pytest.mark.parametrize("off_s", partly([0.3, 1.0, SILENCE_S - 0.1, SILENCE_S + 0.1, 3.5]))
 @pytest.mark.parametrize("on_s", [0.1, 0.7])
 def test_a_link_that_comes_and_goes_never_stops_a_flow_for_longer_and_loses_nothing(
     off_s: float, on_s: float

@@ -21,6 +21,7 @@ from oncewire.wire.types import (
     ULong,
 )
 from tests.support.amqp_values import VALUES, integers
+from tests.support.effort import rounds
 
 
 def _same(left: object, right: object) -> bool:
@@ -46,7 +47,7 @@ def _flat(entries: dict[object, object]) -> list[object]:
     return [part for pair in entries.items() for part in pair]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(300))
 @given(VALUES)
 def test_every_value_survives_encoding_and_decoding(value: object) -> None:
     data = encode(value)
@@ -62,7 +63,7 @@ def test_a_long_comes_back_as_a_plain_int(value: int) -> None:
     assert type(decode(encode(value))[0]) is int
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(300))
 @given(VALUES, st.data())
 def test_no_prefix_of_an_encoding_is_accepted(value: object, data: st.DataObject) -> None:
     octets = encode(value)
@@ -75,7 +76,7 @@ def test_no_prefix_of_an_encoding_is_accepted(value: object, data: st.DataObject
         raise AssertionError(f"{octets[:cut].hex()} was accepted")
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=rounds(500))
 @given(st.binary(max_size=100))
 def test_arbitrary_bytes_are_decoded_or_refused(data: bytes) -> None:
     try:

@@ -21,6 +21,7 @@ from oncewire.wire import (
     SenderLink,
 )
 from oncewire.wire.unsettled import SERIAL_MASK, IdRanges, Unsettled
+from tests.support.effort import partly
 from tests.support.engines import Pipe, frame, only
 
 WINDOW = 2000
@@ -282,7 +283,7 @@ def _drive_links(seed: int) -> None:
         ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", partly(range(40)))
 def test_links_keep_their_deliveries_whatever_other_links_do(seed: int) -> None:
     _drive_links(seed)
 

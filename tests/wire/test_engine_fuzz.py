@@ -17,15 +17,16 @@ from oncewire.wire import (
     DispositionReceived,
     Role,
 )
+from tests.support.effort import rounds
 from tests.support.engines import frame, one
 
-STREAMS = 2_000
+STREAMS = rounds(2_000)
 
 
 @pytest.mark.parametrize("role", list(Role), ids=lambda role: role.name.lower())
 @pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.slow) for batch in range(1, 4))])
 def test_mutated_frames_on_an_established_link_end_in_order(role: Role, batch: int) -> None:
-    """16,000 streams: 8,000 for either role."""
+    """In all 16,000 streams: 8,000 for either role."""
     alive = ended = 0
     for number in range(STREAMS):
         rng = random.Random(f"established {role.name} {batch} {number}")
@@ -42,7 +43,7 @@ def test_mutated_frames_on_an_established_link_end_in_order(role: Role, batch: i
 
 @pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.slow) for batch in range(1, 3))])
 def test_mutated_first_bytes_end_in_order(batch: int) -> None:
-    """6,000 streams from the protocol header on, with and without SASL, for either role."""
+    """In all 6,000 streams from the protocol header on, with and without SASL, for either role."""
     for number in range(STREAMS):
         rng = random.Random(f"start {batch} {number}")
         owner, sasl = fresh(rng)
@@ -50,7 +51,7 @@ def test_mutated_first_bytes_end_in_order(batch: int) -> None:
 
 
 def test_long_runs_of_legal_frames_in_any_order_end_in_order() -> None:
-    for number in range(200):
+    for number in range(rounds(200)):
         rng = random.Random(f"legal {number}")
         owner = established(rng.choice(list(Role)), rng)
         feed(owner, b"".join(frame(*legal_frame(rng)) for _ in range(60)), rng)

@@ -14,6 +14,7 @@ from oncewire.wire import AmqpArray, AmqpMap, Described, Float, Symbol, Timestam
 from oncewire.wire.json_values import as_text, body_octets, encode_json, to_json
 from oncewire.wire.types import Char, Decimal32, Decimal64, Decimal128
 from tests.support.amqp_values import ELEMENTS, PRIMITIVES, VALUES, map_of
+from tests.support.effort import rounds
 
 ALL_FLOATS = st.one_of(st.floats(), st.floats(width=32).map(Float))
 
@@ -32,7 +33,7 @@ def read(octets: bytes) -> object:
     return json.loads(octets.decode(), object_pairs_hook=unique, parse_constant=refuse)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(300))
 @given(st.one_of(VALUES, ALL_FLOATS))
 def test_every_value_is_json_as_itself_as_an_entry_and_as_a_key(value: object) -> None:
     for each in (value, [value], {"a": value}, map_of([(value, 1)]), map_of([(value, value), ("1", 2), (1, 3)])):
@@ -44,7 +45,7 @@ def test_every_value_is_json_as_itself_as_an_entry_and_as_a_key(value: object) -
 
 @pytest.mark.parametrize("kind", ELEMENTS, ids=lambda kind: kind.__name__)
 def test_a_value_of_each_type_can_be_a_key_beside_the_text_that_it_becomes(kind: type[object]) -> None:
-    @settings(deadline=None, max_examples=20)
+    @settings(deadline=None, max_examples=rounds(20))
     @given(ELEMENTS[kind])
     def check(key: object) -> None:
         received, _ = decode(encode(map_of([(key, "k")])))
@@ -56,7 +57,7 @@ def test_a_value_of_each_type_can_be_a_key_beside_the_text_that_it_becomes(kind:
     check()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=rounds(100))
 @given(st.dictionaries(PRIMITIVES, PRIMITIVES, max_size=4))
 def test_no_entry_of_a_map_is_left_out(entries: dict[object, object]) -> None:
     found = to_json(entries)

@@ -21,6 +21,7 @@ from oncewire.wire.performative_codec import (
     unsettled_map_bound,
 )
 from oncewire.wire.types import AmqpArray, Described, Symbol, UByte, UInt, ULong
+from tests.support.effort import rounds
 
 # --- golden vectors, by hand from parts 2.7, 3.4 and 5.3.3 ------------------------------------------------------------
 
@@ -251,7 +252,7 @@ SASL_FRAMES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=rounds(400))
 @given(PERFORMATIVES)
 def test_every_performative_survives_encoding_and_decoding(performative: p.Performative) -> None:
     data = encode_performative(performative)
@@ -503,7 +504,8 @@ def test_mutated_performatives_are_decoded_or_refused_and_can_be_sent_on() -> No
     samples.append(encode_performative(p.Attach("link", 0, False, source=p.Source("a"), unsettled=unsettled)))
     samples += [encode_performative(p.Disposition(True, 1, 9, False, state)) for state in states]
     refused = 0
-    for _ in range(20_000):
+    tried = rounds(20_000)
+    for _ in range(tried):
         data = bytearray(rng.choice(samples))
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(data))
@@ -523,4 +525,4 @@ def test_mutated_performatives_are_decoded_or_refused_and_can_be_sent_on() -> No
         assert (
             decode_performative(again) == (performative, len(again)) or b"\x72" in again or b"\x82" in again
         )
-    assert 5_000 < refused < 19_500
+    assert 0.25 < refused / tried < 0.975

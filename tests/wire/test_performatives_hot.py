@@ -18,6 +18,7 @@ from oncewire.wire.hot_codec import (
 )
 from oncewire.wire.performative_codec import decode_performative, encode_performative
 from oncewire.wire.whole_delivery import WholeDeliveries, WholeDeliveryWriter
+from tests.support.effort import rounds
 
 TRANSFER, DISPOSITION, FLOW = 0x14, 0x15, 0x13
 
@@ -111,7 +112,7 @@ def _assert_both_ways_agree(code: int, fields: bytes) -> None:
         assert (channel, transfer, hot[left[1] :]) == (9, expected, payload)
 
 
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=rounds(1_000))
 @given(st.data())
 def test_hot_and_generic_decoders_agree_on_every_mix_of_encoding_forms(data: st.DataObject) -> None:
     code = data.draw(st.sampled_from([TRANSFER, DISPOSITION, FLOW]))
@@ -143,7 +144,7 @@ def test_hot_and_generic_decoders_agree_on_mutated_bytes() -> None:
             p.Flow(0, 1, 2, 3, 4, 5, 6, 7, True, True),
         )
     ]
-    for _ in range(30_000):
+    for _ in range(rounds(30_000)):
         sample = rng.choice(samples)
         fields = bytearray(sample[3:])
         for _ in range(rng.randint(1, 3)):
@@ -265,7 +266,7 @@ def _deliveries(draw: st.DrawFn) -> list[bytes]:
     return frames
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(_deliveries(), st.integers(0, 40), st.integers(0, 255), st.integers(0, 400))
 def test_a_delivery_is_taken_the_same_way_whatever_came_before_it(
     frames: list[bytes], at: int, octet: int, cut: int

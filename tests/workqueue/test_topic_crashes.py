@@ -18,6 +18,7 @@ from bridges.workqueue.crash_points import CrashPoint
 from oncewire.client import Publisher, connect
 from router.commands.local_network import LocalNetwork
 from tests.client.output_readers import OutputReaders, until_connected
+from tests.support.effort import partly
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,7 +213,7 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", [CrashPoint.ROWS_EXPOSED, CrashPoint.OUTCOMES_WRITTEN])
+@pytest.mark.parametrize("point", partly([CrashPoint.ROWS_EXPOSED, CrashPoint.OUTCOMES_WRITTEN]))
 async def test_a_publisher_that_stands_by_continues_what_a_killed_one_has_begun(
     pipeline: Pipeline, network: LocalNetwork, sql_database: Database, point: CrashPoint
 ) -> None:
