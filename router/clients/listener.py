@@ -44,7 +44,7 @@ from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
-from router.clients.sole_connection import SoleConnections
+from router.clients.sole_connection import SOLE_CONNECTION, SoleConnections
 from router.config import RouterConfig, anonymous_is_allowed
 from router.event_loop_lag import Census
 from router.listening import Listener, listen, port_of
@@ -254,7 +254,7 @@ class ClientListener:
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
             incoming_window=FIRST_WINDOW,
             channel_max=MAX_CHANNEL,
-            offered_capabilities=(ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS),
+            offered_capabilities=(ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS, SOLE_CONNECTION),
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),

@@ -16,7 +16,10 @@ REFUSE, CLOSE_EXISTING, STRONG = UInt(0), UInt(1), UInt(0)
 def _opened(
     dial: Dial, name: str, policy: UInt | None = None, *, desired: bool = True, is_refused: bool = False
 ) -> Peer:
-    """A connection, which asks to be the only one of its container unless it does not know the extension."""
+    """A connection, which asks to be the only one of its container unless it does not know the extension.
+
+    The router offers it to all, and says in its open whether the connection will give way to the next one.
+    """
     peer = dial()
     reply = peer.open(
         container_id=name,
@@ -24,8 +27,9 @@ def _opened(
         properties=None if policy is None else {POLICY: policy},
     )
     properties = reply.properties or {}
-    assert (Symbol(SOLE) in reply.offered_capabilities) == desired
-    assert properties.get(DETECTION) == (STRONG if desired else None)
+    assert Symbol(SOLE) in reply.offered_capabilities
+    assert properties.get(DETECTION) == (STRONG if desired else None), "strong is the default"
+    assert properties.get(POLICY) == (CLOSE_EXISTING if policy == CLOSE_EXISTING else None)
     assert properties.get(NOT_ESTABLISHED) == (True if is_refused else None)
     if is_refused:
         assert _closed(peer) == (INVALID_FIELD, {Symbol("invalid-field"): Symbol("container-id")})
@@ -47,7 +51,7 @@ def _assert_replaced(peer: Peer) -> None:
 
 
 class TestCloseExistingPolicy:
-    """Clients that want the connection before theirs closed."""
+    """Clients that want the older one of two connections closed."""
 
     def test_basic_negotiation(self, dial: Dial) -> None:
         _opened(dial, "close-1", CLOSE_EXISTING).close()
@@ -67,27 +71,26 @@ class TestCloseExistingPolicy:
         second.close()
 
     def test_strong_detection(self, dial: Dial) -> None:
-        # A peer without the extension closes nobody's connection: it is the new one that is refused.
         first = _opened(dial, "close-4", CLOSE_EXISTING)
-        _opened(dial, "close-4", desired=False, is_refused=True)
-        first.close()
+        second = _opened(dial, "close-4", desired=False)
+        _assert_replaced(first)
+        second.close()
 
 
 class TestMixedPolicy:
-    """Two clients that want different things: the new one's wish counts."""
+    """Two clients that want different things: the wish of the connection that is there counts."""
 
     def test_first_close_then_refuse(self, dial: Dial) -> None:
         first = _opened(dial, "mixed-1", CLOSE_EXISTING)
-        _opened(dial, "mixed-1", REFUSE, is_refused=True)
-        third = _opened(dial, "mixed-1", CLOSE_EXISTING)
+        second = _opened(dial, "mixed-1", REFUSE)
         _assert_replaced(first)
-        third.close()
+        _opened(dial, "mixed-1", CLOSE_EXISTING, is_refused=True)
+        second.close()
 
     def test_first_refuse_then_close(self, dial: Dial) -> None:
         first = _opened(dial, "mixed-2", REFUSE)
-        second = _opened(dial, "mixed-2", CLOSE_EXISTING)
-        _assert_replaced(first)
-        second.close()
+        _opened(dial, "mixed-2", CLOSE_EXISTING, is_refused=True)
+        first.close()
 
 
 class TestRefuseConnectionPolicy:
