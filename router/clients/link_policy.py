@@ -94,13 +94,14 @@ class LinkPolicy:
 
     def _refuse_unless_made(self, link: Link, address: str, view: View) -> None:
         """X-2: its connection receives from it, and everybody who knows it sends to it, as long as it exists."""
-        if self.has_made(address) or (isinstance(link, ReceiverLink) and self._is_there(address, view)):
+        if self.has_made(address):
             return
-        if isinstance(link, ReceiverLink):
+        if not self._is_there(address, view):
             text = f"there is no address {address[:MAX_SHOWN]} (any more): whoever asked for it has disconnected"
-        else:
+            raise LinkRefusal("amqp:not-found", text)
+        if not isinstance(link, ReceiverLink):
             text = "only the connection that this address was made for receives from it: attach with a dynamic source"
-        raise LinkRefusal("amqp:not-found", text)
+            raise LinkRefusal("amqp:resource-locked", text)
 
     def _is_there(self, address: str, view: View) -> bool:
         """Whether somebody receives from it, or the link is there whose dynamic target it was made for."""

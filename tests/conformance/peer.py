@@ -407,12 +407,16 @@ class Peer:
         assert found.error is None, found
         return found
 
-    def refused(self, handle: int = 0, *, in_flight: bytes | None = None, **transfer: Any) -> AmqpError:
+    def refused(
+        self, handle: int = 0, *, in_flight: bytes | None = None, initial_delivery_count: int | None = None
+    ) -> AmqpError:
         """The answer to an attach that is refused: an attach without a terminus, then a closing detach (2.6.3).
 
-        A message `in_flight` passes the router's detach on its way; our own detach is behind it.
+        A message `in_flight` passes the router's detach on its way; our own detach is behind it. A refused receiver's
+        `initial_delivery_count` is what the router's sending end counts from.
         """
         reply = self.attached(handle)
+        assert initial_delivery_count in (None, reply.initial_delivery_count)
         assert reply.source is None, f"a refused attach has no source: {reply!r}"
         assert reply.target is None, f"a refused attach has no target: {reply!r}"
         found = self.expect(Detach)
@@ -420,7 +424,7 @@ class Peer:
         assert found.handle == reply.handle
         assert found.error is not None
         if in_flight is not None:
-            self.transfer(payload=in_flight, handle=handle, **transfer)
+            self.transfer(payload=in_flight, handle=handle)
         self.send(Detach(handle, True))
         return found.error
 

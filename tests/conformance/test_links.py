@@ -8,14 +8,29 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from typing import Any
 from urllib.parse import quote
 
-from oncewire.wire import Attach, Described, Detach, Fields, Flow, Source, Symbol, Target, ULong
+from oncewire.wire import (
+    Attach,
+    Described,
+    Detach,
+    Fields,
+    Flow,
+    Message,
+    Source,
+    Symbol,
+    Target,
+    ULong,
+    encode_message,
+)
 from oncewire.wire.errors import (
     DECODE_ERROR,
     INVALID_FIELD,
+    NOT_FOUND,
     NOT_IMPLEMENTED,
     RESOURCE_DELETED,
+    RESOURCE_LOCKED,
     STOLEN,
     UNATTACHED_HANDLE,
 )
@@ -56,7 +71,7 @@ class TestAttach:
     def test_attach_receiver_with_null_target(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
         peer.send_attach(RECEIVER, "in", 0, source=Source(address=topic))
-        assert peer.refused().condition == INVALID_FIELD
+        assert peer.refused(initial_delivery_count=0).condition == INVALID_FIELD
         _assert_handle_is_free(peer)
 
     def test_attach_sender_with_null_source(self, dial: Dial, topic: str) -> None:
@@ -121,37 +136,40 @@ class TestTopicDestination:
     def test_shared_global_volatile_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
         _share(peer, "foo", _shared_source(topic, TerminusDurability.NONE))
-        for handle in (0, 1):
-            assert peer.detach(handle, closed=True).closed
+        peer.detach(1)
+        assert peer.detach(0, closed=True).closed
         # Nothing is left of it: its time-out is 0, and the next one may have another topic.
         reply = peer.attach(RECEIVER, "foo|global", 0, source=_shared_source(f"{topic}/other"), target=Target())
         assert reply.source is not None
 
     def test_shared_global_durable_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
-        _share(peer, "kept", _shared_source(topic))
-        for handle in (0, 1):
-            peer.detach(handle)
-        looked_up = peer.attach(RECEIVER, "kept|global", 2, target=Target(), desired_capabilities=SHARED)
+        _share(peer, "kept", _shared_source(topic, TerminusDurability.CONFIGURATION))
+        for handle in (1, 0):
+            assert not peer.detach(handle).closed
+        looked_up = peer.attach(RECEIVER, "kept|global", 2, target=Target())
         assert looked_up.source is not None
         assert looked_up.source.address == topic
         assert set(SHARED) <= set(looked_up.source.capabilities)
-        peer.send(Detach(2, True))
-        found = peer.expect(Detach, Flow)
-        assert found.error is None or found.error.condition == Symbol("amqp:resource-locked")
+        assert peer.detach(2, closed=True).closed
+        peer.send_attach(RECEIVER, "kept|global", 3, target=Target())
+        assert peer.refused(3).condition == NOT_FOUND, "it has ended"
+        peer.close()
 
     def test_shared_global_durable_subscription_close_with_active_link(self, dial: Dial, topic: str) -> None:
+        # SH-1: a member that closes ends itself alone. It is a link that has looked the subscription up that ends it.
         peer = dial().ready()
-        _share(peer, "active", _shared_source(topic))
-        looked_up = peer.attach(RECEIVER, "active|global3", 2, target=Target(), desired_capabilities=SHARED)
+        _share(peer, "active", _shared_source(topic, TerminusDurability.CONFIGURATION))
+        assert peer.detach(0, closed=True).closed
+        looked_up = peer.attach(RECEIVER, "active|global", 2, target=Target())
         assert looked_up.source is not None
         peer.send(Detach(2, True))
         found = peer.expect(Detach, Flow)
         assert found.error is not None
-        assert (found.closed, found.error.condition) == (True, Symbol("amqp:resource-locked"))
+        assert (found.closed, found.error.condition) == (True, RESOURCE_LOCKED)
         peer.send_flow(1, 1)
         sender = published(dial, topic, b"goes on")
-        assert heard(peer) == b"goes on", "the links beside the refused one are as they were"
+        assert heard(peer) == b"goes on", "the link beside the refused one is as it was"
         assert sender.outcome(0).settled
 
 
@@ -195,9 +213,8 @@ class TestDeleteOnClose:
     def test_delete_on_close_on_target(self, dial: Dial) -> None:
         peer = dial().ready()
         address = _made(peer, SENDER)
-        peer.attach_receiver(address, handle=0)
-        peer.send(Detach(7, True))
-        peer.expect_one_of(Detach, skipped=(Flow,))
+        assert _is_there(dial, address)
+        peer.detach(7, closed=True)
         _assert_gone(dial, address)
 
     def test_does_not_delete_on_detach(self, dial: Dial) -> None:
@@ -224,20 +241,27 @@ class TestDeleteOnClose:
         assert (granted.expiry_policy, granted.timeout) == (TerminusExpiryPolicy.LINK_DETACH, 0)
 
 
+def _node(kind: str, **fields: Any) -> dict[str, Any]:
+    """A source or target that is a temporary queue or topic."""
+    policy = TerminusExpiryPolicy.LINK_DETACH
+    return {
+        "expiry_policy": policy, "dynamic_node_properties": DELETE_ON_CLOSE, "capabilities": symbols(kind), **fields,
+    }  # fmt: skip
+
+
 def _made(peer: Peer, role: bool, kind: str = "temporary-topic") -> str:
     """The address that a router makes for a dynamic source (role receiver) or target."""
-    node: dict[str, object] = {
-        "dynamic": True, "expiry_policy": TerminusExpiryPolicy.LINK_DETACH,
-        "dynamic_node_properties": DELETE_ON_CLOSE, "capabilities": symbols(kind),
-    }  # fmt: skip
-    source = Source(**node) if role is RECEIVER else Source()  # type: ignore[arg-type]
-    target = Target() if role is RECEIVER else Target(**node)  # type: ignore[arg-type]
+    node = _node(kind, dynamic=True)
+    source = Source(**node) if role is RECEIVER else Source()
+    target = Target() if role is RECEIVER else Target(**node)
     reply = peer.attach(role, "dynamic", 7, source=source, target=target)
     made = reply.source if role is RECEIVER else reply.target
     assert isinstance(made, Source | Target)
     assert made.dynamic
     assert made.dynamic_node_properties == DELETE_ON_CLOSE
     assert made.address
+    if role is SENDER:
+        peer.credit(7)  # before anybody receives from it
     return made.address
 
 
@@ -257,9 +281,12 @@ def _assert_gone(dial: Dial, address: str) -> None:
         assert time.monotonic() < ends_at
 
 
-def _is_receivable(peer: Peer, address: str) -> bool:
+def _assert_locked(dial: Dial, address: str) -> None:
+    """No other connection receives from it."""
+    peer = dial().ready()
     peer.send_attach(RECEIVER, "in", 3, source=Source(address=address), target=Target())
-    return peer.attached(3).source is not None
+    assert peer.refused(3).condition == RESOURCE_LOCKED
+    peer.close()
 
 
 class TestTemporaryDestination:
@@ -268,50 +295,56 @@ class TestTemporaryDestination:
     def test_delete_on_close_with_connection_close_for_queue(self, dial: Dial) -> None:
         peer = dial().ready()
         address = _made(peer, SENDER, "temporary-queue")
-        peer.attach_receiver(address)
         peer.close()
         _assert_gone(dial, address)
 
     def test_delete_on_close_with_connection_close_for_topic(self, dial: Dial) -> None:
         peer = dial().ready()
         address = _made(peer, SENDER, "temporary-topic")
-        peer.attach_receiver(address)
         peer.close()
         _assert_gone(dial, address)
 
     def test_create_temporary_queue_receiving_link(self, dial: Dial) -> None:
         peer = dial().ready()
-        assert _is_receivable(peer, _made(peer, SENDER, "temporary-queue"))
+        address = _made(peer, SENDER, "temporary-queue")
+        source = Source(**_node("temporary-queue", address=address))
+        reply = peer.attach(RECEIVER, "in", 3, source=source, target=Target())
+        assert reply.source is not None
+        assert reply.source.address == address
+        peer.close()
 
     def test_create_temporary_queue_receiving_link_from_other_connection_disallowed(self, dial: Dial) -> None:
         peer = dial().ready()
-        address = _made(peer, SENDER, "temporary-queue")
-        assert not _is_receivable(dial().ready(), address)
+        _assert_locked(dial, _made(peer, SENDER, "temporary-queue"))
+        peer.close()
 
     def test_create_temporary_queue_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
         peer = dial().ready()
         address = _made(peer, SENDER, "temporary-queue")
+        sender = published(dial, address)  # it has credit before there is a receiver
         peer.attach_receiver(address)
         peer.send_flow(0, 10)
-        published(dial, address, b"hello")
+        sender.transfer(b"hello")
         assert heard(peer) == b"hello"
 
     def test_create_temporary_topic_subscription_receiving_link(self, dial: Dial) -> None:
         peer = dial().ready()
-        assert _is_receivable(peer, _made(peer, SENDER, "temporary-topic"))
+        address = _made(peer, RECEIVER, "temporary-topic")
+        target = Target(**_node("temporary-topic", address=address))
+        assert peer.attach_sender(address, target=target).target is not None
+        peer.close()
 
     def test_create_temporary_topic_subscription_receiving_link_from_other_connection_disallowed(
         self, dial: Dial
     ) -> None:
         peer = dial().ready()
-        address = _made(peer, SENDER, "temporary-topic")
-        assert not _is_receivable(dial().ready(), address)
+        _assert_locked(dial, _made(peer, RECEIVER, "temporary-topic"))
+        peer.close()
 
     def test_create_temporary_topic_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
         peer = dial().ready()
-        address = _made(peer, SENDER, "temporary-topic")
-        peer.attach_receiver(address)
-        peer.send_flow(0, 10)
+        address = _made(peer, RECEIVER, "temporary-topic")
+        peer.send_flow(7, 10)
         published(dial, address, b"hello")
         assert heard(peer) == b"hello"
 
@@ -324,10 +357,16 @@ class TestFilter:
         filters: Fields = {
             Symbol("selector-filter"): Described(Symbol("apache.org:selector-filter:string"), "index=1")
         }
-        peer.send_attach(RECEIVER, "in", 0, source=Source(address=topic, filter=filters), target=Target())
-        reply = peer.expect(Attach)
+        reply = peer.attach_receiver(topic, source=Source(address=topic, filter=filters))
         assert isinstance(reply.source, Source)
         assert reply.source.filter == filters
+        peer.send_flow(0, 1)
+        sender = published(dial, topic)
+        for index in range(2):
+            message = Message(application_properties={"index": index}, body=b"%d" % index)
+            sender.transfer(payload=encode_message(message), settled=True)
+        assert heard(peer) == b"1", "the first is not for it, and has used no credit"
+        peer.close()
 
     def test_unsupported_filter(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()

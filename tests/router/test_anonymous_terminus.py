@@ -446,10 +446,11 @@ async def test_nobody_else_receives_from_an_address_that_was_made(router: Router
     everything = await spy.subscriber("#")
     requester = await RawClient.connect(router.port, "requester")
     replies = await made(requester)
-    wanted = [replies.address, "_reply/*", "_reply/#", f"topic://{replies.address}"]
-    for number, address in enumerate(wanted):
-        spying = spy.session.attach_receiver(f"spy-{number}", source=Source(address=address), target=Target())
-        assert await refused(spy, spying) == "amqp:not-found"
+    locked, nothing = "amqp:resource-locked", "amqp:not-found"
+    wanted = {replies.address: locked, f"topic://{replies.address}": locked, "_reply/*": nothing, "_reply/#": nothing}
+    for address, condition in wanted.items():
+        spying = spy.session.attach_receiver(f"spy-{address}", source=Source(address=address), target=Target())
+        assert await refused(spy, spying) == condition
     client = await RawClient.connect(router.port, "responder")
     link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, link, b"1", to(replies.address, b"private"))
@@ -485,7 +486,7 @@ async def test_a_dynamic_target_is_a_temporary_destination_of_its_connection(rou
     inbox = await client.subscriber(address, exactly_once=False)
     other = await RawClient.connect(router.port, "other")
     stranger = other.session.attach_receiver("spy", source=Source(address=address), target=Target())
-    assert await refused(other, stranger) == "amqp:not-found"
+    assert await refused(other, stranger) == "amqp:resource-locked"
     named = await other.publisher(address, exactly_once=False)
     named.send(b"1", b"hello")
     inbox.accept(await inbox.delivery())
