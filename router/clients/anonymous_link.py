@@ -67,6 +67,8 @@ ADDRESSES = 64
 HELD_BYTES = 256 * 1024
 """Bodies that may wait here before the session is offered no more frames, as for routed links (R-8)."""
 REJECTED_OUTCOME = Symbol("amqp:rejected:list")
+DELIVERY_TAG = Symbol("delivery-tag")
+"""In the info of an error: which message could not go to its address."""
 _FINAL = frozenset(
     {
         INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED,
@@ -282,7 +284,7 @@ class AnonymousLink:
         if self._leaving is not None and event.settled:
             return  # the link ends anyway, and others may wait behind this one
         if event.settled or not self._takes_rejected:
-            info = {"delivery-tag": event.tag}
+            info = {str(DELIVERY_TAG): event.tag}
             self._end_link(effects.DetachLink(0, True, refusal.condition, refusal.description, info), inputs)
             return
         self._inner_of.pop(event.delivery_id, None)
@@ -290,15 +292,15 @@ class AnonymousLink:
         if not settled:
             self._refused.add(event.delivery_id)
         with contextlib.suppress(StateError):  # detached in the same read, or its client is gone
-            self._state_rejected(event.delivery_id, refusal, settled)
+            self._state_rejected(event, refusal, settled)
         self._top_up()
 
-    def _state_rejected(self, delivery_id: int, refusal: LinkRefusal, settled: bool) -> None:
-        condition = Symbol(refusal.condition)
+    def _state_rejected(self, event: DeliveryReceived, refusal: LinkRefusal, settled: bool) -> None:
+        condition, info = Symbol(refusal.condition), {DELIVERY_TAG: event.tag}
         try:
-            self.link.dispose([delivery_id], Rejected(AmqpError(condition, refusal.description)), settled)
+            self.link.dispose([event.delivery_id], Rejected(AmqpError(condition, refusal.description, info)), settled)
         except LimitError:  # the client's frames are too small for the explanation
-            self.link.dispose([delivery_id], Rejected(AmqpError(condition)), settled)
+            self.link.dispose([event.delivery_id], Rejected(AmqpError(condition, None, info)), settled)
 
     def on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
         """The client settled deliveries: so do their inner publishers (I-4)."""

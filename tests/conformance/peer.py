@@ -454,6 +454,18 @@ def published(dial: Dial, topic: str, *bodies: bytes) -> Peer:
     return peer
 
 
+def assert_accepted(peer: Peer, *numbers: int) -> None:
+    """These deliveries, in any ranges and in this order, are accepted and settled."""
+    waiting = list(numbers)
+    while waiting:
+        found = peer.outcome(waiting[0])
+        assert found.settled
+        assert found.state == ACCEPTED
+        last = found.first if found.last is None else found.last
+        while waiting and waiting[0] <= last:
+            del waiting[0]
+
+
 def symbols(*names: str) -> tuple[Symbol, ...]:
     """Names as AMQP symbols."""
     return tuple(Symbol(name) for name in names)

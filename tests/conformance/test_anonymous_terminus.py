@@ -82,10 +82,12 @@ class TestAnonymousTerminus:
     ) -> None:
         peer = _attached(dial, BOTH)
         number = peer.transfer(payload=_message(UNKNOWN), delivery_tag=b"testTag", settled=False)
-        state = peer.outcome(number).state
-        assert isinstance(state, Rejected)
-        assert state.error is not None
-        assert state.error.condition == NOT_FOUND
+        found = peer.outcome(number)
+        assert found.settled
+        assert isinstance(found.state, Rejected)
+        assert found.state.error is not None
+        assert found.state.error.condition == NOT_FOUND
+        assert found.state.error.info == {Symbol("delivery-tag"): b"testTag"}
         peer.sync()
 
     def test_transfer_unsettled_to_unknown_destination_when_rejected_outcome_not_supported_by_source(

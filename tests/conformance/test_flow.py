@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from oncewire.wire import Disposition, End, Flow, Source, Symbol, Target
+from oncewire.wire import (
+    Described,
+    Disposition,
+    End,
+    Flow,
+    ReceiverSettleMode,
+    Source,
+    Symbol,
+    Target,
+    ULong,
+)
 from oncewire.wire.errors import DECODE_ERROR, INVALID_FIELD, UNATTACHED_HANDLE
 from oncewire.wire.performatives import TerminusExpiryPolicy
-from tests.conformance.peer import FLOW, Dial, composite, heard, published, subscribed
+from tests.conformance.peer import FLOW, Dial, composite, heard, published, subscribed, symbols
 
 UNKNOWN_HANDLE = 0x7FFFFFFF
 
@@ -146,17 +156,24 @@ class TestFlow:
 
 
 class TestManagement:
-    """The management node is at `$management` here, and answers go to a dynamic source."""
+    """A temporary queue, in a virtual host of that name in the suite."""
 
     def test_drain_temporary_message_source(self, dial: Dial) -> None:
-        peer = dial().ready()
-        peer.attach_sender("$management", "requests", 0)
-        source = Source(dynamic=True, expiry_policy=Symbol("link-detach"))
-        reply = peer.attach(True, "answers", 1, source=source, target=Target())
-        assert reply.source is not None
-        assert reply.source.address
-        peer.send_flow(1, 1)
-        peer.send_flow(1, 1, drain=True)
+        peer = dial().ready(hostname="$management")
+        target = Target(
+            dynamic=True,
+            expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+            dynamic_node_properties={Symbol("lifetime-policy"): Described(ULong(0x2B), [])},
+            capabilities=symbols("temporary-queue"),
+        )
+        made = peer.attach_sender("", "temporary", target=target).target
+        assert isinstance(made, Target)
+        assert made.address
+        reply = peer.attach_receiver(made.address, "answers", 1, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        assert isinstance(reply.source, Source)
+        assert reply.source.address == made.address
+        peer.send_flow(1, 1, incoming_window=1)
+        peer.send_flow(1, 1, incoming_window=1, drain=True)
         answer = peer.expect(Flow)
         assert (answer.handle, answer.link_credit) == (reply.handle, 0)
         assert answer.delivery_count == 1, "2.6.7: delivery-count advances over all credit"

@@ -26,7 +26,7 @@ from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
 from oncewire.wire.performatives import TerminusDurability, TerminusExpiryPolicy
 from tests.conformance.peer import Delivery, Dial, Peer, heard, published, subscribed
 
-SECOND = ReceiverSettleMode.SECOND
+FIRST, SECOND = ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND
 MANY = 60
 """Deliveries whose map does not fit into a frame of 512 bytes."""
 
@@ -53,8 +53,9 @@ def _attach_publisher(peer: Peer, topic: str, handle: int, unsettled: UnsettledM
 
 
 def _attach_subscriber(
-    peer: Peer, topic: str, handle: int, unsettled: UnsettledMap | None, **fields: object
-) -> Attach:
+    peer: Peer, topic: str, handle: int, unsettled: UnsettledMap | None,
+    rcv_settle_mode: ReceiverSettleMode = FIRST, **fields: object,
+) -> Attach:  # fmt: skip
     return peer.attach_receiver(
         topic,
         "resumed",
@@ -62,7 +63,8 @@ def _attach_subscriber(
         source=_source(topic),
         unsettled=unsettled,
         snd_settle_mode=SenderSettleMode.UNSETTLED,
-        **{"rcv_settle_mode": SECOND, **fields},
+        rcv_settle_mode=rcv_settle_mode,
+        **fields,
     )
 
 
@@ -116,13 +118,13 @@ class TestResumeDeliveries:
 
     def test_incomplete_unsettled_receiving(self, dial: Dial, topic: str) -> None:
         peer = dial().ready(max_frame_size=MIN_MAX_FRAME_SIZE)
-        _attach_subscriber(peer, topic, 0, None)
+        _attach_subscriber(peer, topic, 0, None, SECOND)
         bodies = [b"%d" % number for number in range(MANY)]
         published(dial, topic, *bodies)
         peer.send_flow(0, MANY)
         tags = [peer.delivery().tag for _ in range(MANY)]
         peer.detach()
-        reply = _attach_subscriber(peer, topic, 1, {tags[0]: None}, incomplete_unsettled=True)
+        reply = _attach_subscriber(peer, topic, 1, {tags[0]: None}, SECOND, incomplete_unsettled=True)
         assert reply.incomplete_unsettled
         assert reply.unsettled is not None
         assert set(reply.unsettled) <= set(tags)
@@ -133,12 +135,12 @@ class TestResumeDeliveries:
 
     def test_resume_receiving_link_empty_unsettled(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
-        _attach_subscriber(peer, topic, 0, None, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        _attach_subscriber(peer, topic, 0, None)
         sender = published(dial, topic, b"message")
         peer.dispose(_received(peer).id)
         assert sender.outcome(0).settled
         assert not peer.detach().closed
-        reply = _attach_subscriber(peer, topic, 0, {}, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        reply = _attach_subscriber(peer, topic, 0, {})
         assert reply.unsettled == {}
 
     def test_resume_receiving_link_with_single_unsettled_accepted(self, dial: Dial, topic: str) -> None:
@@ -154,6 +156,7 @@ class TestResumeDeliveries:
         assert resumed.tag == tag
         assert resumed.frames[0].resume
         assert resumed.settled, "A-7: accepted by the subscriber, then settled"
+        assert resumed.body == b"", "A-7: a transfer without a payload would end the connection of some clients"
         assert sender.outcome(0).state == ACCEPTED
         sender.transfer(b"next")
         peer.send_flow(1, 1, delivery_count=1)
@@ -217,7 +220,7 @@ def test_a_sender_that_resumes_as_long_as_there_is_no_outcome_delivers_each_mess
 ) -> None:
     # What fe2o3-amqp does: it sends under new tags what the reply leaves out, then detaches and resumes again.
     reader = dial().ready()
-    _attach_subscriber(reader, topic, 0, {})
+    _attach_subscriber(reader, topic, 0, {}, SECOND)
     reader.send_flow(0, 100)
     peer = dial().ready()
     _attach_publisher(peer, topic, 0, {})

@@ -36,7 +36,17 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.frames import AMQP_HEADER
 from oncewire.wire.performatives import Attach, Begin, TerminusExpiryPolicy
-from tests.conformance.peer import TRANSFER, Dial, Peer, composite, heard, published, subscribed, symbols
+from tests.conformance.peer import (
+    TRANSFER,
+    Dial,
+    Peer,
+    assert_accepted,
+    composite,
+    heard,
+    published,
+    subscribed,
+    symbols,
+)
 from tests.conformance.routers import LARGEST_MESSAGE
 
 FIRST, SECOND = ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND
@@ -80,7 +90,7 @@ class TestTransfer:
         peer.attach_sender(topic, handle=1)
         number = peer.transfer(b"message", 1)
         assert heard(witness) == b"message"
-        _assert_accepted(peer, number)
+        assert_accepted(peer, number)
 
     def test_transfer_without_payload(self, peer: Peer, witness: Peer, topic: str) -> None:
         peer.attach_sender(topic)
@@ -101,7 +111,7 @@ class TestTransfer:
         first = peer.transfer(b"1", 1, delivery_tag=b"deliveryTag")
         second = peer.transfer(b"2", 2, delivery_tag=b"deliveryTag")
         assert {heard(witness), heard(witness)} == {b"1", b"2"}
-        _assert_accepted(peer, first, second)
+        assert_accepted(peer, first, second)
 
     @pytest.mark.parametrize("link_mode", [FIRST, SECOND])
     def test_transfer_receiver_settle_mode_first(
@@ -110,7 +120,7 @@ class TestTransfer:
         peer.attach_sender(topic, rcv_settle_mode=link_mode)
         number = peer.transfer(b"message", rcv_settle_mode=FIRST)
         assert heard(witness) == b"message"
-        _assert_accepted(peer, number)
+        assert_accepted(peer, number)
 
     def test_transfer_receiver_settle_mode_cannot_be_second_when_link_mode_is_first(
         self, peer: Peer, topic: str
@@ -149,13 +159,13 @@ class TestTransfer:
         peer.attach_sender(topic, source=source)
         number = peer.transfer(payload=DURABLE, rcv_settle_mode=FIRST)
         assert heard(witness) == b"durable"
-        _assert_accepted(peer, number)
+        assert_accepted(peer, number)
 
     def test_durable_transfer_without_rejected_outcome(self, peer: Peer, witness: Peer, topic: str) -> None:
         peer.attach_sender(topic, source=Source(outcomes=symbols("amqp:accepted:list")))
         number = peer.transfer(payload=DURABLE, rcv_settle_mode=FIRST)
         assert heard(witness) == b"durable"
-        _assert_accepted(peer, number)
+        assert_accepted(peer, number)
 
     def test_receive_transfer_unsettled(self, dial: Dial, topic: str) -> None:
         peer = dial()
@@ -178,7 +188,7 @@ class TestTransfer:
         sender = published(dial, topic, b"message")
         peer.send_flow(0, 1, incoming_window=1)
         assert heard(peer) == b"message"
-        _assert_accepted(sender, 0)
+        assert_accepted(sender, 0)
         peer.end()
 
     def test_receive_transfer_receiver_settle_second(self, peer: Peer, dial: Dial, topic: str) -> None:
@@ -238,7 +248,7 @@ class TestTransfer:
         assert not peer.expect(Transfer, Flow).more
         assert (payload + peer.payload).endswith(body)
         peer.dispose(first.delivery_id)
-        _assert_accepted(sender, 0)
+        assert_accepted(sender, 0)
 
     def test_receive_transfer_sender_settle_mode_settled(self, peer: Peer, dial: Dial, topic: str) -> None:
         reply = peer.attach_receiver(topic, snd_settle_mode=SenderSettleMode.SETTLED)
@@ -268,7 +278,7 @@ class TestTransfer:
         peer.transfer(b"1", delivery_tag=b"testDeliveryTag", settled=True)
         again = peer.transfer(b"2", delivery_tag=b"testDeliveryTag")
         assert [heard(witness), heard(witness)] == [b"1", b"2"]
-        _assert_accepted(peer, again)
+        assert_accepted(peer, again)
 
     def test_exceed_max_message_size_limit(self, peer: Peer, topic: str) -> None:
         reply = peer.attach_sender(topic)
@@ -284,7 +294,7 @@ class TestTransfer:
         peer.attach_sender(topic)
         numbers = [peer.transfer(body, delivery_tag=body) for body in (b"A", b"B", b"C")]
         assert [heard(witness) for _ in range(3)] == [b"A", b"B", b"C"]
-        _assert_accepted(peer, *numbers)
+        assert_accepted(peer, *numbers)
         peer.close()
 
     def test_receive_multiple_deliveries(self, peer: Peer, dial: Dial, topic: str) -> None:
@@ -294,7 +304,7 @@ class TestTransfer:
         deliveries = [peer.delivery() for _ in range(4)]
         assert [each.body for each in deliveries] == [b"1", b"2", b"3", b"4"]
         peer.dispose(deliveries[0].id, deliveries[-1].id)
-        _assert_accepted(sender, 0, 1, 2, 3)
+        assert_accepted(sender, 0, 1, 2, 3)
         peer.send_flow(0, 1, delivery_count=4)
         sender.transfer(b"5")
         assert heard(peer) == b"5", "none of those that were settled comes again"
@@ -307,15 +317,3 @@ class TestTransfer:
 
 def _kept(topic: str) -> Source:
     return Source(address=topic, expiry_policy=TerminusExpiryPolicy.LINK_DETACH, timeout=60)
-
-
-def _assert_accepted(peer: Peer, *numbers: int) -> None:
-    """These deliveries, in any ranges and in this order, are accepted and settled."""
-    waiting = list(numbers)
-    while waiting:
-        found = peer.outcome(waiting[0])
-        assert found.settled
-        assert found.state == ACCEPTED
-        last = found.first if found.last is None else found.last
-        while waiting and waiting[0] <= last:
-            del waiting[0]

@@ -138,6 +138,7 @@ async def test_a_refused_message_is_rejected_and_the_link_stays(router: RouterPr
     assert isinstance(told.state, Rejected)
     assert told.state.error is not None
     assert told.state.error.condition == condition
+    assert told.state.error.info == {"delivery-tag": b"bad"}
     assert told.settled
     await send(client, link, b"good", to("orders"))
     orders.accept(await orders.delivery())
