@@ -296,7 +296,8 @@ class AnonymousLink:
         self._top_up()
 
     def _state_rejected(self, event: DeliveryReceived, refusal: LinkRefusal, settled: bool) -> None:
-        condition, info = Symbol(refusal.condition), {DELIVERY_TAG: event.tag}
+        condition = Symbol(refusal.condition)
+        info: Fields = {DELIVERY_TAG: event.tag}
         try:
             self.link.dispose([event.delivery_id], Rejected(AmqpError(condition, refusal.description, info)), settled)
         except LimitError:  # the client's frames are too small for the explanation

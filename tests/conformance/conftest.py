@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -12,21 +13,25 @@ from oncewire.wire.frames import SASL_HEADER
 from router.commands.local_network import LocalNetwork
 from tests.conformance.peer import Dial, Peer
 from tests.conformance.resuming import Network
-from tests.conformance.routers import LARGEST_MESSAGE, PASSWORD, USER, Router, TwoRouters, running
+from tests.conformance.routers import GUEST, LARGEST_MESSAGE, PASSWORD, USER, Router, TwoRouters, running
+from tests.conformance.websocket import WebSocket
 from tests.router.relay import assert_no_internal_error
 
 
 @pytest.fixture(scope="session")
 def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
     """The router most tests talk to: no login is needed, and one user has one."""
-    flags = (f"--users={USER}:{PASSWORD}", f"--limits-max-message-size={LARGEST_MESSAGE}")
+    limit = f"--limits-max-message-size={LARGEST_MESSAGE}"
+    flags = (f"--users={USER}:{PASSWORD}", limit, "--http-websocket=true")
     yield from running(tmp_path_factory.mktemp("router"), *flags)
 
 
 @pytest.fixture(scope="session")
 def guarded_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
-    """A router that serves nobody without a login."""
-    flags = (f"--users={USER}:{PASSWORD}", "--listen-allow-anonymous=never")
+    """A router that serves nobody without a login, and lets one of its two users publish and subscribe."""
+    rule = json.dumps([{"users": [USER], "publish": ["#"], "subscribe": ["#"]}])
+    users = f"--users={USER}:{PASSWORD},{GUEST}:{PASSWORD}"
+    flags = (users, "--listen-allow-anonymous=never", f"--access-rules={rule}")
     yield from running(tmp_path_factory.mktemp("guarded"), *flags)
 
 
@@ -60,11 +65,11 @@ def silent(guarded_router: Router) -> Iterator[Peer]:
 
 @pytest.fixture
 def dial(router: Router) -> Iterator[Dial]:
-    """Connects to the shared router, or to another one when its port is given."""
+    """Connects to the shared router, or to another one when its port is given, or by a WebSocket."""
     peers: list[Peer] = []
 
-    def connect(port: int | None = None) -> Peer:
-        peers.append(Peer(router.port if port is None else port))
+    def connect(transport: int | WebSocket | None = None) -> Peer:
+        peers.append(Peer(router.port if transport is None else transport))
         return peers[-1]
 
     yield connect

@@ -44,6 +44,7 @@ from oncewire.wire.frames import (
 )
 from oncewire.wire.performative_codec import decode_performative, decode_sasl_frame, encode_performative
 from oncewire.wire.performatives import Performative, SaslFrame
+from tests.conformance.websocket import WebSocket
 
 DEADLINE_S = 60.0
 MAX_FRAME_SIZE = 1 << 20
@@ -105,8 +106,13 @@ def composite(code: int, *fields: object) -> bytes:
 class Peer:
     """One transport connection to a router."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+    def __init__(self, transport: int | WebSocket) -> None:
+        """Connected to this port, or by a WebSocket."""
+        self._socket = (
+            transport
+            if isinstance(transport, WebSocket)
+            else socket.create_connection(("127.0.0.1", transport), timeout=DEADLINE_S)
+        )
         self._parser = FrameParser(MAX_FRAME_SIZE)
         self._pipeline: list[bytes] | None = None
         self._numbers: dict[int, Numbers] = {}

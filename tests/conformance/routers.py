@@ -13,7 +13,7 @@ from tests.router.processes import START_TIMEOUT_S, router_command
 
 LARGEST_MESSAGE = 256 * 1024
 """What the shared router takes, in bytes."""
-USER, PASSWORD = "ann", "secret"
+USER, GUEST, PASSWORD = "ann", "guest", "secret"
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import pytest
 from oncewire.wire import Begin, Close, Open, UShort
 from oncewire.wire.errors import DECODE_ERROR, FRAMING_ERROR, INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED
 from oncewire.wire.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER
-from tests.conformance.peer import BEGIN, OPEN, Dial, composite
+from tests.conformance.peer import BEGIN, DEADLINE_S, OPEN, Dial, Peer, composite
 from tests.conformance.routers import Router
+from tests.conformance.websocket import WebSocket
 
 
 class TestProtocolHeader:
@@ -27,13 +28,26 @@ class TestProtocolHeader:
 
 
 class TestWebSocket:
-    """AMQP's port takes no HTTP: a request is answered as any other wrong header (2.2)."""
+    """The AMQP WebSocket Binding, at the port for HTTP."""
 
-    def test_protocol_header(self, dial: Dial) -> None:
-        peer = dial()
-        peer.write(b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: amqp\r\n\r\n")
-        assert peer.expect_header() in (AMQP_HEADER, SASL_HEADER)
-        peer.expect_gone()
+    def test_protocol_header(self, dial: Dial, router: Router) -> None:
+        peer = dial(WebSocket(router.http, DEADLINE_S))
+        peer.header(AMQP_HEADER)
+        assert peer.expect_header() == AMQP_HEADER
+
+    def test_amqp_frames_split_over_many_web_socket_frames(self, dial: Dial, router: Router) -> None:
+        _assert_opens(dial(WebSocket(router.http, DEADLINE_S, split=1)))
+
+    def test_successful_open(self, dial: Dial, router: Router) -> None:
+        _assert_opens(dial(WebSocket(router.http, DEADLINE_S)))
+
+
+def _assert_opens(peer: Peer) -> None:
+    reply = peer.open(container_id="testContainerId")
+    assert reply.container_id
+    assert reply.max_frame_size >= MIN_MAX_FRAME_SIZE
+    assert 0 <= reply.channel_max < 0xFFFF
+    peer.close()
 
 
 class TestOpen:
@@ -51,12 +65,7 @@ class TestOpen:
         peer.expect_gone()
 
     def test_successful_open(self, dial: Dial) -> None:
-        peer = dial()
-        reply = peer.open(container_id="testContainerId")
-        assert reply.container_id
-        assert reply.max_frame_size >= MIN_MAX_FRAME_SIZE
-        assert reply.channel_max >= 0
-        peer.close()
+        _assert_opens(dial())
 
     def test_empty_frame(self, dial: Dial) -> None:
         peer = dial()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncewire.wire import Open, SaslCode, Symbol
+from oncewire.wire import Open, SaslCode, Source, Symbol, Target
+from oncewire.wire.errors import UNAUTHORIZED_ACCESS
 from oncewire.wire.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, encode_frame
 from oncewire.wire.performatives import (
     SaslChallenge,
@@ -13,8 +14,8 @@ from oncewire.wire.performatives import (
     SaslOutcomeFrame,
     SaslResponse,
 )
-from tests.conformance.peer import Dial, Peer, heard, published
-from tests.conformance.routers import PASSWORD, USER, Router
+from tests.conformance.peer import Dial, Peer, heard
+from tests.conformance.routers import GUEST, PASSWORD, USER, Router
 
 PLAIN = Symbol("PLAIN")
 RIGHT = f"\0{USER}\0{PASSWORD}".encode()
@@ -35,8 +36,8 @@ def _greet(peer: Peer) -> None:
     assert PLAIN in peer.expect(SaslMechanisms).sasl_server_mechanisms
 
 
-def _log_in(peer: Peer) -> None:
-    peer.send_sasl(SaslInit(PLAIN, RIGHT))
+def _log_in(peer: Peer, response: bytes = RIGHT) -> None:
+    peer.send_sasl(SaslInit(PLAIN, response))
     assert peer.expect(SaslOutcomeFrame).code == SaslCode.OK
 
 
@@ -129,17 +130,52 @@ class TestSaslAuthenticationTimeout:
 
 
 class TestSystemPrivilegeEscalationGuard:
-    """Who has logged in may use every topic: there are no rights by address."""
+    """A rule of access that allows something to one user allows it to no other."""
 
-    def test_admin_can_receive_from_queue(self, dial: Dial, peer: Peer, topic: str) -> None:
-        _log_in(peer)
-        peer.header(AMQP_HEADER)
-        assert peer.expect_header() == AMQP_HEADER
-        peer.send_open()
-        peer.expect(Open)
-        peer.begin()
-        peer.attach_receiver(topic)
-        peer.send_flow(0, 1)
-        sender = published(dial, topic, b"message")
-        assert heard(peer) == b"message"
+    def test_guest_cannot_receive_from_queue_even_if_system_rule_would_allow(
+        self, dial: Dial, guarded_router: Router, topic: str
+    ) -> None:
+        admin = _logged_in(dial, guarded_router, USER)
+        admin.attach_receiver(topic)
+        admin.send_flow(0, 1)
+        guest = _logged_in(dial, guarded_router, GUEST)
+        guest.send_attach(True, "guestReceiver", 1, source=Source(address=topic), target=Target())
+        assert guest.refused(1).condition == UNAUTHORIZED_ACCESS
+        _published(dial, guarded_router, topic)
+        assert heard(admin) == b"message"
+        guest.close()
+
+    def test_guest_cannot_send_to_queue_even_if_system_rule_would_allow(
+        self, dial: Dial, guarded_router: Router, topic: str
+    ) -> None:
+        admin = _logged_in(dial, guarded_router, USER)
+        admin.attach_receiver(topic)
+        admin.send_flow(0, 1)
+        guest = _logged_in(dial, guarded_router, GUEST)
+        guest.send_attach(False, "guestSender", 1, source=Source(), target=Target(address=topic))
+        assert guest.refused(1, in_flight=b"guestMessage").condition == UNAUTHORIZED_ACCESS
+        guest.close()
+        _published(dial, guarded_router, topic)
+        assert heard(admin) == b"message", "nothing of the guest came before"
+
+    def test_admin_can_receive_from_queue(self, dial: Dial, guarded_router: Router, topic: str) -> None:
+        admin = _logged_in(dial, guarded_router, USER)
+        admin.attach_receiver(topic)
+        admin.send_flow(0, 1)
+        sender = _published(dial, guarded_router, topic)
+        assert heard(admin) == b"message"
         assert sender.outcome(0).settled
+
+
+def _published(dial: Dial, router: Router, topic: str) -> Peer:
+    sender = _logged_in(dial, router, USER)
+    sender.attach_sender(topic)
+    sender.transfer(b"message")
+    return sender
+
+
+def _logged_in(dial: Dial, router: Router, user: str) -> Peer:
+    peer = dial(router.port)
+    _greet(peer)
+    _log_in(peer, f"\0{user}\0{PASSWORD}".encode())
+    return peer.ready()
