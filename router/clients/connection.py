@@ -452,11 +452,11 @@ class ClientConnection(PacedProtocol):
     def close(self, condition: str, description: str, info: dict[str, object] | None = None) -> None:
         """Close the connection with an error; its links count as lost.
 
-        A redirect names the router to go to, if there is one (K-8a).
+        A redirect names the router to go to, if there is one. Stock clients go on only after what is forced (K-8a).
         """
         if condition == CONNECTION_REDIRECT:
             info = self._elsewhere()
-            condition = CONNECTION_FORCED if info is None else condition
+            condition = condition if self.windows.resumes and info is not None else CONNECTION_FORCED
         inputs: list[Input] = []
         self._end_links(inputs)
         with contextlib.suppress(StateError):  # it is closing already

@@ -106,6 +106,28 @@ async def test_every_request_is_answered_across_the_crash_of_the_requesters_rout
     assert told == [f"{number}: {2 * number}" for number in range(COUNT)]
 
 
+@pytest.mark.parametrize(("requester", "responder"), [pair(kind, kind) for kind in NEEDS])
+async def test_every_request_is_answered_though_the_requesters_router_drains(
+    requester: str, responder: str, tmp_path: Path
+) -> None:  # K-8a
+    settings = {**SETTINGS, "limits.drain_limit_s": "0"}  # what is unsettled is no reason to wait
+    async with LocalNetwork(2, settings=settings, log_folder=tmp_path) as network:
+        first, second = network.routers["r1"].url, network.routers["r2"].url
+        stopping: list[asyncio.Task[None]] = []
+
+        async def drain(line: str) -> None:
+            if line == f"{KILL_AT}: {2 * KILL_AT}":
+                stopping.append(asyncio.create_task(network.terminate("r1")))
+
+        async with running(*example(responder, "responder", f"{second},{first}")) as answering:
+            await until_line(answering, "ready")
+            async with running(*example(requester, "requester", f"{first},{second}", str(COUNT))) as asking:
+                told = await lines_of(asking, drain)
+                assert await asking.wait() == 0, told
+        await asyncio.gather(*stopping)
+    assert told == [f"{number}: {2 * number}" for number in range(COUNT)]
+
+
 @pytest.mark.needs("jdk", "qpid-jms")
 @pytest.mark.parametrize(
     "scenario",

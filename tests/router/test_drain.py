@@ -59,7 +59,7 @@ async def state_of(network: LocalNetwork, name: str) -> Any:
 
 async def stock_subscriber(port: int, container_id: str, **options: Any) -> RawSubscriber:
     """It keeps no map and settles as it accepts (rcv-settle-mode first)."""
-    client = await RawClient.connect(port, container_id)
+    client = await RawClient.connect(port, container_id, resumes=False)
     return await client.subscriber(
         "orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST, **options
     )
@@ -103,15 +103,22 @@ async def test_a_client_with_the_smallest_frames_gets_a_list_that_fits(network: 
     assert (opened.open.properties or {})[FAILOVER_LIST]
 
 
-async def test_the_clients_of_a_router_are_spread_over_the_others(network: LocalNetwork) -> None:
-    clients = [await RawClient.connect(port_of(network, "r1"), f"box-{number}") for number in range(24)]
+@pytest.mark.parametrize(
+    ("resumes", "expected"), [(True, "amqp:connection:redirect"), (False, "amqp:connection:forced")]
+)
+async def test_the_clients_of_a_router_are_spread_over_the_others(
+    network: LocalNetwork, resumes: bool, expected: str
+) -> None:
+    """Stock clients connect again after no condition but forced: after a redirect their programs end."""
+    names = [f"box-{number}" for number in range(24)]
+    clients = [await RawClient.connect(port_of(network, "r1"), name, resumes=resumes) for name in names]
     for client in clients[:12]:
         await client.publisher("orders")
     await network.terminate("r1")
     told: Counter[int] = Counter()
     for client in clients:
         condition, info = await closed_with(client)
-        assert condition == "amqp:connection:redirect"
+        assert condition == expected
         assert info["network-host"] == info["hostname"] == "127.0.0.1"
         assert {entry[Symbol("port")] for entry in info["failover-server-list"]} == {
             port_of(network, "r2"),
@@ -148,7 +155,7 @@ async def test_a_subscriber_that_settles_as_it_accepts_gets_no_repeat_through_a_
             await publisher.next_outcome()
     publisher.settle(*ids[:3])
     condition, info = await closed_with(subscriber.client)  # now everything it was sent is settled
-    assert condition == "amqp:connection:redirect"
+    assert condition == "amqp:connection:forced"
     await draining
     again = await stock_subscriber(info["port"], "store")
     rest = [await again.delivery() for _ in range(2)]
@@ -190,7 +197,7 @@ async def test_a_draining_router_takes_no_links_says_so_everywhere_and_takes_cre
     outcome = await publisher.outcome(b"1")
     publisher.settle(*(delivery_id for delivery_id, _ in outcome.deliveries))
     assert (await closed_with(source))[0] == "amqp:connection:redirect"
-    assert (await closed_with(busy.client))[0] == "amqp:connection:redirect"
+    assert (await closed_with(busy.client))[0] == "amqp:connection:forced"
     await draining
 
 
