@@ -5,14 +5,14 @@ The rules are I-2, E-4a, SH-2, SH-4 and SH-5; what they fail becomes a dead lett
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from delivery_records.attachments.view import Subscription
 from delivery_records.channels.messages import Claim, Nack, Return, Room
 from delivery_records.dead_letters import DeadLetters, Publisher
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.fanout import Fanout
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.outcomes import UNDELIVERABLE_HERE, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.retries import Retries
 from delivery_records.sharing import Share
@@ -76,7 +76,8 @@ class Answers:
             slot.has_no_letter = True
             self.letters().count_failed(slot, subscription.name)
         elif self._outcomes.policy.dead_letter or outcome is not DeliveryOutcome.EXPIRED:
-            self.letters().on_failed(slot, subscription, outcome)
+            is_here = outcome in UNDELIVERABLE_HERE  # one reason for people
+            self.letters().on_failed(slot, subscription, DeliveryOutcome.UNDELIVERABLE if is_here else outcome)
 
     def letters(self) -> DeadLetters:
         """I-3e: nearly no publisher needs them."""
@@ -97,7 +98,10 @@ class Answers:
             if not is_late and not share.on_refused(subscription.key, number):
                 return
             subscription = owed  # SH-5: another member may do it
-        attempts = self._retries.on_again(subscription, nack, is_late=is_late)
+        self._after_failure(share, subscription, number, self._retries.on_again(subscription, nack, is_late=is_late))
+
+    def _after_failure(self, share: Share | None, subscription: Subscription, number: int, attempts: int) -> None:
+        """E-4a: so often it has failed; `attempts` is 0 where it may be tried again."""
         failed = self._fanout.failed.get((subscription.key, number))
         if share is not None and failed is not None:
             share.count_attempts(number, failed)
@@ -108,6 +112,12 @@ class Answers:
             if poisoned is not None:
                 poisoned.forget(number)
                 poisoned.assign()
+
+    def on_annotated(self, subscription: Subscription, number: int, added: Mapping[bytes, bytes]) -> None:
+        """E-4b: whichever member of a shared subscription says so."""
+        key = subscription.record.member_of or subscription.key
+        if self._fanout.owes(key, number):
+            self._fanout.annotated.add(key, number, added)
 
     def on_member_says(self, member: Subscription, message: Claim | Return | Room) -> None:
         """SH-2, SH-4: an answer of its egress."""
@@ -148,10 +158,14 @@ class Answers:
         if share is None or owed is None:
             return
         window, cursor = self._window, self._fanout.cursors[key]
-        if outcome is DeliveryOutcome.UNDELIVERABLE:
+        if outcome in UNDELIVERABLE_HERE:
             for slot in window.within(first, count):
-                if cursor.owes(slot.number) and share.on_refused_for_good(member.key, slot.number):
-                    self._refuse(share, owed, slot.number)
+                number = slot.number
+                if outcome is DeliveryOutcome.UNDELIVERABLE_FAILED and not share.has_refused(member.key, number):
+                    attempts = self._retries.on_failed_for_good(owed, number)
+                    self._after_failure(share, owed, number, attempts)
+                if cursor.owes(number) and share.on_refused_for_good(member.key, number):
+                    self._refuse(share, owed, number)
         else:
             done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
             for slot in done:

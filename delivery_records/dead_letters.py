@@ -77,18 +77,30 @@ class Publisher(Protocol):
         """A step of a delivery, while an operator wants to see them."""
 
 
+class Attempts(Protocol):
+    """What the ingress knows of attempts, by subscription and number; dead-letter subscriptions have theirs."""
+
+    failed: dict[tuple[str, int], int]
+
+    def replace_attempts(self, number: int, keys: Iterable[str]) -> None:
+        """What is repeated takes the place of the attempt that was scheduled (E-4a)."""
+
+    def state_annotations(self, number: int, subscription: Subscription) -> None:
+        """Ahead of a MSG: what was added to it before (E-4b)."""
+
+
 class DeadLetters:
     """Letters of one publisher, and its dead-letter subscriptions."""
 
     __slots__ = (
-        "_channels", "_errors", "_failed", "_former", "_letters", "_make", "_members", "_noted_at", "_poisoned",
-        "_policy", "_publisher", "_replace_attempts", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
+        "_attempts", "_channels", "_errors", "_former", "_letters", "_make", "_members", "_noted_at", "_poisoned",
+        "_policy", "_publisher", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
         "_window",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, publisher: Publisher, window: Window, to_egresses: ToEgresses, channels: Channels,
-        make: MakeLetter, failed: dict[tuple[str, int], int], replace_attempts: Callable[[int, Iterable[str]], None],
+        make: MakeLetter, attempts: Attempts,
     ) -> None:  # fmt: skip
         """Nothing has failed.
 
@@ -99,8 +111,7 @@ class DeadLetters:
             to_egresses: the egresses of this router.
             channels: the way to those of other routers.
             make: the letter's body from that of the message.
-            failed: failed attempts by subscription and number (E-4a).
-            replace_attempts: what is repeated takes the place of the attempt that was scheduled (E-4a).
+            attempts: of subscriptions, which count those of letters as well.
         """
         self._turn = turn
         self._publisher = publisher
@@ -110,8 +121,7 @@ class DeadLetters:
         self._make = make
         self._policy = TopicPolicy()
         """Of the publisher's topic; one without a dead-letter topic until `use`."""
-        self._failed = failed
-        self._replace_attempts = replace_attempts
+        self._attempts = attempts
         self._letters: dict[int, Letter] = {}
         """By number of the entry."""
         self._unsent = 0
@@ -231,7 +241,7 @@ class DeadLetters:
         is_poisoned = (poisoned, number) == (subscription.key, slot.number)
         if not is_poisoned:
             is_attempt = outcome is not DeliveryOutcome.EXPIRED
-            attempts = self._failed.get((subscription.key, slot.number), 0) + is_attempt
+            attempts = self._attempts.failed.get((subscription.key, slot.number), 0) + is_attempt
         self._letters[slot.number] = Letter(
             split_vhost(self._publisher.topic)[1], subscription.name,
             MAX_ATTEMPTS_REASON if is_poisoned else outcome.value, attempts,
@@ -303,7 +313,8 @@ class DeadLetters:
         return slot.message if slot.message_format else self._make(slot.message, letter)
 
     def _send_to(self, subscription: Subscription, slot: Slot, body: bytes, *, redelivered: bool) -> None:
-        attempt = self._failed.get((subscription.key, slot.number), 0)
+        attempt = self._attempts.failed.get((subscription.key, slot.number), 0)
+        self._attempts.state_annotations(slot.number, subscription)
         self._send(
             subscription.record.rid,
             Msg(
@@ -334,7 +345,7 @@ class DeadLetters:
             for slot in unsettled if self._letters else ():
                 letter = self._letters.get(slot.number)
                 if letter is not None and key in letter.owed:
-                    self._replace_attempts(slot.number, (key,))
+                    self._attempts.replace_attempts(slot.number, (key,))
                     self._send_to(subscription, slot, self._body(slot, letter), redelivered=True)
 
     def sync_router(self, rid: int) -> None:

@@ -126,7 +126,7 @@ class Deliver:
     """Send a transfer to a subscriber (hot path: a plain class).
 
     With `resume` and `settled` and an empty message it is the settled resume of A-7. `redelivered` adds the annotation,
-    `attempt` sets header.delivery-count, `annotations` are merged in (E-4a).
+    `attempt` sets header.delivery-count, `annotations` are merged in (E-4a, E-4b).
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class Deliver:
         outcome: DeliveryOutcome | None = None,
         redelivered: bool = False,
         attempt: int = 0,
-        annotations: Mapping[object, object] | None = None,
+        annotations: Mapping[bytes, bytes] | None = None,
         message_format: int = 0,
     ) -> None:
         """Keep the fields; `outcome` is the transfer's state on a settled resume."""
@@ -187,7 +187,7 @@ class DeliverPart:
     """At most once: it goes out settled (c.3)."""
     redelivered: bool = False
     attempt: int = 0
-    annotations: Mapping[object, object] | None = None
+    annotations: Mapping[bytes, bytes] | None = None
     message_format: int = 0
 
     def __repr__(self) -> str:

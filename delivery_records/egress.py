@@ -6,7 +6,7 @@ what it is done with. The ingress alone says what is settled: absence from its U
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,8 +48,8 @@ from delivery_records.outgoing import Outgoing
 from delivery_records.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
-from delivery_records.reasons import tell_reason
 from delivery_records.reduction import Reduction
+from delivery_records.statements import Statements
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -65,7 +65,7 @@ class Egress(Endpoint):
     __slots__ = (
         "_former", "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "expiry", "is_expelled",
         "is_member", "link", "mode", "outgoing", "progress", "proof", "reduction", "request", "sessions",
-        "sync_of_publisher", "syncs",
+        "statements", "sync_of_publisher", "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -99,6 +99,7 @@ class Egress(Endpoint):
         )  # fmt: skip
         self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
+        self.statements = Statements(turn, self.sessions, parts.answer, is_member=self.is_member)
         self.syncs: dict[int, SyncState] = {}
         self.sync_of_publisher: dict[str, SyncState] = {}
         self.outgoing = Outgoing(
@@ -220,6 +221,8 @@ class Egress(Endpoint):
             if whole in sync.entries or whole in outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
+            if sync.annotated:
+                entry.annotations = sync.annotated.pop(number, None)
             entry.sync = sync
             entry.number = number
             sync.numbers[number] = entry
@@ -297,7 +300,7 @@ class Egress(Endpoint):
         entry.attempt = max(entry.attempt, attempt)
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
-        attempts = entry.attempt if self._reads_retries(sync.ingress_rid) else 0
+        attempts = entry.attempt if self._turn.reads(sync.ingress_rid, RETRIES) else 0
         self._parts.answer(sync, Nack(sync.epoch, sync.named, entry.number, True, attempts, is_presented=True))
 
     def on_expiring(self, message: ExpiringMsg) -> None:
@@ -364,6 +367,8 @@ class Egress(Endpoint):
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
             return
+        if sync.annotated:
+            sync.forget_annotated(runs)
         tracing = self._turn.tracing
         for first, count in runs:
             named: Sequence[int] = range(first, first + count)
@@ -444,9 +449,8 @@ class Egress(Endpoint):
         self.outgoing.pump()
 
     def on_disposition(
-        self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
-        annotations: Mapping[object, object] | None, delay_ms: int | None = None,
-    ) -> None:  # fmt: skip
+        self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool, delay_ms: int | None = None
+    ) -> None:
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
         if outcome is None and not settled:
@@ -482,7 +486,6 @@ class Egress(Endpoint):
                 if entry.sync is not None:
                     entry.sync.acknowledge(entry.number, verdict)
             else:
-                entry.annotations = annotations
                 self._want_again(entry, verdict, is_settled, delay_ms)
         self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
@@ -491,13 +494,6 @@ class Egress(Endpoint):
             self.outgoing.pump()
         if was_large:
             self.after_settling()
-
-    def tell_reasons(self, tags: Iterable[bytes], error: str) -> None:
-        """I-3e: why the subscriber rejects these; its disposition follows."""
-        for tag in tags:
-            entry = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT], _NO_ENTRIES).get(tag)
-            if entry is not None and entry.state in OPEN_AT_SUBSCRIBER and entry.sync is not None:
-                tell_reason(self._turn, self._parts.answer, entry, error)
 
     def _want_again(
         self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
@@ -518,13 +514,9 @@ class Egress(Endpoint):
             entry.attempt += 1
         if entry.sync is not None:
             nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed, entry.attempt, delay_ms)
-            if not self._reads_retries(entry.sync.ingress_rid):
+            if not self._turn.reads(entry.sync.ingress_rid, RETRIES):
                 nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed)
             self._parts.answer(entry.sync, nack)
-
-    def _reads_retries(self, rid: int) -> bool:
-        router = self._turn.view.routers.get(rid)
-        return rid == self._turn.rid or (router is not None and router.record.protocol_max >= RETRIES)
 
     # ------------------------------------------------------------------ state
 

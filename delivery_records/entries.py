@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from delivery_records.channels.messages import Sync
+from delivery_records.annotated import merged
+from delivery_records.channels.messages import Run, Sync
 from delivery_records.endpoint import Endpoint
 from delivery_records.letter_topics import gets_letters
 from delivery_records.outcomes import DeliveryOutcome
@@ -131,7 +132,8 @@ class Entry:
         self.attempt = 0
         self.message = b""
         self.message_format = 0
-        self.annotations: Mapping[object, object] | None = None
+        self.annotations: Mapping[bytes, bytes] | None = None
+        """What its subscription has added to the message so far (E-4b)."""
         self.large: LargeBody | None = None
         """Its body comes in parts, or is not here (L-2, L-7)."""
 
@@ -181,8 +183,8 @@ class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "first_new", "held",
-        "ingress_rid", "is_letters", "named", "numbers", "places", "prefix", "serial", "session",
+        "_dirty", "_growing", "_growing_outcome", "_runs", "annotated", "endpoint", "entries", "epoch", "first_new",
+        "held", "ingress_rid", "is_letters", "named", "numbers", "places", "prefix", "serial", "session",
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +211,8 @@ class SyncState:
         self.prefix = prefix
         self.entries = entries
         self.numbers: dict[int, Entry] = {}
+        self.annotated: dict[int, Mapping[bytes, bytes]] = {}
+        """What its subscription has added to deliveries that are to come (E-4b)."""
         self.held: OrderedDict[Entry, None] = OrderedDict()
         """New deliveries that wait for credit or room, oldest first."""
         self.places = 0
@@ -230,6 +234,20 @@ class SyncState:
             self.first_new = former.first_new
         elif not self.is_letters:
             self.first_new = sync.numbers[-1] + 1 if sync.numbers else 0
+
+    def annotate(self, number: int, added: Mapping[bytes, bytes]) -> None:
+        """E-4b: its ingress says so, of former links of S or of other members; what was said here is newer."""
+        entry = self.numbers.get(number)
+        if entry is None:
+            self.annotated[number] = added
+        else:
+            entry.annotations = merged(added, entry.annotations or {}) or entry.annotations
+
+    def forget_annotated(self, runs: Iterable[Run]) -> None:
+        """E-5: it does not come any more."""
+        for first, count in runs:
+            for number in [number for number in self.annotated if first <= number < first + count]:
+                del self.annotated[number]
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
+from delivery_records.annotated import Annotated
 from delivery_records.assigned import Assigned
-from delivery_records.attachments.view import LETTERS, Subscription, SubscriptionMode
+from delivery_records.attachments.view import ANNOTATIONS, LETTERS, Subscription, SubscriptionMode
 from delivery_records.channels.channel import Channel, Channels, Line
-from delivery_records.channels.messages import ExpiringMsg, Msg, Run, Settle, Sync
+from delivery_records.channels.messages import ExpiringMsg, FormerAnnotations, Msg, Run, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.dead_letters import DeadLetters
 from delivery_records.diagnostics.trace import Rule
@@ -37,7 +38,7 @@ class Fanout:
 
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
-        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window",
+        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window", "annotated",
         "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares", "streams",
     )  # fmt: skip
 
@@ -70,6 +71,8 @@ class Fanout:
         """Of the cursors, those of shared subscriptions: which member has what (SH-2)."""
         self.failed: dict[tuple[str, int], int] = {}
         """Failed attempts by subscription and number, where there are any (E-4a)."""
+        self.annotated = Annotated()
+        """What subscriptions have added to deliveries, members to those of the shared one (E-4b)."""
         self.letters: DeadLetters | None = None
         """Where a policy names a dead-letter topic, or a subscription has failed a delivery (I-3e)."""
         self.scheduled: dict[tuple[str, int], float] = {}
@@ -402,6 +405,8 @@ class Fanout:
         for subscription in owing:  # E-4a: one that has moved is sent what it has failed
             failed = self.failed.get((subscription.key, slot.number), 0) if self.failed else 0
             by_attempt.setdefault(failed, []).append(subscription)
+            if self.annotated.added:
+                self.state_annotations(slot.number, subscription)
         for attempt, again in by_attempt.items():
             if slot.is_large:
                 self.streams.offer(slot, again, (True, attempt, Assigned.ANEW))
@@ -419,7 +424,17 @@ class Fanout:
             if (key, number) in self.scheduled:
                 self.scheduled[(key, number)] = REPLACED
 
+    def state_annotations(self, number: int, subscription: Subscription) -> None:
+        """E-4b: ahead of a MSG to a subscription or a member: what was added to it before, also elsewhere."""
+        added = self.annotated.added.get((subscription.record.member_of or subscription.key, number))
+        rid = subscription.record.rid
+        if added is not None and self._turn.reads(rid, ANNOTATIONS):
+            self._send(rid, FormerAnnotations(self._endpoint.epoch, subscription.epoch, number, added))
+
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
+        if self.annotated.added:
+            for key in keys:
+                self.state_annotations(slot.number, self._turn.view.subscriptions[key])
         if slot.is_large:
             found = [self._turn.view.subscriptions[key] for key in keys]
             self.streams.offer(slot, found, (slot.repeated, attempt, Assigned.ANEW))
@@ -438,6 +453,8 @@ class Fanout:
     def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, assigned: Assigned) -> None:
         """See Way."""
         found = self._turn.view.subscriptions[member]
+        if self.annotated.added:
+            self.state_annotations(slot.number, found)
         if slot.is_large:
             self.streams.offer(slot, [found], (redelivered, attempt, assigned))
             return
@@ -463,7 +480,7 @@ class Fanout:
                     longest = line
         return longest
 
-    def _send(self, rid: int, message: Msg | Sync) -> None:
+    def _send(self, rid: int, message: Msg | Sync | FormerAnnotations) -> None:
         """To the egresses at one router, which may be this one."""
         if rid == self._turn.rid:
             self._to_egresses.deliver(rid, message)

@@ -12,7 +12,16 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.view import publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, Need, RouterMessage, Taken
+from delivery_records.channels.messages import (
+    Ack,
+    Annotations,
+    Credit,
+    MsgPart,
+    Nack,
+    Need,
+    RouterMessage,
+    Taken,
+)
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
@@ -96,7 +105,7 @@ class Faults:
 
     def _speaker(self, message: RouterMessage) -> Ingress | Egress | None:
         turn = self._turn
-        if isinstance(message, (Ack, Nack, Taken, Need)):
+        if isinstance(message, (Ack, Nack, Annotations, Taken, Need)):
             return self._endpoints.egresses.get(turn.view.subscription_epochs.get(message.subscription_epoch, ""))
         if isinstance(message, Credit):
             return None

@@ -315,6 +315,10 @@ class GroupedShare(Share):
 
     # ------------------------------------------------------------------ wanted again
 
+    def has_refused(self, key: str, number: int) -> bool:
+        """SH-6: what one refuses for good nobody is sent again, so its failures are not counted on."""
+        return number in self._group_of or super().has_refused(key, number)
+
     def on_refused_for_good(self, key: str, number: int) -> bool:
         """SH-6: nobody else may do it, so it is done: True."""
         slot = self._window.at(number)

@@ -343,7 +343,7 @@ class Ingress(Endpoint):
     def _new_letters(self) -> DeadLetters:
         fanout, parts = self.fanout, self._parts
         ways = parts.to_egresses, parts.channels, parts.make_letter
-        return DeadLetters(self._turn, self, self.window, *ways, fanout.failed, fanout.replace_attempts)
+        return DeadLetters(self._turn, self, self.window, *ways, fanout)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""

@@ -250,8 +250,8 @@ class SubscriberDisposition:
     tags: Sequence[bytes]
     outcome: DeliveryOutcome | None
     settled: bool
-    annotations: Mapping[object, object] | None
-    """message-annotations of `modified`, merged into the next attempt (E-4a)."""
+    annotations: Mapping[bytes, bytes] | None
+    """What `modified` adds to the message: keys and values, each as AMQP encodes it (E-4b)."""
     delay_ms: int | None
     """When the subscriber wants the next attempt (E-4a); None: it does not say."""
     error: str
@@ -263,7 +263,7 @@ class SubscriberDisposition:
         tags: Sequence[bytes],
         outcome: DeliveryOutcome | None,
         settled: bool,
-        annotations: Mapping[object, object] | None = None,
+        annotations: Mapping[bytes, bytes] | None = None,
         delay_ms: int | None = None,
         error: str = "",
     ) -> None:

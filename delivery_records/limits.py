@@ -130,6 +130,9 @@ DRAIN_CHECK_S = 0.02
 """Between two looks at who is at rest: short against the time a client needs to connect elsewhere (K-8a)."""
 END_WAIT_S = 10.0
 """T_end: as long as a drain waits. Clients wait longer for the answer to a detach, an end or a close (A-9a)."""
+ANNOTATIONS_BYTES: Final = 4 * KIB
+"""What one subscription's *modified* may add to one delivery, keys and values: some lines for each of ten attempts. A
+whole window of such is 4 MiB, a sixteenth of its bodies (E-4b)."""
 LETTER_ERROR_CHARS = 256
 """Of the error with which a subscription rejected a message, kept for its dead letter: a condition and a sentence."""
 LETTER_NOTE_S = 60.0

@@ -21,6 +21,8 @@ class DeliveryOutcome(Enum):
     """modified{delivery-failed}: may be sent again, counts as a failed attempt."""
     UNDELIVERABLE = "undeliverable"
     """modified{undeliverable-here}: final on an exclusive subscription."""
+    UNDELIVERABLE_FAILED = "undeliverable-failed"
+    """The same with delivery-failed: counts as a failed attempt where another member gets it (SH-5)."""
     EXPIRED = "expired"
     """No receiver said so: its time was over before it was sent to the subscription (E-10)."""
 
@@ -32,9 +34,8 @@ class DeliveryOutcome(Enum):
         return self in _DONE
 
 
-_DONE = frozenset(
-    {DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.UNDELIVERABLE, DeliveryOutcome.EXPIRED}
-)
+UNDELIVERABLE_HERE = frozenset({DeliveryOutcome.UNDELIVERABLE, DeliveryOutcome.UNDELIVERABLE_FAILED})
+_DONE = UNDELIVERABLE_HERE | {DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.EXPIRED}
 
 
 class Decision(Enum):
@@ -98,6 +99,8 @@ class Decision(Enum):
     SUBSCRIBER_DELETED = "subscriber_deleted"
     SUBSCRIBER_MAP_REDUCED = "subscriber_map_reduced"
     SUBSCRIBER_SLOW = "subscriber_slow"
+    ANNOTATIONS_REFUSED = "annotations_refused"
+    """Its *modified* adds more to a delivery than is kept (E-4b)."""
     DELIVERED = "delivered"
     DELIVERED_AGAIN = "delivered_again"
     HELD = "held"

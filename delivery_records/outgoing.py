@@ -365,7 +365,6 @@ class Outgoing:
                     entry.annotations, entry.message_format,
                 )
             )
-        entry.annotations = None
         if once:
             if self._progress is not None:
                 self._progress.on_done(entry)

@@ -8,7 +8,7 @@ Records away and starts with new ones (K-3): nothing in here outlives the incarn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.attaching import Attaching, Attempt
@@ -22,6 +22,7 @@ from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.view import EXPIRY
 from delivery_records.attachments.watch_handlers import WatchHandlers
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import Ack, Hello, ToIngress
@@ -40,8 +41,8 @@ from delivery_records.former_letters import settle_former_letters
 from delivery_records.groups import ReadGroup, no_group
 from delivery_records.ingress import Annotate, Ingress, IngressParts
 from delivery_records.inputs import Input, LossCause
-from delivery_records.limits import Limits, PolicyOf
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.room import Room
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.turn import Turn
@@ -231,8 +232,9 @@ class Records:
                 if ingress is not None and subscription is not None:
                     self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
-                if outcome is DeliveryOutcome.EXPIRED and not self.channels.reads_expiry(sync.ingress_rid):
-                    outcome = DeliveryOutcome.ACCEPTED  # noqa: PLW2901  (E-10: done, as far as its ingress can know)
+                older = _FOR_OLDER.get(outcome)
+                if older is not None and not self.turn.reads(sync.ingress_rid, EXPIRY):
+                    outcome = older  # noqa: PLW2901  (as far as its ingress can know)
                 ack = Ack(sync.epoch, sync.named, outcome, frozen_runs(runs))
                 self.channels.send_control(sync.ingress_rid, ack)
 
@@ -290,12 +292,24 @@ class Records:
     def _on_disposition(self, disposition: inputs.SubscriberDisposition) -> None:
         endpoint = self.links.get(disposition.link)
         if isinstance(endpoint, Egress):
+            tags, outcome, added, fits = disposition.tags, disposition.outcome, disposition.annotations, True
             if disposition.error:
-                endpoint.tell_reasons(disposition.tags, disposition.error)
-            endpoint.on_disposition(
-                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations,
-                disposition.delay_ms,
-            )  # fmt: skip
+                endpoint.statements.reject(tags, disposition.error)
+            elif added and outcome is not None:
+                fits = endpoint.statements.annotate(tags, outcome, added)
+            endpoint.on_disposition(tags, outcome, disposition.settled, disposition.delay_ms)
+            if not fits:
+                self._refuse_annotations(endpoint)
+
+    def _refuse_annotations(self, egress: Egress) -> None:
+        """E-4b: what it added before stays, its outcomes hold, and the link ends; it may attach again."""
+        self.turn.note(
+            Decision.ANNOTATIONS_REFUSED, subscription=egress.name, key=egress.key, link=egress.link,
+            peer=egress.request.peer, limit=ANNOTATIONS_BYTES,
+        )  # fmt: skip
+        text = f"modified may add annotations of {ANNOTATIONS_BYTES} bytes to a delivery in all; add less, or none"
+        self.turn.out.append(effects.DetachLink(egress.link, False, "amqp:resource-limit-exceeded", text))
+        self.endpoints.lose(egress.link, egress, LossCause.DETACH)
 
     def _on_flow(self, flow: inputs.ClientFlow) -> None:
         endpoint = self.links.get(flow.link)
@@ -433,4 +447,9 @@ class Records:
         return describe(self.node_id, self.turn, self.endpoints, self.channels, self.barrier)
 
 
+_FOR_OLDER: Final = {
+    DeliveryOutcome.EXPIRED: DeliveryOutcome.ACCEPTED,
+    DeliveryOutcome.UNDELIVERABLE_FAILED: DeliveryOutcome.UNDELIVERABLE,
+}
+"""What an ACK says to routers of an older release (E-10, SH-5)."""
 _CLOSED_EARLY = "the link was closed before its attach was complete; attach and close again"

@@ -65,6 +65,28 @@ class Retries:
             entry.heard_presented = entry.heard_presented or nack.is_presented
         if nack.delay_ms is not None:
             delay = min(nack.delay_ms / 1000, self.policy.retry_cap_s)
+        attempts = self._look_at_limit(subscription, slot, entry)
+        if attempts or is_late:
+            return attempts
+        self._turn.counts[Decision.RETRY_SCHEDULED] += 1
+        self._trace(slot, Rule.RETRY, subscription.name, delay)
+        # The SYNC of its present epoch has repeated what the former one wanted again; members are sent nothing by it.
+        is_repeated = nack.subscription_epoch != subscription.epoch and not subscription.record.shared
+        self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
+        self._arm()
+        return 0
+
+    def on_failed_for_good(self, subscription: Subscription, number: int) -> int:
+        """SH-5: a member failed it, and is never sent it again: counted as by `on_again`, and nothing is scheduled."""
+        slot = self._window.at(number)
+        if slot is None or not self._fanout.owes(subscription.key, number):
+            return 0
+        entry = self._attempts.setdefault((subscription.key, number), _Attempts())
+        entry.failed += 1
+        return self._look_at_limit(subscription, slot, entry)
+
+    def _look_at_limit(self, subscription: Subscription, slot: Slot, entry: _Attempts) -> int:
+        pair = (subscription.key, slot.number)
         if entry.failed >= self.policy.max_attempts:
             self._turn.note(
                 Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
@@ -75,14 +97,6 @@ class Retries:
             return entry.failed
         if entry.failed:
             self._fanout.failed[pair] = entry.failed
-        if is_late:
-            return 0
-        self._turn.counts[Decision.RETRY_SCHEDULED] += 1
-        self._trace(slot, Rule.RETRY, subscription.name, delay)
-        # The SYNC of its present epoch has repeated what the former one wanted again; members are sent nothing by it.
-        is_repeated = nack.subscription_epoch != subscription.epoch and not subscription.record.shared
-        self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
-        self._arm()
         return 0
 
     def _was_heard(self, entry: _Attempts, pair: tuple[str, int], nack: Nack, is_late: bool) -> bool:
@@ -125,11 +139,13 @@ class Retries:
 
     def forget(self, number: int) -> None:
         """The delivery left the window."""
+        self._fanout.annotated.forget(number)
         for pair in [pair for pair in self._attempts if pair[1] == number]:
             self._forget_pair(pair)
 
     def forget_subscription(self, key: str) -> None:
         """The subscription is gone; it owes nothing any more."""
+        self._fanout.annotated.forget_subscription(key)
         for pair in [pair for pair in self._attempts if pair[0] == key]:
             self._forget_pair(pair)
 
@@ -144,8 +160,8 @@ class Retries:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing was ever asked for again, or all of it has left."""
-        return not self._attempts
+        """True when nothing was ever asked for again, or added to, or all of it has left."""
+        return not self._attempts and not self._fanout.annotated.added
 
     def _arm(self) -> None:
         earliest = min(self._fanout.scheduled.values(), default=REPLACED)

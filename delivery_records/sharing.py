@@ -379,7 +379,8 @@ class Share:
 
     def may_expire(self, number: int) -> bool:
         """E-10: nobody has it, nobody had it, and no map that is not known may hold it."""
-        return number in self._waiting and number not in self._again and not self._blocking
+        was_had = number in self._again or number in self._attempts or number in self._refused
+        return number in self._waiting and not was_had and not self._blocking
 
     # ------------------------------------------------------------------ wanted again
 
@@ -401,6 +402,10 @@ class Share:
         self._give_up(member, number)
         self._pass_on(number)
         return True
+
+    def has_refused(self, key: str, number: int) -> bool:
+        """SH-5: the member has said before that it never does it."""
+        return key in self._refused.get(number, ())
 
     def on_refused_for_good(self, key: str, number: int) -> bool:
         """SH-5: undeliverable-here: never that member again; True when no other is left."""
@@ -434,7 +439,6 @@ class Share:
         del member.has[number]
         member.claimed.discard(number)
         self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)
-        self._again.add(number)
 
     def retry(self, number: int, attempt: int) -> None:
         """E-4a: the delay is over."""

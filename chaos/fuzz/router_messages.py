@@ -13,11 +13,13 @@ from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import (
     Ack,
+    Annotations,
     Applied,
     Barrier,
     Claim,
     Credit,
     Datagram,
+    FormerAnnotations,
     Hello,
     Msg,
     MsgPart,
@@ -45,6 +47,7 @@ LARGEST = (1 << 64) - 1
 OUTCOMES = (
     DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED,
     DeliveryOutcome.MODIFIED_FAILED, DeliveryOutcome.UNDELIVERABLE,
+    DeliveryOutcome.UNDELIVERABLE_FAILED,
 )  # fmt: skip
 
 
@@ -100,7 +103,7 @@ def _serial(rng: random.Random) -> int:
 
 def message(rng: random.Random) -> RouterMessage:
     """A message that can be encoded; what it says may be nonsense."""
-    kind = rng.randrange(10)
+    kind = rng.randrange(11)
     if kind == 0:
         return _msg(rng)
     if kind == 1:
@@ -120,6 +123,9 @@ def message(rng: random.Random) -> RouterMessage:
         return Return(number(rng), number(rng), number(rng))
     if kind == 8:
         return Room(number(rng), number(rng), number(rng, 0xFFFFFFFF))
+    if kind == 9:
+        added = {rng.randbytes(rng.randrange(20)): rng.randbytes(rng.randrange(300)) for _ in range(rng.randrange(3))}
+        return rng.choice((Annotations, FormerAnnotations))(number(rng), number(rng), number(rng), added)
     return Credit(rng.choice((0, 1000, 1 << 40, number(rng))))
 
 

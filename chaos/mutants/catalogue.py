@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chaos.mutants.annotations_edits import ANNOTATIONS_EDITS
 from chaos.mutants.channel_edits import CHANNEL_EDITS
 from chaos.mutants.client_edits import CLIENT_EDITS
 from chaos.mutants.copies_edits import COPIES_EDITS
@@ -36,7 +37,7 @@ EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
     *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS, *FILTER_EDITS,
     *COPIES_EDITS, *POLICY_EDITS, *LETTERS_EDITS, *EXPIRY_EDITS, *LARGE_EDITS,
-    *DEPARTURE_EDITS, *RESUMING_EDITS,
+    *DEPARTURE_EDITS, *RESUMING_EDITS, *ANNOTATIONS_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

@@ -66,7 +66,7 @@ EXPIRY_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "expired-though-a-member-has-had-it", "E-10", "sharing",
-        "        return number in self._waiting and number not in self._again and not self._blocking\n",
+        "        return number in self._waiting and not was_had and not self._blocking\n",
         "        return number in self._waiting\n",
         "what one member of a shared subscription was sent, and another one is to get, counts as expired",
         aim=("drop-p", "drop-s", "expire-s", *_SLOW, *_SHARED, "stock_publisher=0", "presettled_publisher=0"),

@@ -110,7 +110,7 @@ LETTERS_EDITS: tuple[Edit, ...] = (
     Edit(
         "letters-are-not-repeated", "I-3e", "dead_letters",
         "                if letter is not None and key in letter.owed:\n"
-        "                    self._replace_attempts(slot.number, (key,))\n"
+        "                    self._attempts.replace_attempts(slot.number, (key,))\n"
         "                    self._send_to(subscription, slot, self._body(slot, letter), redelivered=True)\n",
         "                pass\n",
         "a letter that was under way when its subscriber moved is lost",

@@ -36,6 +36,11 @@ OUTCOMES = {
     Mark.FAILED: DeliveryOutcome.MODIFIED_FAILED,
     Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE,
 }
+_IN_OTHER_WORDS = {
+    Mark.RELEASED: DeliveryOutcome.MODIFIED,
+    Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE_FAILED,
+}
+"""What is said of every second message in the place of these: the same with annotations, or with delivery-failed."""
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
 """Times a subscriber wants one delivery again: more often than some policies allow (I-3d)."""
@@ -278,6 +283,10 @@ class Arrived:
     redelivered: bool = field(default=False, repr=False)
 
 
+def _outcome(entry: Arrived, mark: Mark) -> DeliveryOutcome:
+    return _IN_OTHER_WORDS.get(mark, OUTCOMES[mark]) if entry.number % 2 else OUTCOMES[mark]
+
+
 class Subscriber:
     """A subscriber with an unsettled map, processing in arrival order (S-a)."""
 
@@ -313,8 +322,9 @@ class Subscriber:
     def connect(self, router: int) -> None:
         """Attach with the map."""
         outcomes = {
-            tag: OUTCOMES.get(entry.mark) for tag, entry in self.map.items() if entry.mark is not Mark.SETTLED
-        }
+            tag: _outcome(entry, entry.mark) if entry.mark in OUTCOMES else None
+            for tag, entry in self.map.items() if entry.mark is not Mark.SETTLED
+        }  # fmt: skip
         self.connection = self.open_link(f"s{self.index}", router)
         self.is_replied = False
         self._here.clear()
@@ -441,7 +451,7 @@ class Subscriber:
             self.again.discard((publisher, number))
             self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
             if self.connection is not None:
-                self.judge.on_attempt(self.index, (publisher, number), delivery.attempt, self.connection.link)
+                self.judge.on_attempt(self.index, (publisher, number), delivery)
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
@@ -469,12 +479,16 @@ class Subscriber:
         if self.connection is not None and self.is_replied:
             if mark is Mark.FAILED:
                 self._stated.add(tag)
-            self._up(
-                inputs.SubscriberDisposition(
-                    self.connection.link, [tag], OUTCOMES[mark], False, None, self._wish(mark)
-                )
-            )
+            self._up(self._disposition(tag, self.map[tag], mark, settled=False))
             self._replenish()
+
+    def _disposition(self, tag: bytes, entry: Arrived, mark: Mark, *, settled: bool) -> inputs.Input:
+        assert self.connection is not None
+        link, outcome, added = self.connection.link, _outcome(entry, mark), None
+        if mark in _AGAIN or mark is Mark.UNDELIVERABLE:
+            message = (entry.publisher, entry.number)
+            added = self.judge.annotations.state(self.index, message, link, outcome, is_flagged=entry.redelivered)
+        return inputs.SubscriberDisposition(link, [tag], outcome, settled, added, self._wish(mark))
 
     def _wish(self, mark: Mark) -> int | None:
         """When it wants the next attempt (E-4a)."""
@@ -546,6 +560,8 @@ class Subscriber:
             self.judge.letters.on_failed(self.index, message)
             self.again.add(message)
         elif mark is Mark.UNDELIVERABLE:
+            if _outcome(entry, mark) is DeliveryOutcome.UNDELIVERABLE_FAILED:
+                self.judge.policies.on_failed_for_good(self.index, message)
             self.judge.letters.on_failed(self.index, message)
             self.judge.shared.on_declined(self.index, message)
         else:

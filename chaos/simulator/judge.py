@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from chaos.simulator import coverage
+from chaos.simulator.annotations_judge import AnnotationsJudge
 from chaos.simulator.calm_judge import CalmJudge
 from chaos.simulator.copies_judge import CopiesJudge
 from chaos.simulator.ended_judge import EndedJudge
@@ -48,6 +49,7 @@ class Judge:
         self.calm = CalmJudge(world, self.filters)
         self._copies = CopiesJudge(world)
         self.policies = PolicyJudge(world)
+        self.annotations = AnnotationsJudge(world, self.policies)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -338,10 +340,12 @@ class Judge:
             return
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
-    def on_attempt(self, subscriber: int, message: Message, attempt: int, link: int) -> None:
-        """E-4a: what the delivery states of failed attempts."""
+    def on_attempt(self, subscriber: int, message: Message, delivery: effects.Deliver) -> None:
+        """E-4a, E-4b: what the delivery states of former attempts."""
+        is_new = self._new_again[message] > 0
+        self.annotations.on_attempt(subscriber, delivery, message, is_new=is_new)
         if not self._world.is_member(subscriber):
-            self.policies.on_attempt(subscriber, message, attempt, link, is_new=self._new_again[message] > 0)
+            self.policies.on_attempt(subscriber, message, delivery.attempt, delivery.link, is_new=is_new)
 
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:
         """I-6: a new life of a subscription starts behind what was sent before it."""

@@ -14,8 +14,18 @@ from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
-from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
+from delivery_records.channels.messages import (
+    Annotations,
+    FormerAnnotations,
+    LargePart,
+    Msg,
+    Need,
+    RouterMessage,
+    Taken,
+)
 from delivery_records.parts import Part
+
+_NEW_KINDS = (Annotations, FormerAnnotations, LargePart, Taken, Need)
 
 
 class PartsToSend:
@@ -146,12 +156,12 @@ def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effect
 
 
 def check_version(message: RouterMessage, receiver: Router | None) -> None:
-    """L-8: a router of an older release ends the connection that a frame of an unknown kind comes on.
+    """L-8, E-4b: a router of an older release ends the connection that a frame of an unknown kind comes on.
 
     Raises:
         Violation: it is sent one.
     """
-    is_new = isinstance(message, (LargePart, Taken, Need)) or (isinstance(message, Msg) and message.is_large)
+    is_new = isinstance(message, _NEW_KINDS) or (isinstance(message, Msg) and message.is_large)
     if is_new and receiver is not None and receiver.is_old:
         raise Violation(f"UNREADABLE: router {receiver.index} of an older release is sent {message}")
 

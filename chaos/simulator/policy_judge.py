@@ -53,8 +53,13 @@ class PolicyJudge:
         if link:
             self._failed_here[(link, message)] += 1
             self._last.pop((link, message), None)
-            if self._is_quiet(message):
-                self._last[(link, message)] = self._world.now, self._disturbance(subscriber)
+            if self.is_quiet(message):
+                self._last[(link, message)] = self._world.now, self.disturbance(subscriber)
+
+    def on_failed_for_good(self, member: int, message: _Message) -> None:
+        """SH-5: it states so to each ingress; one that has heard of a later failure before counts it once more."""
+        self._failed[(member, message)] += 1
+        self._doubted[(member, message)] += 1
 
     def on_failure_presented(self, subscriber: int, message: _Message, link: int, *, is_stated: bool) -> None:
         """The map of an attach says that it has failed to process it; `is_stated`: a router may know that."""
@@ -76,14 +81,14 @@ class PolicyJudge:
         if attempt < here:
             raise Violation(f"ATTEMPTS: {it} as failed {attempt} times, and it was {here}")
         failed_at, before = self._last.get((link, message), (0.0, None))
-        if self._disturbance(subscriber) != before:
+        if self.disturbance(subscriber) != before:
             return
         if traits.attempts and attempt >= traits.attempts:
             raise Violation(f"ATTEMPTS: {it} again although it failed {attempt} times")
         if world.now - failed_at < CLOCKS * traits.delay_ms / 1000:
             raise Violation(f"EARLY: {it} {world.now - failed_at:g} s after it failed")
 
-    def _is_quiet(self, message: _Message) -> bool:
+    def is_quiet(self, message: _Message) -> bool:
         """Nothing that was sent before can arrive now: no frame is under way, none waits for a view or for credit.
 
         Nor does the publisher's own repeat of the message (I-1).
@@ -97,12 +102,13 @@ class PolicyJudge:
         is_seen = all(core.view.applied >= world.etcd.revision for core in cores)
         return is_seen and not world.traits.large and not any(world.frames.values())
 
-    def _disturbance(self, subscriber: int) -> tuple[int, int, int]:
+    def disturbance(self, subscriber: int) -> tuple[int, int, int]:
         """It differs where anything but a retry can have sent a delivery again (I-5)."""
         cores = [router.records for router in self._world.routers if router.records is not None]
         restarts = sum(core.counts[Decision.CHANNEL_RESTARTED] for core in cores)
-        key = self._world.subscription_key(subscriber)
-        epochs = sum(core.view.subscriptions[key].epoch for core in cores if key in core.view.subscriptions)
+        keys = [self._world.subscription_key(each) for each in self._sharing(subscriber)]
+        views = [core.view.subscriptions for core in cores]
+        epochs = sum(view[key].epoch for view in views for key in keys if key in view)
         return self._world.disturbances, restarts, epochs
 
     def _failures(self, subscriber: int, message: _Message) -> int:
@@ -111,11 +117,18 @@ class PolicyJudge:
 
     def has_failed(self, subscriber: int, message: _Message) -> bool:
         """Whether it may count as done there: it failed as often as the policy allows."""
+        return self.failures(subscriber, message) >= (self._world.traits.attempts or MAX_ATTEMPTS)
+
+    def failures(self, subscriber: int, message: _Message) -> int:
+        """The most that its ingress may count."""
+        return sum(self._failures(index, message) for index in self._sharing(subscriber))
+
+    def _sharing(self, subscriber: int) -> list[int]:
+        """SH-5: whoever shares its subscription, itself included."""
         world = self._world
-        who = [subscriber]
-        if world.is_member(subscriber):  # SH-5: the ingress counts what all of them fail
-            who = [each.index for each in world.subscribers if world.is_member(each.index)]
-        return sum(self._failures(index, message) for index in who) >= (world.traits.attempts or MAX_ATTEMPTS)
+        if not world.is_member(subscriber):
+            return [subscriber]
+        return [each.index for each in world.subscribers if world.is_member(each.index)]
 
     def failed_at(self, message: _Message) -> set[int]:
         """The subscribers where that is so."""

@@ -253,11 +253,7 @@ class StockSubscriber(Subscriber):
         if OUTCOMES[mark].is_done:
             self.done_here.add((entry.publisher, entry.number))
         if self.connection is not None and self.is_replied:
-            self._up(
-                inputs.SubscriberDisposition(
-                    self.connection.link, [tag], OUTCOMES[mark], True, None, self._wish(mark)
-                )
-            )
+            self._up(self._disposition(tag, entry, mark, settled=True))
             self._replenish()
 
     def _settle(self, tag: bytes) -> None:

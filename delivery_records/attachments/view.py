@@ -29,6 +29,8 @@ LETTERS = 4
 
 EXPIRY = 4
 """Protocol version of routers that read the time that is left to a MSG, and the outcome *expired* in an ACK (E-10)."""
+ANNOTATIONS = 4
+"""Protocol version of routers that read ANNOTATIONS, and in an ACK that a member failed it for good (E-4b, SH-5)."""
 LARGE_MESSAGES = 4
 """Protocol version of routers that pass large messages on in parts (L-8)."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error, unpack_from
 from typing import Final, TypeAlias
 
+from delivery_records.channels.annotations_codec import annotations_payload, read_annotations
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.large_codec import (
     ASSIGNED_FLAGS,
@@ -24,12 +25,14 @@ from delivery_records.channels.large_codec import (
 )
 from delivery_records.channels.messages import (
     Ack,
+    Annotations,
     Applied,
     Barrier,
     Claim,
     Credit,
     Datagram,
     ExpiringMsg,
+    FormerAnnotations,
     Hello,
     LargePart,
     Msg,
@@ -76,6 +79,7 @@ _KIND_CLAIM: Final = 8
 _KIND_RETURN: Final = 9
 _KIND_ROOM: Final = 10
 _KIND_REASON: Final = 11
+_KIND_ANNOTATIONS: Final = 12
 _KIND_LARGE: Final = 13
 _KIND_TAKEN: Final = 14
 _KIND_NEED: Final = 15
@@ -141,6 +145,7 @@ _OUTCOME_CODES: Final = {
     DeliveryOutcome.MODIFIED_FAILED: 5,
     DeliveryOutcome.UNDELIVERABLE: 6,
     DeliveryOutcome.EXPIRED: 7,
+    DeliveryOutcome.UNDELIVERABLE_FAILED: 8,
 }
 _OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
@@ -248,6 +253,8 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
         return _KIND_TAKEN, _TAKEN.pack(*named), b""
     if isinstance(message, Need):
         return _KIND_NEED, _NEED.pack(message.publisher_epoch, message.subscription_epoch, message.number), b""
+    if isinstance(message, (Annotations, FormerAnnotations)):
+        return _KIND_ANNOTATIONS, annotations_payload(message), b""
     return _sharing_payload(message)
 
 
@@ -456,6 +463,8 @@ def _decode_other(frame: bytes, kind: int, at: int) -> tuple[RouterMessage, int]
     """What comes seldom, or with large bodies."""
     if kind == _KIND_REASON:
         return _read_reason(frame, at)
+    if kind == _KIND_ANNOTATIONS:
+        return read_annotations(frame, at)
     if kind == _KIND_LARGE:
         return read_large(frame, at), len(frame)
     if kind == _KIND_TAKEN:

@@ -6,6 +6,7 @@ Within a publisher epoch a delivery is named by its running number in the ingres
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -187,6 +188,26 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotations:
+    """ANNOTATIONS: all that the subscriber's *modified* have added to this delivery; its NACK or ACK follows (E-4b)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+    added: Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class FormerAnnotations:
+    """ANNOTATIONS the other way: what former links or other members have added; its MSG follows (E-4b)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+    added: Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """CLAIM: the answer of a member's egress to a SYNC (SH-4): what of U its map has, and its room (SH-2)."""
 
@@ -270,9 +291,9 @@ class Applied:
     revision: int
 
 
-ToIngress: TypeAlias = Ack | Nack | Reason | Claim | Return | Room | Taken | Need
+ToIngress: TypeAlias = Ack | Nack | Reason | Annotations | Claim | Return | Room | Taken | Need
 """What a subscription's egress says to an ingress."""
-ToEgress: TypeAlias = Sync | Msg | LargePart | Settle
+ToEgress: TypeAlias = Sync | Msg | LargePart | FormerAnnotations | Settle
 """What an ingress says to the egresses of its subscriptions."""
 RouterMessage: TypeAlias = ToEgress | MsgPart | ToIngress | Credit
 Datagram: TypeAlias = Hello | Barrier | Applied

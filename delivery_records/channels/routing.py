@@ -7,7 +7,9 @@ from collections import deque
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import (
     Ack,
+    Annotations,
     Claim,
+    FormerAnnotations,
     LargePart,
     Msg,
     Nack,
@@ -108,9 +110,9 @@ class FrameRouting:
 
     def deliver(self, origin: int, message: RouterMessage) -> None:
         """Hand a message over."""
-        if isinstance(message, (Msg, LargePart, Settle, Sync)):
+        if isinstance(message, (Msg, LargePart, Settle, Sync, FormerAnnotations)):
             self._to_egresses.deliver(origin, message)
-        elif isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
+        elif isinstance(message, (Ack, Nack, Reason, Annotations, Claim, Return, Room, Taken, Need)):
             self._to_ingresses.deliver(message)
 
     def _trace(self, message: RouterMessage, rule: Rule, revision: int) -> None:
@@ -127,17 +129,19 @@ def _revision(message: RouterMessage) -> int:
         return named if message.to is None else max((named, *message.to))
     if isinstance(message, Sync):
         return max((message.publisher_epoch, *message.subscription_epochs))
-    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
+    if isinstance(message, (Ack, Nack, Reason, Annotations, Claim, Return, Room, Taken, Need)):
         return message.subscription_epoch
     if isinstance(message, LargePart):
         return max((message.publisher_epoch, *message.to))
+    if isinstance(message, FormerAnnotations):
+        return max(message.publisher_epoch, message.subscription_epoch)
     assert isinstance(message, Settle)
     return message.publisher_epoch
 
 
 def _order_of(message: RouterMessage) -> int:
     """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
-    if isinstance(message, (Ack, Nack, Reason, Claim, Return, Room, Taken, Need)):
+    if isinstance(message, (Ack, Nack, Reason, Annotations, Claim, Return, Room, Taken, Need)):
         return -message.subscription_epoch
-    assert isinstance(message, (Sync, Msg, LargePart, Settle))
+    assert isinstance(message, (Sync, Msg, LargePart, Settle, FormerAnnotations))
     return message.publisher_epoch

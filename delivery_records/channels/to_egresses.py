@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from delivery_records.channels.messages import (
     ExpiringMsg,
+    FormerAnnotations,
     LargePart,
     Msg,
     Return,
@@ -71,6 +72,8 @@ class ToEgresses:
                     self.settle(egress, message.publisher_epoch, message.runs)
         elif isinstance(message, LargePart):
             self._on_large(origin, message)
+        elif isinstance(message, FormerAnnotations):
+            self._on_annotations(message)
         else:
             self._on_sync(origin, message)
 
@@ -120,6 +123,13 @@ class ToEgresses:
                     self.on_fault(egress, error)
             else:
                 self._turn.counts[Decision.FRAME_STALE] += 1
+
+    def _on_annotations(self, message: FormerAnnotations) -> None:
+        """E-4b: for what is here, and for the MSG that follows."""
+        egress = self.egresses.get(self._key(message.subscription_epoch))
+        sync = None if egress is None else egress.syncs.get(message.publisher_epoch)
+        if sync is not None:  # E-1
+            sync.annotate(message.number, message.added)
 
     def _takes_letters(self, egress: Egress, publisher_key: str) -> bool:
         """I-3e: a stream from before a change of the rules would bring again what that change has settled."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from delivery_records.attachments.view import Subscription
-from delivery_records.channels.messages import Ack, Claim, Nack, Need, Reason, Return, Room, Taken, ToIngress
+from delivery_records.channels.messages import (
+    Ack,
+    Annotations,
+    Claim,
+    Nack,
+    Need,
+    Reason,
+    Return,
+    Room,
+    Taken,
+    ToIngress,
+)
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
@@ -33,6 +44,8 @@ class ToIngresses:
             self.on_nack(message)
         elif isinstance(message, Reason):
             self._on_reason(message)
+        elif isinstance(message, Annotations):
+            self._on_annotations(message)
         elif isinstance(message, (Taken, Need)):
             self._on_large(message)
         else:
@@ -98,6 +111,16 @@ class ToIngresses:
         if subscription is not None and ingress is not None:
             try:
                 ingress.answers.on_again(subscription, nack)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._on_fault(ingress, error)
+
+    def _on_annotations(self, message: Annotations) -> None:
+        """E-4b: what it has added to what it is about to want again."""
+        subscription = self._subscription(message.subscription_epoch)
+        ingress = self.by_epoch.get(message.publisher_epoch)
+        if subscription is not None and ingress is not None:
+            try:
+                ingress.answers.on_annotated(subscription, message.number, message.added)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._on_fault(ingress, error)
 

@@ -9,6 +9,7 @@ from delivery_records.limits import LETTER_ERROR_CHARS
 from delivery_records.outcomes import DeliveryOutcome, Told
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 from oncewire.wire.annotations import without_ours
+from oncewire.wire.encoding import encode
 from oncewire.wire.vocabulary import DELIVERY_DELAY, DELIVERY_TIME
 
 MAP_ENTRY_BYTES = 48
@@ -23,6 +24,7 @@ _STATES: dict[DeliveryOutcome, DeliveryState] = {
     DeliveryOutcome.MODIFIED: Modified(),
     DeliveryOutcome.MODIFIED_FAILED: Modified(delivery_failed=True),
     DeliveryOutcome.UNDELIVERABLE: Modified(undeliverable_here=True),
+    DeliveryOutcome.UNDELIVERABLE_FAILED: Modified(delivery_failed=True, undeliverable_here=True),
 }
 
 
@@ -36,13 +38,13 @@ def outcome_of(state: DeliveryState | None) -> DeliveryOutcome | None:
         return DeliveryOutcome.RELEASED
     if isinstance(state, Modified):
         if state.undeliverable_here:
-            return DeliveryOutcome.UNDELIVERABLE
+            return DeliveryOutcome.UNDELIVERABLE_FAILED if state.delivery_failed else DeliveryOutcome.UNDELIVERABLE
         return DeliveryOutcome.MODIFIED_FAILED if state.delivery_failed else DeliveryOutcome.MODIFIED
     return None
 
 
-def next_attempt(state: Modified, now_ms: int) -> tuple[Mapping[object, object] | None, int | None]:
-    """The annotations of `modified` for the next attempt, and in how many milliseconds it is wanted (E-4a).
+def next_attempt(state: Modified, now_ms: int) -> tuple[dict[bytes, bytes] | None, int | None]:
+    """What `modified` adds to the message, encoded (E-4b), and in how many milliseconds it is wanted again (E-4a).
 
     The latter is for this router, and no part of the message. A value that is no such number is left out.
 
@@ -58,7 +60,7 @@ def next_attempt(state: Modified, now_ms: int) -> tuple[Mapping[object, object] 
     ready_at_ms = _number(annotations.pop(DELIVERY_TIME, None))
     if delay_ms is None and ready_at_ms is not None:
         delay_ms = max(0, ready_at_ms - now_ms)
-    return annotations, delay_ms
+    return {encode(key): encode(value) for key, value in annotations.items()}, delay_ms
 
 
 def _number(value: object) -> int | None:

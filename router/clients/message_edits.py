@@ -21,7 +21,7 @@ from oncewire.wire.annotations import (
     set_delivery_count,
     without_ours,
 )
-from oncewire.wire.decoding import skip
+from oncewire.wire.decoding import decode, skip
 from oncewire.wire.encoding import encode
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.types import Described, ULong
@@ -75,7 +75,7 @@ def make_letter(message: bytes, letter: Letter) -> bytes:
 
 
 def edit_for_attempt(effect: Deliver | DeliverPart, message: bytes, *, counts_repeats: bool = False) -> bytes:
-    """The message of a repeated delivery: marked, counted, with the annotations of `modified` (E-4a).
+    """The message of a repeated delivery: marked, counted, with the annotations of `modified` (E-4a, E-4b).
 
     Args:
         effect: the delivery.
@@ -89,7 +89,8 @@ def edit_for_attempt(effect: Deliver | DeliverPart, message: bytes, *, counts_re
     edited = message
     try:
         if effect.annotations:
-            edited = merge_annotations(edited, effect.annotations)
+            added = {decode(key)[0]: decode(value)[0] for key, value in effect.annotations.items()}
+            edited = merge_annotations(edited, added)
         if effect.redelivered:
             edited = mark_redelivered(edited)
         attempts = max(effect.attempt, 1) if effect.redelivered and counts_repeats else effect.attempt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -479,7 +479,7 @@ class SubscriberLink(Link):
 
     def answer(
         self, outcome: DeliveryOutcome | None, *tags: bytes, settled: bool = False,
-        annotations: dict[object, object] | None = None, delay_ms: int | None = None, error: str = "",
+        annotations: Mapping[bytes, bytes] | None = None, delay_ms: int | None = None, error: str = "",
     ) -> None:  # fmt: skip
         """State an outcome for deliveries, named by the publisher's tags."""
         names = [self.network_tag(tag) for tag in tags]

@@ -135,16 +135,6 @@ def _wait_for_attempt(net: Net, subscriber: SubscriberLink, outcome: DeliveryOut
     return net.now - started
 
 
-def test_the_annotations_of_modified_come_with_the_next_attempt_only() -> None:
-    net = Net()
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    publisher.send(b"1")
-    subscriber.answer(DeliveryOutcome.MODIFIED, b"1", annotations={"x-why": "busy"})
-    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
-    net.advance(10.0)
-    assert [d.annotations for d in subscriber.all(effects.Deliver)] == [None, {"x-why": "busy"}, None]
-
-
 def test_at_the_poison_limit_a_delivery_counts_as_rejected() -> None:
     net = Net(limits=Limits(policy=TopicPolicy(max_attempts=3, report_rejections=True)))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])

@@ -16,11 +16,13 @@ from delivery_records.channels.codec import Target
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.channels.messages import (
     Ack,
+    Annotations,
     Applied,
     Barrier,
     Claim,
     Credit,
     Datagram,
+    FormerAnnotations,
     Hello,
     Msg,
     MsgPart,
@@ -38,6 +40,7 @@ U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
 TAGS = st.binary(max_size=32)
 RUNS = st.lists(st.tuples(U64, U32), max_size=20).map(tuple)
+ADDED = st.dictionaries(st.binary(max_size=20), st.binary(max_size=300), max_size=5)
 EPOCHS = st.lists(U64, max_size=10).map(tuple)
 TARGETS = st.lists(st.tuples(U64, U32, U64), min_size=1, max_size=12).map(tuple)
 
@@ -90,6 +93,8 @@ MESSAGES = st.one_of(
     st.builds(
         Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)
     ),
+    st.builds(Annotations, U64, U64, U64, ADDED),
+    st.builds(FormerAnnotations, U64, U64, U64, ADDED),
     st.builds(Claim, U64, U64, U32, RUNS, U32),
     st.builds(Return, U64, U64, U64),
     st.builds(Room, U64, U64, U32),

@@ -28,6 +28,7 @@ from oncewire.wire import (
     Target,
     Transfer,
     decode_message,
+    encode,
     encode_message,
     read_annotations,
 )
@@ -172,7 +173,7 @@ def test_a_first_part_that_is_marked_counts_as_what_the_record_core_handed_over(
     to = Subscriber()
     message = encode_message(Message(body=b"body" * 100))
     cut = len(message) - 50
-    to.send(first(message[:cut], redelivered=True, attempt=3, annotations={Symbol("x-opt-a"): 1}))
+    to.send(first(message[:cut], redelivered=True, attempt=3, annotations={encode(Symbol("x-opt-a")): encode(1)}))
     to.send(more(message[cut:], Part.LAST))
     whole = b"".join(payload for _, payload in to.transfers())
     assert len(whole) > len(message)

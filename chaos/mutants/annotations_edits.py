@@ -1,0 +1,58 @@
+"""Edits of what *modified* adds to messages, and of what counts as a failure of members (rules E-4b and SH-5)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+_PLAIN = (
+    "refuses=1", "shipped=0", "messages=20", "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0",
+    "old_router=0",
+)  # fmt: skip
+_MEMBERS = ("sharers=2", "subscribers=2", "groups=0", "stock_subscriber=0", *_PLAIN)
+
+ANNOTATIONS_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "the-next-modified-replaces-all", "E-4b", "annotated",
+        "    found = {**known, **added} if known else added\n",
+        "    found = added\n",
+        "what a subscriber has added to a message is gone when it adds something else",
+        aim=_PLAIN,
+    ),
+    Edit(
+        "annotations-of-one-attempt", "E-4b", "outgoing",
+        "                    entry.annotations, entry.message_format,\n                )\n            )\n",
+        "                    entry.annotations, entry.message_format,\n                )\n            )\n"
+        "        entry.annotations = None\n",
+        "what a subscriber has added to a message is gone when it releases the next attempt",
+        aim=_PLAIN,
+    ),
+    Edit(
+        "annotations-stay-at-the-egress", "E-4b", "answers",
+        "            self._fanout.annotated.add(key, number, added)\n",
+        "            pass\n",
+        "a subscriber that attaches again, or another member, is sent a message without what was added to it",
+        aim=("drop-s", *_PLAIN),
+    ),
+    Edit(
+        "other-members-get-no-annotations", "E-4b", "fanout",
+        "        if self.annotated.added:\n            self.state_annotations(slot.number, found)\n",
+        "",
+        "a member is sent a message without what the one has added that had it before",
+        aim=_MEMBERS,
+    ),
+    Edit(
+        "handed-back-is-flagged", "SH-5", "sharing",
+        "        self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)\n",
+        "        self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)\n"
+        "        self._again.add(number)\n",
+        "what a member releases is counted as an attempt at the next one",
+        aim=_MEMBERS,
+    ),
+    Edit(
+        "failed-for-good-is-not-counted", "SH-5", "retries",
+        "        entry.failed += 1\n        return self._look_at_limit(subscription, slot, entry)\n",
+        "        return self._look_at_limit(subscription, slot, entry)\n",
+        "a member fails a message and does not want it any more, and the next one is not told of an attempt",
+        aim=_MEMBERS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""What subscribers' *modified* has added to deliveries, as their ingress and egress keep it (rule E-4b).
+
+Annotations are pairs of keys and values as AMQP encodes them: the record core compares keys and counts bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from delivery_records.limits import ANNOTATIONS_BYTES
+
+
+def merged(known: Mapping[bytes, bytes] | None, added: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
+    """What was said last replaces what was said of the same key; None where it is more than is kept."""
+    found = {**known, **added} if known else added
+    size = sum(len(key) + len(value) for key, value in found.items())
+    return None if size > ANNOTATIONS_BYTES else found
+
+
+class Annotated:
+    """What the subscriptions of one publisher have added, at its ingress. It leaves with its delivery."""
+
+    __slots__ = ("added",)
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self.added: dict[tuple[str, int], Mapping[bytes, bytes]] = {}
+        """By subscription and number."""
+
+    def add(self, key: str, number: int, added: Mapping[bytes, bytes]) -> None:
+        """A subscription, or a member of it, has added this; its egress has kept to the bound."""
+        self.added[(key, number)] = merged(self.added.get((key, number)), added) or added
+
+    def forget(self, number: int) -> None:
+        """The delivery left the window."""
+        self._drop(pair for pair in self.added if pair[1] == number)
+
+    def forget_subscription(self, key: str) -> None:
+        """It is gone."""
+        self._drop(pair for pair in self.added if pair[0] == key)
+
+    def _drop(self, pairs: Iterable[tuple[str, int]]) -> None:
+        for pair in list(pairs):
+            del self.added[pair]
