@@ -2,8 +2,9 @@
 
 A router adds its annotations to every message, so this is done without decoding: the sections in front are found by
 their descriptors, the entries to keep are copied as bytes, and everything from the first section of the bare message
-to the end goes through byte for byte. All functions raise ``DecodeError`` if what is in front of the bare message is
-malformed; a delivery with such a message is rejected with ``amqp:decode-error``. The message-format must be 0.
+to the end goes through byte for byte, also where nothing is there. All functions raise ``DecodeError`` if what is in
+front of the bare message is malformed, or there is no section at all; a delivery with such a message is rejected with
+``amqp:decode-error``. The message-format must be 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header, read_value, skip, truncated
+from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header, read_value, skip
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import Symbol, ULong
@@ -55,7 +56,15 @@ SECTION_SYMBOLS = {
     b"amqp:footer:map": FOOTER_CODE,
 }
 
+_SECTION_NAMES: Final = {
+    code: symbol.decode().split(":")[1] for symbol, code in SECTION_SYMBOLS.items()
+}
+_LIST_CODES: Final = frozenset({0x45, 0xC0, 0xD0})
+MAX_FRONT_BYTES: Final = 1 << 20
+"""As much as a router reads before it passes the beginning of a large message on (L-1)."""
 _ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
+_CUT_DESCRIPTOR: Final = "the message ends in the descriptor of a section"
+_NO_MAP: Final = "the section message-annotations is not a map"
 _HEADER_HEAD: Final = b"\x00\x53\x70"
 # delivery-count is the fifth field of header (3.2.1)
 _DELIVERY_COUNT_INDEX: Final = 4
@@ -76,7 +85,7 @@ def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
         DecodeError: no described value, or no section of a message.
     """
     if pos + 3 > len(message):
-        truncated()
+        raise DecodeError(_CUT_DESCRIPTOR)
     form = message[pos + 1]
     if message[pos] != 0:
         raise DecodeError("a section of the message does not start with a descriptor")
@@ -84,6 +93,8 @@ def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
         code = message[pos + 2]
         pos += 3
     elif form == 0x80:
+        if pos + 10 > len(message):
+            raise DecodeError(_CUT_DESCRIPTOR)
         code = int.from_bytes(message[pos + 2 : pos + 10], "big")
         pos += 10
     elif form in {0xA3, 0xB3}:
@@ -95,7 +106,7 @@ def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
     if not HEADER_CODE <= code <= FOOTER_CODE:
         raise DecodeError(f"the message has a section with the unknown descriptor 0x{code:x}")
     if pos >= len(message):
-        truncated()
+        raise DecodeError(f"the message ends in the section {_SECTION_NAMES[code]}")
     return code, pos
 
 
@@ -111,18 +122,17 @@ class _Prefix:
         self.annotations_start = -1
         pos = 0
         last = HEADER_CODE - 1
-        while True:
-            if pos >= len(message):
-                raise DecodeError("the message has no body")
+        size = len(message)
+        if not size:
+            raise DecodeError("the message has no section")
+        while pos < size:
             code, value = read_section_code(message, pos)
-            if code <= last:
-                raise DecodeError(
-                    "the sections of the message are out of order, or one of them is there twice"
-                )
             if code >= PROPERTIES_CODE:
                 break
+            end = _section_end(message, code, value)
+            if code <= last:
+                raise DecodeError(f"the section {_SECTION_NAMES[code]} is there twice, or out of order")
             last = code
-            end = skip(message, value, len(message))
             if code == HEADER_CODE:
                 self.header_start = pos
                 self.header_value = value
@@ -130,13 +140,25 @@ class _Prefix:
             elif code == MESSAGE_ANNOTATIONS_CODE:
                 self.annotations_start = value
             pos = end
-        if code == FOOTER_CODE:
-            raise DecodeError("the message has no body")
+        if pos >= size > MAX_FRONT_BYTES:  # L-1: of a large message this is the beginning, and more of them may follow
+            raise DecodeError(f"the sections before the bare message are longer than {MAX_FRONT_BYTES} bytes")
         self.bare_start = pos
 
     def header(self, message: bytes) -> bytes:
         """The header section as it is, empty if there is none."""
         return message[self.header_start : self.header_end] if self.header_end > 0 else b""
+
+
+def _section_end(message: bytes, code: int, value: int) -> int:
+    """Return where a section before the bare message ends."""
+    name = _SECTION_NAMES[code]
+    try:
+        end = skip(message, value, len(message))
+    except DecodeError as error:
+        raise DecodeError(f"the section {name} cannot be read: {error.description}") from None
+    if code == HEADER_CODE and message[value] not in _LIST_CODES:
+        raise DecodeError(f"the section {name} is not a list")
+    return end
 
 
 def _usual_bare_start(message: bytes) -> int:
@@ -261,7 +283,7 @@ def _map_content(message: bytes, pos: int) -> tuple[int, int, int]:
     """Return count, start and end of the content of the map at ``pos``."""
     code = message[pos]
     if code not in {0xC1, 0xD1}:
-        raise DecodeError("the annotations of the message are not a map")
+        raise DecodeError(_NO_MAP)
     count, start, stop = read_compound_header(message, pos + 1, len(message), 1 if code == 0xC1 else 4)
     if count % 2 or count > stop - start:
         raise DecodeError("the annotations of the message claim a number of entries that cannot be")
@@ -435,5 +457,5 @@ def read_annotations(message: bytes) -> dict[object, object]:
         return {}
     value, _ = read_value(message, prefix.annotations_start, len(message), DecodeBudget())
     if not isinstance(value, dict):
-        raise DecodeError("the annotations of the message are not a map")
+        raise DecodeError(_NO_MAP)
     return value

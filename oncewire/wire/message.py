@@ -304,11 +304,12 @@ def _string_keys(value: object, what: str) -> dict[str, object]:
 def decode_message(encoded: bytes | bytearray | memoryview) -> Message:
     """Decode a message (message-format 0).
 
-    Routers look at the sections before the bare message alone, so publishers may have been told *accepted* for a bare
-    message without a body, or with its sections out of order: its meaning is clear, and it is decoded, too.
+    Routers look at the sections before the bare message alone, so publishers may have been told *accepted* for a
+    message without a body, or with the sections of the bare message out of order: its meaning is clear, and it is
+    decoded, too.
 
     Raises:
-        DecodeError: malformed, a section is there twice, or nothing is behind those before the bare message.
+        DecodeError: malformed, a section is there twice, or there is none.
     """
     data = bytes(encoded)  # no copy if it is bytes already
     message = Message(None)
@@ -332,14 +333,13 @@ def decode_message(encoded: bytes | bytearray | memoryview) -> Message:
             bodies.append(value)
         else:
             _set_section(message, code, value)
-    if not seen.intersection(_BARE_CODES):
-        raise DecodeError("the message has no body")
+    if not data:
+        raise DecodeError("the message has no section")
     message.kind = kind
     message.body = _join_bodies(kind, bodies) if bodies else None
     return message
 
 
-_BARE_CODES = range(PROPERTIES_CODE, FOOTER_CODE)
 _BODY_KINDS = {DATA_CODE: BodyKind.DATA, SEQUENCE_CODE: BodyKind.SEQUENCE, VALUE_CODE: BodyKind.VALUE}
 
 

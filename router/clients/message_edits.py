@@ -109,7 +109,7 @@ def merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes
     annotations = {**read_annotations(message), **without_ours(changes)}
     header = b""
     pos = 0
-    while True:
+    while pos < len(message):
         code, value = read_section_code(message, pos)
         if code > MESSAGE_ANNOTATIONS_CODE:
             break

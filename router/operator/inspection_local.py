@@ -318,14 +318,15 @@ class LocalTables:
 
 def _bare(message: bytes, message_format: int) -> bytes:
     """The bare message (AMQP 1.0 section 3.2), which no router touches; other formats are taken whole."""
-    if message_format or not message:
+    if message_format:
         return message
     at = 0
     try:
-        while True:
+        while at < len(message):
             code, value = read_section_code(message, at)
             if code >= PROPERTIES_CODE:
-                return message[at:]
+                break
             at = skip(message, value, len(message))
     except DecodeError:
         return message
+    return message[at:]

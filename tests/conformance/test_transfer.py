@@ -97,11 +97,11 @@ class TestTransfer:
         empty = peer.transfer()
         found = peer.outcome(empty)
         assert found.settled
-        assert isinstance(found.state, Rejected), "3.2: a message has a body"
+        assert isinstance(found.state, Rejected), "3.2: a message has sections"
         assert found.state.error is not None
         assert found.state.error.condition == DECODE_ERROR
         peer.transfer(b"next")
-        assert heard(witness) == b"next", "the message without a body went nowhere"
+        assert heard(witness) == b"next", "the message without a section went nowhere"
 
     def test_transfer_messages_with_the_same_delivery_tag_on_separate_links_belonging_to_the_same_session(
         self, peer: Peer, witness: Peer, topic: str

@@ -202,6 +202,7 @@ IDENTIFIED = b"\x00\x53\x73" + encode(["m"])
 FOOTER = b"\x00\x53\x78\xc1\x01\x00"
 UNUSUAL = {
     "properties only": (IDENTIFIED, Message(None, BodyKind.VALUE, properties=Properties("m"))),
+    "footer only": (FOOTER, Message(None, BodyKind.VALUE)),
     "application properties only": (
         b"\x00\x53\x74" + encode({"a": 1}),
         Message(None, BodyKind.VALUE, application_properties={"a": 1}),
@@ -220,12 +221,14 @@ def test_what_routers_accept_is_decoded_without_a_body_or_in_another_order(data:
     assert decode_message(data) == message
 
 
+def test_a_header_alone_is_a_message() -> None:
+    assert decode_message(HEADER) == Message(None, BodyKind.VALUE, header=Header())
+
+
 MALFORMED = {
     "nothing": b"",
     "no section": b"hello",
     "zero byte": b"\x00",
-    "header only": HEADER,
-    "footer only": FOOTER,
     "header twice": HEADER + HEADER + DATA,
     "header behind the annotations": b"\x00\x53\x72\xc1\x01\x00" + HEADER + DATA,
     "header behind the body": DATA + HEADER,

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delivery_records.limits import LARGE_BYTES
 from oncewire.wire.annotations import (
+    MAX_FRONT_BYTES,
     DeliveryAnnotator,
     annotate_dead_letter,
     mark_in_doubt,
@@ -32,6 +34,7 @@ OURS_DECODED: dict[object, object] = {
 }
 BODY = b"\x00\x53\x75\xa0\x03abc"
 FOOTER = b"\x00\x53\x78\xc1\x01\x00"
+OURS_SECTION = splice_annotations(BODY, OURS, COUNT).removesuffix(BODY)
 
 
 def section(code: int, value: object) -> bytes:
@@ -279,9 +282,6 @@ MALFORMED = {
     "nothing": b"",
     "one byte": b"\x00",
     "no section": b"x" * 100,
-    "header without a body": HEADER,
-    "annotations without a body": ANNOTATIONS,
-    "footer without a body": HEADER + FOOTER,
     "header twice": HEADER + HEADER + BODY,
     "annotations twice": ANNOTATIONS + ANNOTATIONS + BODY,
     "annotations in front of the header": ANNOTATIONS + HEADER + BODY,
@@ -318,10 +318,22 @@ def test_a_malformed_part_in_front_of_the_bare_message_is_refused(message: bytes
             change()
 
 
-@pytest.mark.parametrize("message", [b"", HEADER, ANNOTATIONS, HEADER + FOOTER], ids=bytes.hex)
-def test_the_reason_of_a_message_that_ends_before_its_bare_message_is_that(message: bytes) -> None:
-    with pytest.raises(DecodeError, match="the message has no body"):
-        splice_annotations(message, OURS, COUNT)
+@pytest.mark.parametrize("front", [HEADER, ANNOTATIONS, section(0x71, {}), b""], ids=bytes.hex)
+@pytest.mark.parametrize("bare", [b"", FOOTER], ids=bytes.hex)
+def test_a_message_without_a_body_gets_annotations(front: bytes, bare: bytes) -> None:
+    if front or bare:
+        spliced = splice_annotations(front + bare, OURS, COUNT)
+        assert spliced == (HEADER if front == HEADER else b"") + OURS_SECTION + bare
+        assert decode_message(set_delivery_count(mark_redelivered(spliced), 2)).body is None
+
+
+def test_annotations_that_are_all_there_is_of_a_large_message_are_refused() -> None:
+    """L-1: the beginning of a large message goes on alone, and what follows it is not looked at."""
+    front = section(0x72, {Symbol("a"): bytes(MAX_FRONT_BYTES)})
+    assert len(front) > LARGE_BYTES == MAX_FRONT_BYTES
+    with pytest.raises(DecodeError, match="longer than 1048576 bytes"):
+        splice_annotations(front, OURS, COUNT)
+    assert splice_annotations(front + BODY, OURS, COUNT).endswith(BODY)
 
 
 @pytest.mark.parametrize("message", MALFORMED_ANNOTATIONS.values(), ids=MALFORMED_ANNOTATIONS.keys())
@@ -389,7 +401,7 @@ def test_mutated_messages_are_spliced_or_refused_and_stay_readable() -> None:
         except DecodeError:
             continue
         spliced += 1
-        assert message.endswith(BODY)
+        assert message.endswith((BODY, OURS))  # the size of a section may have come to cover the body
         assert OURS in message
         again = splice_annotations(message, OURS, COUNT)  # what came out is well-formed
         assert again == message
