@@ -128,7 +128,7 @@ class LargeDeliveries:
         body.is_whole = part.part is Part.LAST
         if entry is self.current:
             self._hand_over(entry, body, part.data)
-            self._look_at_end()
+            self._finish_if_taken()
         else:
             body.pieces.append(part.data)
 
@@ -180,17 +180,22 @@ class LargeDeliveries:
         if entry is None or body is None:
             return
         body.taken = max(0, body.handed - self._unsent)
+        if self._finish_if_taken():
+            return
         is_due = self._turn.now - body.told_at >= LARGE_STALL_S / LARGE_LOOKS  # L-6: a slow one takes something, too
-        if is_due or body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes):
+        is_far = body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes)
+        if is_due or is_far or self.is_starved:  # L-4: its publisher may have no room for more
             self._tell(entry, body)
-        self._look_at_end()
 
-    def _look_at_end(self) -> None:
+    def _finish_if_taken(self) -> bool:
+        """Look whether the subscriber has taken all there is; then others follow."""
         entry = self.current
         body = None if entry is None else entry.large
-        if entry is not None and body is not None and body.is_whole and body.taken >= body.handed:
-            self._finish(entry, body)
-            self.line.pump()
+        if entry is None or body is None or not body.is_whole or body.taken < body.handed:
+            return False
+        self._finish(entry, body)
+        self.line.pump()
+        return True
 
     def _finish(self, entry: Entry, body: LargeBody) -> None:
         """The whole of it has gone to the subscriber."""
@@ -355,7 +360,7 @@ class LargeDeliveries:
             self._revert(entry, body, is_owed=True)
             self.line.pump()
             return
-        if body.taken > body.told:  # L-4: less than a step of it; what its publisher has no room for may wait for that
+        if body.taken > body.told:  # L-6: less than a step, and not all that is here: it takes something
             self._tell(entry, body)
         self._look_again()
 

@@ -18,7 +18,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.endpoint import Endpoint
 from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.outcomes import Decision
-from delivery_records.parts import HAS_IT, Part, taken_step
+from delivery_records.parts import HAS_IT, Part
 from delivery_records.turn import Turn
 from delivery_records.window import ARRIVING, Slot, Window
 
@@ -82,6 +82,10 @@ class Stream:
     def has_listener(self) -> bool:
         """Somebody is in it who gets it at most once, and so till it is settled (c.3)."""
         return any(target.is_listener for target in self.targets.values())
+
+    def is_taken_by(self, target: Target) -> bool:
+        """It has all that has come."""
+        return target.taken >= self.received
 
     def add(self, data: bytes, size: int, *, is_last: bool) -> None:
         """Cut what has come to pieces that let other frames pass between them."""
@@ -343,19 +347,14 @@ class LargeStreams:
                 since = max(target.since, self._blocked_since)
                 if target.is_listener and (stream.is_whole or not has_room):
                     since = target.since  # L-1: nobody waits for it without limit
-                waits = stream.is_whole or not self._has_all(stream, target)
+                waits = stream.is_whole or not stream.is_taken_by(target)
                 if waits and turn.now - since >= target.patience_s:
                     self._leave_out(stream, target)
 
     def _starves(self, stream: Stream) -> bool:
         if stream.is_whole:
             return False
-        return any(self._has_all(stream, target) for target in stream.targets.values())
-
-    def _has_all(self, stream: Stream, target: Target) -> bool:
-        """L-4: egresses state what is taken in steps, so up to a step of it may not have been stated."""
-        step = taken_step(self._turn.limits.large_ahead_bytes)
-        return target.next == stream.end and stream.received - target.taken < step
+        return any(stream.is_taken_by(target) for target in stream.targets.values())
 
     def _leave_out(self, stream: Stream, target: Target) -> None:
         del stream.targets[target.key]

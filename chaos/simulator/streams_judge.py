@@ -9,11 +9,13 @@ from chaos.simulator.state import FIRST_BYTES, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import inputs
 from delivery_records.egress import Egress
+from delivery_records.entries import Entry
 from delivery_records.ingress import Ingress
-from delivery_records.parts import taken_step
 
 STALL_S = 25.0
 """T_large and a quarter on a clock that is a third slow, and some seconds."""
+TOLD_S = 1.0
+"""Where nothing has failed and no frame is under way, nothing is waited for but a timer."""
 SILENCE_S = 60.0
 """Likewise for three times T_large: an egress looks when twice T_large is over, and once more."""
 
@@ -86,12 +88,11 @@ class StreamsJudge:
         streams = ingress.fanout.streams.all()
         starves = ingress.large.is_arriving and not self._has_room(ingress)
         arriving = [stream for stream in streams if not stream.is_whole]
-        step = taken_step(self._world.limits.large_ahead_bytes)
-        starves = starves and any(s.received - t.taken < step for s in arriving for t in s.targets.values())
+        starves = starves and any(s.is_taken_by(t) for s in arriving for t in s.targets.values())
         for stream in streams:
             for target in stream.targets.values():
                 what = (ingress.epoch, stream.slot.number, target.key, target.since)
-                if self._lasts(what, starves and stream.received - target.taken >= step, STALL_S):
+                if self._lasts(what, starves and not stream.is_taken_by(target), STALL_S):
                     raise Violation(f"STARVED: others wait for {target.key[:6]}, which takes nothing of {ingress.name}")
 
     def _check_sending(self, router: Router, egress: Egress) -> None:
@@ -106,3 +107,18 @@ class StreamsJudge:
             stands = not body.is_whole and body.taken >= body.handed
             if self._lasts(what, stands, SILENCE_S):
                 raise Violation(f"SILENT: {egress.name} stands in the middle of a delivery")
+            if self._lasts(("told", *what), stands and self._is_untold(router, egress, large.current), TOLD_S):
+                raise Violation(f"UNTOLD: {egress.name} has taken all that has come, and its publisher's router waits")
+
+    def _is_untold(self, router: Router, egress: Egress, entry: Entry) -> bool:
+        """L-4: the ingress of what its subscriber has taken does not know of it, and is not about to hear it."""
+        world, sync, body = self._world, entry.sync, entry.large
+        if world.faults or sync is None or body is None or world.frames.get((router.rid, sync.ingress_rid)):
+            return False
+        for other in world.routers:
+            ingresses = [] if other.records is None else other.records.ingresses.values()
+            for ingress in ingresses if other.rid == sync.ingress_rid else ():
+                streams = ingress.fanout.streams.all() if ingress.epoch == sync.epoch else ()
+                targets = [stream.targets.get(egress.key) for stream in streams if stream.slot.number == entry.number]
+                return any(target is not None and target.taken < body.taken for target in targets)
+        return False

@@ -200,6 +200,23 @@ def test_what_a_subscriber_has_is_not_sent_again_and_holds_nobody_up() -> None:
     assert ingress.window.body_bytes == PIECE
 
 
+@pytest.mark.parametrize("routers", [1, 2])
+def test_a_publisher_has_room_again_as_soon_as_all_that_has_come_is_taken(routers: int) -> None:
+    """L-4: its window is smaller than a step, and no time passes."""
+    net = Net(routers, limits=replace(LIMITS, window_bytes=1_000))
+    one, two = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t")
+    publisher = net.publisher(net.nodes[-1])
+    part(publisher, b"1", b"f" * 800, Part.FIRST)
+    (ingress,) = net.nodes[-1].core.ingresses.values()
+    for _ in range(5):
+        take_all(one)
+        assert ingress.fanout.streams.held_bytes == 800
+        take_all(two)
+        assert ingress.fanout.streams.held_bytes == 0
+        part(publisher, b"1", b"m" * 800, Part.MIDDLE)
+    assert sent_bytes(one) == sent_bytes(two) == 6 * 800
+
+
 # ---------------------------------------------------------------------- L-3
 
 
