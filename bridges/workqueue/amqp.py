@@ -343,15 +343,11 @@ class TakeLink(_QueueLink):
 
     async def _wait(self) -> None:
         """W-13: until the next item is due, or a notice."""
-
-        def due_in(do: Operations) -> float:
-            due = do.next_due(self.queue)
-            return LONGEST_SLEEP_S if due is None else due - do.now
-
         try:
             await self._store.listen()
-            delay = min(LONGEST_SLEEP_S, max(await self._store.transact(due_in), SHORTEST_SLEEP_S))
-            await until_set(self._changed, delay)
+            due_s = await self._store.seconds_to_due(self.queue)
+            due_s = LONGEST_SLEEP_S if due_s is None else due_s
+            await until_set(self._changed, min(LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S)))
         except QueueError:
             await asyncio.sleep(RETRY_S)
         self._do(self._core.on_ready())

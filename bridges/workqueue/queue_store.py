@@ -1,4 +1,4 @@
-"""A store of queues for asyncio: jobs in transactions, and waiting for items without polling."""
+"""A store of queues for asyncio: jobs in transactions, and waiting for items until they are due, or a notice."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from oncewire.client.put_off import ended
 
 T = TypeVar("T")
 
+POLL_S = 1.0
+"""W-13: a MongoDB store is asked once in so long, for each queue that somebody here waits for; it sends no notices."""
+
 
 class QueueStore:
     """An open store. Made by ``QueueStore.open``; for one event loop.
@@ -33,6 +36,9 @@ class QueueStore:
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._notices = -1
         self._listening: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._due: dict[str, float | None] = {}
+        """When something can be taken from a queue, as its waiters know it; of a store that is polled."""
         self._closing: asyncio.Task[None] | None = None
         self._store = None if isinstance(store, MongoStore) else store
         self._group: GroupCommit | None = None
@@ -126,11 +132,16 @@ class QueueStore:
     async def seconds_to_due(self, queue: str) -> float | None:
         """Return how long it is until something can be taken; None = nothing waits."""
         if self._direct is not None:
-            due, _ = await self._direct.perform(lambda do: do.next_due(queue))
+            due = self._due[queue] = await self._next_due(self._direct, queue)
             now, _ = await self._direct.perform(lambda do: do.now)
         else:
             due, now = await self.transact(lambda do: (do.next_due(queue), do.now))
         return None if due is None else due - now
+
+    @staticmethod
+    async def _next_due(store: MongoStore, queue: str) -> float | None:
+        due, _ = await store.perform(lambda do: do.next_due(queue))
+        return due
 
     @contextmanager
     def waiting(self, queue: str) -> Iterator[asyncio.Event]:
@@ -143,14 +154,17 @@ class QueueStore:
             self._waiters[queue].discard(event)
             if not self._waiters[queue]:
                 del self._waiters[queue]
+                self._due.pop(queue, None)
 
     async def listen(self) -> None:
-        """Receive the notices of other processes from now on.
+        """Receive the notices of other processes from now on, or poll a store that sends none while somebody waits.
 
         Raises:
             QueueError: the store cannot send any.
         """
-        if self._store is None:  # W-13: there are no notices between processes
+        if self._direct is not None:
+            if self._closing is None and (self._polling is None or self._polling.done()):
+                self._polling = self._loop.create_task(self._poll(self._direct))
             return
         if self._listening is None and self._closing is None:
             self._listening = self._loop.create_task(self._listen())
@@ -165,6 +179,22 @@ class QueueStore:
             self._listening = None
             raise
         self._loop.add_reader(self._notices, self._read_notices)
+
+    async def _poll(self, store: MongoStore) -> None:
+        """W-13: wake those who wait for a queue when another process has changed what can be taken there, and when."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            if not self._waiters:
+                return
+            for queue in [*self._waiters]:
+                try:
+                    due = await self._next_due(store, queue)
+                except QueueError:  # those who wait look now, and meet it
+                    self._wake(frozenset({queue}))
+                    continue
+                if due is not None and due != self._due.get(queue, due):
+                    self._due[queue] = due
+                    self._wake(frozenset({queue}))
 
     def _read_notices(self) -> None:
         assert self._store is not None
@@ -200,6 +230,9 @@ class QueueStore:
                 await self._listening
         if self._notices >= 0:
             self._loop.remove_reader(self._notices)
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait({self._polling})
         if self._direct is not None:
             await self._direct.close()
         if self._group is not None and self._store is not None:

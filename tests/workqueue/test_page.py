@@ -17,6 +17,7 @@ from bridges.workqueue.mongodb import PROBES
 from bridges.workqueue.mongodb_items import PURGE_COUNT
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from bridges.workqueue.queue import LONGEST_SLEEP_S
+from bridges.workqueue.queue_store import POLL_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sql_outbox import MAX_TOPICS
@@ -98,6 +99,7 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     assert f"up to {SCAN_LIMIT} entries" in PAGE
     assert f"stop counting at {COUNT_LIMIT:,}" in PAGE
     assert f"or {LONGEST_SLEEP_S:g} s;" in PAGE
+    assert f"asks it every {POLL_S:g} s for each queue" in PAGE
     assert f"a lease in the store: {LEASE_S:g} s, renewed every {RENEW_S:g} s," in PAGE
     assert f"within {LEASE_S:g} s" in PAGE
     assert f"({MAX_BYTES >> 30} GiB)" in PAGE

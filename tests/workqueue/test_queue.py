@@ -189,11 +189,11 @@ async def test_a_waiter_is_notified_also_after_the_connection_of_its_notices_bro
 
 
 async def test_a_waiter_is_notified_of_what_another_process_pushes(
-    sql_database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = 0
     began = asyncio.Event()
-    async with Queue.open(sql_database.url, "work") as queue:
+    async with Queue.open(database.url, "work") as queue:
         plain = queue._take_now
 
         async def counted(*arguments: object) -> object:
@@ -212,10 +212,10 @@ async def test_a_waiter_is_notified_of_what_another_process_pushes(
             "    async with Queue.open(sys.argv[1], 'work') as queue:\n"
             "        await queue.push(b'x')\n"
             "asyncio.run(main())\n",
-            sql_database.url,
+            database.url,
         )  # fmt: skip
         assert await child.wait() == 0
-        # Without a notice it would wait for a minute: longer than this test may take.
+        # Without a notice, or a look of the store's own, it would wait for a minute: longer than this test may take.
         taken = await asyncio.wait_for(waiting, 30)
         assert taken is not None
         assert looked <= 4
