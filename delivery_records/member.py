@@ -35,7 +35,8 @@ class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
     __slots__ = (
-        "_failed", "_failures", "_heads", "_left", "_lives", "_over", "_returned", "_short", "_stated", "_used",
+        "_failed", "_failures", "_heads", "_left", "_lives", "_over", "_returned", "_short", "_spent", "_stated",
+        "_used",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -67,6 +68,8 @@ class MemberEgress(FilteredEgress):
         """Publisher epoch -> what is left at least of the room that was stated to its ingress: answers give it back."""
         self._used: dict[int, SyncState] = {}
         """Of these, those that have used some."""
+        self._spent: dict[int, SyncState] = {}
+        """Of these, those that have used all, as far as is known without their answers."""
 
     def reply(self) -> None:
         """See Egress."""
@@ -158,12 +161,15 @@ class MemberEgress(FilteredEgress):
                 self._returned.add(publisher_epoch, number, message, message_format)
                 self._short[sync.epoch] = sync
                 self._used.pop(sync.epoch, None)
+                self._spent.pop(sync.epoch, None)
                 self._parts.answer(sync, Return(sync.epoch, sync.named, number))
                 if large is not None:
                     large.is_taken_up = True  # L-2: its RETURN says that it is not wanted
                 return
-            self._left[publisher_epoch] = self._left.get(publisher_epoch, 0) - 1
+            left = self._left[publisher_epoch] = self._left.get(publisher_epoch, 0) - 1
             self._used[publisher_epoch] = sync
+            if left <= 0:
+                self._spent[publisher_epoch] = sync
         super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format, large)
         if self._used:
             self._watch_credit()
@@ -221,6 +227,8 @@ class MemberEgress(FilteredEgress):
             for state in list(self.syncs.values()):
                 self._claim(state)
         self._offer_room()
+        if self._spent and self.outgoing.free_credit:
+            self._look_at_spent()
 
     def after_settling(self) -> None:
         """C-4: there may be room in the map again."""
@@ -238,6 +246,7 @@ class MemberEgress(FilteredEgress):
         self._returned.forget(epoch)
         self._left.pop(epoch, None)
         self._used.pop(epoch, None)
+        self._spent.pop(epoch, None)
         self._over.pop(epoch, None)
         self._heads.pop(epoch, None)
         self._failures.pop(epoch, None)
@@ -262,6 +271,18 @@ class MemberEgress(FilteredEgress):
         if self.outgoing.free_credit and not self._turn.timers.is_set(Timer.CREDIT, self.key):
             self._turn.timers.set(Timer.CREDIT, self.key, self._turn.now + CREDIT_LOOK_S)
 
+    def _look_at_spent(self) -> None:
+        """SH-2: who has used all that was stated hears of more at once, unless an answer has given some back."""
+        spent, self._spent = self._spent, {}
+        waiting: list[SyncState] = []
+        for epoch, sync in spent.items():
+            newest = next(reversed(sync.numbers.values()), None)
+            if newest is not None and newest.outcome is None:
+                waiting.append(sync)
+            else:
+                self._left[epoch] = 1
+        self._state_room(waiting)
+
     def look_at_credit(self) -> None:
         """SH-2: nobody would hear of credit for those that follow, where nothing is answered meanwhile."""
         free = self.outgoing.free_credit if self._lives else 0
@@ -273,6 +294,7 @@ class MemberEgress(FilteredEgress):
             if self.outgoing.free_credit:
                 self._left[sync.epoch] = room
                 self._used.pop(sync.epoch, None)
+                self._spent.pop(sync.epoch, None)
                 self._parts.answer(sync, Room(sync.epoch, sync.named, room))
             else:  # an ingress here has used it up meanwhile
                 self._short[sync.epoch] = sync

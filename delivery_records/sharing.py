@@ -457,6 +457,16 @@ class Share:
         """Numbers in heaps, those that do not wait any more included."""
         return len(self._order)
 
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Nobody has these, and they may be assigned when they are here."""
+        return frozenset(self._waiting)
+
+    def knows(self, key: str) -> bool:
+        """SH-4: a member has answered which deliveries it has."""
+        member = self._members.get(key)
+        return member is not None and member.answered
+
     def holder(self, number: int) -> str | None:
         """Key of the member that has a delivery."""
         member = self._at.get(number)

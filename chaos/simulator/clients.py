@@ -456,6 +456,8 @@ class Subscriber:
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
             self.judge.on_map(self.index, sum(entry.mark is not Mark.SETTLED for entry in self.map.values()))
+            if self.world.traits.pulls:
+                self._replenish()
         elif entry.mark in OUTCOMES:
             self._answer(delivery.tag, entry.mark)
         else:
@@ -480,7 +482,8 @@ class Subscriber:
             if mark is Mark.FAILED:
                 self._stated.add(tag)
             self._up(self._disposition(tag, self.map[tag], mark, settled=False))
-            self._replenish()
+            if not self.world.traits.pulls:
+                self._replenish()
 
     def _disposition(self, tag: bytes, entry: Arrived, mark: Mark, *, settled: bool) -> inputs.Input:
         assert self.connection is not None

@@ -66,4 +66,6 @@ class SubscriberRole(ClientRole, Protocol):
     """Has one subscription."""
 
     topic: str
+    prefetch: int
+    """Deliveries that it gives credit for beyond those that it has (C-3)."""
     filter: str

@@ -31,6 +31,7 @@ from chaos.simulator.swarm import (
     draw_pairs,
     draw_patience,
     draw_policies,
+    draw_pulls,
     draw_renewals,
     draw_require,
     draw_resuming,
@@ -108,7 +109,8 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     )
     setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
     groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
-    setting = replace(setting, traits=replace(setting.traits, groups=groups))
+    pulls = draw_pulls(random.Random(f"pulls {seed}"), setting.traits)
+    setting = replace(setting, traits=replace(setting.traits, groups=groups, pulls=pulls))
     setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
     setting = draw_policies(random.Random(f"policies {seed}"), setting)
     ttl_s = draw_expiry(random.Random(f"expiry {seed}"), setting.traits)

@@ -7,16 +7,21 @@ keeps no map; and one of the two must have been flagged.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.etcd import Held
 from chaos.simulator.filters import group_of
 from chaos.simulator.promises import FASTEST_CLOCK
+from chaos.simulator.routers import Router
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
+from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
+from delivery_records.entries import SyncState
 from delivery_records.limits import PROVISIONAL_TIMEOUT_S
+from delivery_records.sharing import Share
 
 Message: TypeAlias = tuple[int, int]
 
@@ -76,6 +81,39 @@ class SharedJudge:
         views = [router.records.view.subscriptions for router in self._world.routers if router.records is not None]
         is_in_views = all(key in view and view[key].created == life for view in views)
         return bool(life) and self._created(key) == life and is_in_views
+
+    def look(self, router: Router, batch: Sequence[inputs.Input]) -> None:
+        """A router has read this: where nothing has failed, no message waits longer for credit that has come (SH-2).
+
+        Only where members give credit for one at a time: what is beyond that, an ingress may hear of later.
+
+        Raises:
+            Violation: one waits, and a member has given credit for it.
+        """
+        granting = {item.link for item in batch if isinstance(item, inputs.ClientFlow)}
+        world = self._world
+        is_other = world.faults or world.traits.groups or world.traits.refuses
+        if is_other or router.records is None or any(each.prefetch > 1 for each in world.subscribers):
+            return
+        for egress in router.records.egresses.values():
+            outgoing = egress.outgoing
+            if egress.link not in granting or not outgoing.free_credit or not outgoing.has_room:
+                continue
+            for sync in egress.syncs.values():
+                share = self._share_of(router, sync)
+                if share is not None and share.waiting and share.knows(egress.key):
+                    raise Violation(f"IDLE: {egress.name} has credit, and {len(share.waiting)} messages wait for some")
+
+    def _share_of(self, router: Router, sync: SyncState) -> Share | None:
+        """What the ingress of a stream has for the members; None while something is on its way between the two."""
+        for other in self._world.routers:
+            ways = (router.rid, other.rid), (other.rid, router.rid)
+            if other.rid != sync.ingress_rid or other.records is None or any(map(self._world.frames.get, ways)):
+                continue
+            for ingress in other.records.ingresses.values():
+                if ingress.epoch == sync.epoch:
+                    return next(iter(ingress.fanout.shares.values()), None)
+        return None
 
     def is_owed(self, message: Message) -> bool:
         """Nobody has processed it, and it was owed to the life that still is."""

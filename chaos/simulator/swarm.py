@@ -273,6 +273,16 @@ def draw_groups(rng: random.Random, traits: Traits) -> int:
     return rng.choice([0, 0, 1, 2, 3]) if traits.sharers else 0
 
 
+def draw_pulls(rng: random.Random, traits: Traits) -> bool:
+    """In some worlds members give credit for what comes next before they answer (SH-2).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return traits.sharers > 0 and rng.random() < 0.3
+
+
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
     """In some worlds subscribers have filters, and come back with others (E-9).
 

@@ -86,6 +86,8 @@ class Traits:
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
     groups: int = 0
     """The shared subscription keeps so many groups in order, and some messages have none (SH-6); 0: it keeps none."""
+    pulls: bool = False
+    """Subscribers give credit for the next delivery when one comes, and not when they answer it (SH-2)."""
     filters: int = 0
     """Subscribers have filters (E-9), the first one that of this number in `filters.FILTERS`; 0: none has."""
     remembers: int = 0

@@ -228,6 +228,8 @@ class World(WorldState):
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
         if self.traits.streams:
             self.streams_judge.look(router)
+        if self.traits.sharers:
+            self.judge.shared.look(router, batch)
 
     def run_timers(self, router: Router) -> None:
         """Let due deadlines happen."""

@@ -14,6 +14,7 @@ from delivery_records.attachments.view import (
     SubscriptionRecord,
     router_key,
 )
+from delivery_records.channels.messages import Room
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import link_key, shared_key
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
@@ -38,6 +39,12 @@ def shared(net: Net) -> SubscriptionRecord | None:
 def send(publisher: PublisherLink, *tags: bytes) -> None:
     for tag in tags:
         publisher.send(tag)
+
+
+def sent_rooms(net: Net) -> list[Room]:
+    """What egresses have stated of the room of members to other routers."""
+    sent = [effect.message for node in net.nodes for effect in node.all(effects.SendToRouters)]
+    return [message for message in sent if isinstance(message, Room)]
 
 
 def test_each_delivery_goes_to_one_member_wherever_it_is_attached() -> None:  # SH-2
@@ -400,3 +407,30 @@ def test_a_member_that_takes_its_deliveries_at_most_once_is_done_when_it_is_sent
     publisher.send(b"1")
     assert one.deliveries == [b"1"]
     assert len(publisher.accepted) == 1
+
+
+@pytest.mark.parametrize("routers", [1, 2])
+def test_credit_for_one_more_counts_at_once_where_nothing_is_answered(routers: int) -> None:  # SH-2
+    net = Net(routers)
+    one = member(net, net.nodes[0], "m0", limit=1)
+    publisher = net.publisher(net.nodes[-1])
+    send(publisher, *TAGS)
+    for count in range(1, len(TAGS)):
+        assert one.deliveries == TAGS[:count]
+        one.flow(count + 1)
+    assert one.deliveries == TAGS
+    one.accept(*TAGS)
+    assert len(publisher.accepted) == len(TAGS)
+
+
+def test_credit_for_one_more_is_not_stated_where_an_answer_gave_it_back() -> None:  # SH-2
+    net = Net(2)
+    one = member(net, net.nodes[0], "m0", limit=1)
+    publisher = net.publisher(net.nodes[1])
+    for count, tag in enumerate(TAGS, 1):
+        send(publisher, tag)
+        one.accept(tag)
+        before = len(sent_rooms(net))
+        one.flow(count + 1)
+        assert len(sent_rooms(net)) == before
+    assert one.deliveries == TAGS
