@@ -7,9 +7,9 @@ from chaos.mutants.edits import Edit
 CLIENT_EDITS: tuple[Edit, ...] = (
     Edit(
         "settles-before-recording", "P-a", "oncewire.client.publisher_core",
-        "                self._hold()\n"
+        "            self._on_released()\n"
         "        effects: list[PublisherEffect] = []\n",
-        "                self._hold()\n"
+        "            self._on_released()\n"
         "        effects: list[PublisherEffect] = [SettleDeliveries([delivery_id for delivery_id, _ in deliveries])]\n",
         "a publisher that settles before it has recorded the outcome presents, after a crash, what "
         "nobody knows any more",

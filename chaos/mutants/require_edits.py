@@ -22,6 +22,14 @@ REQUIRE_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
+        "released-without-what-is-behind", "I-3c", "oncewire.client.publisher_core",
+        "        if outcome.kind is OutcomeKind.RELEASED:\n            self._on_released()\n",
+        "",
+        "a publisher that ends behind a release presents what it had sent behind it: nobody is there, and the outcome "
+        "is unknown",
+        aim=("drop-p", "require=1", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
         "forwards-behind-a-released-message", "I-3c", "requirement",
         "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
         "        if slot.repeated or len(self.cursors) >= self._required:\n",

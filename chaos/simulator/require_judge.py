@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
@@ -20,10 +20,25 @@ class RequireJudge:
         """A message and the first subscriber that was sent it."""
         self._released: set[tuple[int, int]] = set()
         self._presented: set[tuple[int, int]] = set()
+        self._behind: dict[tuple[int, int], list[int]] = {}
+        """A message that a router has told to be released, and what was sent behind it on the same attach."""
+        self._sent_to_nobody: set[tuple[int, int]] = set()
+        """What was sent behind a message that an application knows to be released."""
 
     def on_presented(self, publisher: int, number: int) -> None:
         """A map names it: what an earlier ingress decided of it is not known any more."""
         self._presented.add((publisher, number))
+        self._behind.pop((publisher, number), None)
+
+    def check_map(self, publisher: int, numbers: Iterable[int]) -> None:
+        """I-3c: what was sent behind a released message is released with it, so the owner's map does not name it."""
+        for number in numbers:
+            if (publisher, number) in self._sent_to_nobody and not self._world.restores:
+                raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is presented")
+
+    def on_release_told(self, publisher: int, number: int, behind: list[int]) -> None:
+        """A router tells that a message is released; `behind` was sent behind it on that attach."""
+        self._behind[publisher, number] = behind
 
     def on_received(self, subscriber: int, message: tuple[int, int]) -> None:
         """A message has arrived at a subscriber."""
@@ -42,8 +57,11 @@ class RequireJudge:
         if outcome.kind is OutcomeKind.RELEASED:
             world.coverage[coverage.TOO_FEW] += 1
             self._released.add(message)
+            self._sent_to_nobody.update((publisher, each) for each in self._behind.pop(message, ()))
             if message in self._received:
                 raise Violation(f"SENT: p{publisher}/{number} is released, and s{self._received[message]} got it")
+        elif message in self._sent_to_nobody:
+            raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is {outcome.kind}")
         elif outcome.kind is OutcomeKind.ACCEPTED and message not in self._presented:
             named = outcome.subscriptions
             done = len({s for s, messages in processed.items() if message in messages} | {*excluded})  # E-9

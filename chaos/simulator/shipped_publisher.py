@@ -178,6 +178,7 @@ class ShippedPublisher:
         self._ids = {}
         self._timeout_s = self.world.session_timeout_s(self.index)
         self._presented = self.attach(self.connection, self._core, f"p{self.index}")
+        self.judge.require.check_map(self.index, self._presented)
 
     def attach(self, connection: SimulatedConnection, core: PublisherCore, peer: str) -> list[int]:
         """Attach with the map of a process; returns the messages in it."""
@@ -274,6 +275,8 @@ class ShippedPublisher:
 
     def _on_outcome(self, effect: effects.Dispose) -> None:
         numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]
+        if effect.outcome is RouterOutcome.RELEASED and self._require:
+            self._on_released(self._base + number for number in numbers)
         for message in (self._base + number for number in numbers):
             if effect.outcome is RouterOutcome.ACCEPTED:
                 self._on_accepted(message)
@@ -282,6 +285,13 @@ class ShippedPublisher:
         pairs = [(i, n.to_bytes(8, "big")) for i, n in zip(effect.delivery_ids, numbers, strict=True)]
         outcome = ClientOutcome(OUTCOMES[effect.outcome], effect.condition, effect.description)
         self._carry_out(self._core.disposition(pairs, outcome, effect.settled))
+
+    def _on_released(self, messages: Iterable[int]) -> None:
+        """I-3c: what of this attach was sent behind them, and was not resumed there."""
+        sent = [self._base + number for number in self._ids.values()]
+        for message in messages:
+            behind = [each for each in sent if each > message and each not in self._presented]
+            self.judge.require.on_release_told(self.index, message, behind)
 
     def _on_accepted(self, message: int) -> None:
         """G1 is checked when it is told, not when it has recorded that."""

@@ -31,6 +31,7 @@ from oncewire.client.core_effects import (
     SettleDeliveries,
 )
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
+from oncewire.client.map_entry import TAG_BYTES, MapEntry
 from oncewire.client.outcomes import (
     UNKNOWN,
     Outcome,
@@ -44,41 +45,8 @@ WINDOW = 1024
 """Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
 WINDOW_BYTES = 64 << 20
 """Bytes of them; one message may be larger when it stands alone."""
-TAG_BYTES = 8
-"""A tag is the message's number, big endian (P-2): fits verbatim into a network tag and never wraps."""
 NO_BOUND = 1 << 31
 """More entries than any map holds: the peer's frame size sets no limit."""
-
-
-class _Message:
-    """An entry of the map. Hot path: a plain class."""
-
-    __slots__ = (
-        "answered",
-        "delivery_id",
-        "handed",
-        "in_doubt",
-        "number",
-        "outcome",
-        "payload",
-        "presented",
-        "settled_by_peer",
-        "start",
-        "tag",
-    )
-
-    def __init__(self, number: int, payload: bytes, in_doubt: bool = False, handed: bool = False) -> None:
-        self.number = number
-        self.tag = number.to_bytes(TAG_BYTES, "big")
-        self.payload = payload
-        self.in_doubt = in_doubt
-        self.handed = handed  # a transfer of it may have reached a socket of this session (P-1)
-        self.presented = False  # stands in the map of the present attach: must be sent on it
-        self.answered = False  # an outcome came on the present attach: can be settled there
-        self.delivery_id = 0
-        self.settled_by_peer = False
-        self.outcome: Outcome | None = None
-        self.start = 0  # a revision before which it was sent, the lowest that is known; 0: none is (I-6a)
 
 
 def _first_number(told: tuple[int, Outcome]) -> int:
@@ -121,7 +89,7 @@ class PublisherCore:
         self.holds_released = False
         """Send nothing behind a released message: its owner sends all of it again, in order, in another session."""
         self.is_holding = False
-        self._messages: dict[int, _Message] = {}  # the map, in order of numbers
+        self._messages: dict[int, MapEntry] = {}  # the map, in order of numbers
         self._bytes = 0
         self._handed = 0
         self._next_number = state.next_number
@@ -129,14 +97,14 @@ class PublisherCore:
         self._exposed_before = state.exposed_before
         self._session = state.session
         # what the next commit writes
-        self._unstored: list[_Message] = []
-        self._decided: list[_Message] = []
+        self._unstored: list[MapEntry] = []
+        self._decided: list[MapEntry] = []
         self._forgotten: list[int] = []
         self._doubted: list[int] = []
         self._state_changed = False
         self._committing: PublisherChanges | None = None
-        self._committing_messages: list[_Message] = []
-        self._committing_decided: list[_Message] = []
+        self._committing_messages: list[MapEntry] = []
+        self._committing_decided: list[MapEntry] = []
         self._expiring = False
         self._expiry_in_commit = False
         self._recovered_outcomes: list[ReportOutcome] = []
@@ -145,11 +113,15 @@ class PublisherCore:
         self._active = False
         self._presented = 0
         self._map_bound = NO_BOUND
-        self._queue: deque[_Message] = deque()  # stored, to be sent on this attach, in order
+        self._queue: deque[MapEntry] = deque()  # stored, to be sent on this attach, in order
         self._sent = 0
         self._credit_limit = 0
         self._accepted_by: list[tuple[int, Outcome]] = []
         """(number, outcome) of messages that are accepted, from that one on, in order (I-3c)."""
+        self._behind: set[int] = set()
+        """Messages that are released as one before them is, and that the router has not told of yet (I-3c)."""
+        self._to_settle: list[int] = []
+        """Delivery-ids of what is recorded, which waits for these."""
         for stored in state.messages:
             self._recover(stored)
 
@@ -158,7 +130,7 @@ class PublisherCore:
             self._recovered_outcomes.append(ReportOutcome(stored.number, stored.outcome))
             return
         handed = stored.number < self._exposed_before
-        self._messages[stored.number] = _Message(stored.number, stored.payload, stored.in_doubt, handed)
+        self._messages[stored.number] = MapEntry(stored.number, stored.payload, stored.in_doubt, handed)
         self._bytes += len(stored.payload)
         self._handed += handed
 
@@ -198,7 +170,7 @@ class PublisherCore:
         """Take an encoded message and return its number. The caller has asked `has_room()`."""
         number = self._next_number
         self._next_number = number + 1
-        message = _Message(number, payload)
+        message = MapEntry(number, payload)
         self._messages[number] = message
         self._bytes += len(payload)
         self._unstored.append(message)
@@ -211,7 +183,7 @@ class PublisherCore:
         """
         assert number >= self._next_number, "P-2: a number is not used twice"
         self._next_number = number + 1
-        message = self._messages[number] = _Message(number, payload)
+        message = self._messages[number] = MapEntry(number, payload)
         self._bytes += len(payload)
         self._queue.append(message)
 
@@ -286,7 +258,7 @@ class PublisherCore:
                 newest[message.start] = message.tag
         return [(tag, revision) for revision, tag in newest.items()]
 
-    def _sent_before(self, revision: int, messages: Iterable[_Message]) -> None:
+    def _sent_before(self, revision: int, messages: Iterable[MapEntry]) -> None:
         for message in messages:
             if not message.start or message.start > revision:
                 message.start = revision
@@ -396,19 +368,53 @@ class PublisherCore:
         for delivery_id, tag in deliveries:
             message = self._messages.get(int.from_bytes(tag, "big"))
             if message is None or message.answered:
+                if self._behind:
+                    self._told_behind(tag, delivery_id, settled)
                 continue
             message.answered = True
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
-            assert message.outcome is None, "what was told one before is recorded and gone (P-a)"
+            if message.outcome is not None:  # it is being recorded, so it is settled with the others
+                self._behind.remove(message.number)
+                continue
             told = outcome if self.require is None else self._counted(message.number, outcome)
             message.outcome = replace(told, in_doubt=True) if message.in_doubt else told
             self._decided.append(message)
-            if told.kind is OutcomeKind.RELEASED and self.holds_released:
-                self._hold()
+        if outcome.kind is OutcomeKind.RELEASED:
+            self._on_released()
         effects: list[PublisherEffect] = []
+        self._settle(effects)
         self._send(effects)
         return effects
+
+    def _on_released(self) -> None:
+        """I-3c: what was sent behind a release is released with it, told of that or not."""
+        is_behind = False
+        for message in self._messages.values() if self.require else ():
+            if message.presented or not message.handed:
+                continue
+            if message.outcome is not None:
+                is_behind = is_behind or message.outcome.kind is OutcomeKind.RELEASED
+            elif is_behind:
+                message.outcome = replace(released_for_want_of(self.require or 0), in_doubt=message.in_doubt)
+                self._decided.append(message)
+                self._behind.add(message.number)
+        if self.holds_released:
+            self._hold()
+
+    def _told_behind(self, tag: bytes, delivery_id: int, settled: bool) -> None:
+        """The router tells what is recorded already."""
+        number = int.from_bytes(tag, "big")
+        if number in self._behind:
+            self._behind.remove(number)
+            if not settled:
+                self._to_settle.append(delivery_id)
+
+    def _settle(self, effects: list[PublisherEffect]) -> None:
+        """I-3c: not before the router has all that was sent behind a release: until then it forwards nothing."""
+        if self._to_settle and not self._behind:
+            effects.append(SettleDeliveries(self._to_settle))
+            self._to_settle = []
 
     def _hold(self) -> None:
         """What was not sent yet stays here; after a crash it must not look as if it had been sent."""
@@ -425,6 +431,8 @@ class PublisherCore:
         self._attached = self._active = False
         self._presented = self._sent = self._credit_limit = 0
         self._accepted_by.clear()
+        self._behind.clear()
+        self._to_settle = []
         for message in self._messages.values():
             message.presented = message.answered = message.settled_by_peer = False
 
@@ -508,7 +516,7 @@ class PublisherCore:
         self._committing_decided = decided
         return changes
 
-    def _exposure(self, stored: list[_Message]) -> int:
+    def _exposure(self, stored: list[MapEntry]) -> int:
         """P-1: the mark below which messages may reach a socket, moved as far as the credit at hand goes.
 
         Messages that are stored while there is credit are exposed by the same commit, so the common case costs one.
@@ -548,22 +556,20 @@ class PublisherCore:
         return effects
 
     def _finish_decided(self, effects: list[PublisherEffect]) -> None:
-        settle: list[int] = []
         reports: list[PublisherEffect] = []
         for message in self._committing_decided:
             assert message.outcome is not None
             if message.answered and not message.settled_by_peer:
-                settle.append(message.delivery_id)
+                self._to_settle.append(message.delivery_id)
             reports.append(ReportOutcome(message.number, message.outcome))
             self._remove(message)
         self._committing_decided = []
-        if settle:
-            effects.append(SettleDeliveries(settle))
+        self._settle(effects)
         effects.extend(reports)
 
     # --------------------------------------------------------------------------------------------------- helpers
 
-    def _remove(self, message: _Message) -> None:
+    def _remove(self, message: MapEntry) -> None:
         if self._messages.pop(message.number, None) is not None:
             self._bytes -= len(message.payload)
             self._handed -= message.handed

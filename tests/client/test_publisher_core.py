@@ -540,18 +540,6 @@ def test_a_rejection_that_comes_first_does_not_take_away_who_processed_the_messa
     assert named == [Subscriptions(1, ("s/link",)), Subscriptions(1, ("t/link",))]
 
 
-def test_what_fewer_than_required_processed_is_unknown_and_what_was_sent_to_nobody_is_released() -> None:
-    p = PublisherDriver(require=2)
-    p.attach()
-    p.submit(2)
-    p.core.accepted_by(tag(0), ["s/link"], 1)
-    [first] = only(ReportOutcome, p.tell([0]))
-    [second] = only(ReportOutcome, p.tell([1], RELEASED))
-    assert (first.outcome.kind, second.outcome.kind) == (OutcomeKind.UNKNOWN, OutcomeKind.RELEASED)
-    assert first.outcome.condition == second.outcome.condition == "oncewire:too-few-subscriptions"
-    assert first.outcome.subscriptions == Subscriptions(1, ("s/link",))
-
-
 def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
     p = PublisherDriver(require=0)
     p.attach()
@@ -560,31 +548,3 @@ def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
     p.attach()
     [report] = only(ReportOutcome, p.tell([0]))
     assert report.outcome == ACCEPTED
-
-
-def test_behind_a_released_message_nothing_is_sent_where_the_journal_keeps_it_and_a_crash_shows_it_unsent() -> None:
-    p = PublisherDriver(require=1)
-    p.core.holds_released = True
-    p.attach(credit=2)
-    assert sent(p.submit(5)) == [0, 1]
-    assert sent(p.tell([0], RELEASED)) == []
-    assert sent(p.core.flow(10) + p.commit()) == []
-    assert [p.core.was_sent(number) for number in range(5)] == [False, True, False, False, False]
-    assert p.disk.exposed_before == 2
-    assert not p.core.wants_commit
-    p.core.lost()
-    assert p.core.begin_attach() == {tag(1): None}
-    p.core.attached(capable=True, resume="resumed", require=1)
-    assert sent(p.core.flow(10) + p.commit()) == [1]
-    p.tell([1], RELEASED)
-    assert not any(p.core.was_sent(number) for number in range(5))
-
-
-def test_a_router_that_does_not_know_what_is_required_is_refused_and_one_that_cannot_report_is_not() -> None:
-    strict, curious = PublisherCore(require=1), PublisherCore(require=0)
-    for core in (strict, curious):
-        core.begin_attach()
-    [effect] = strict.attached(capable=True, resume="new")
-    assert isinstance(effect, RefuseLink)
-    assert "x-opt-topic-require" in effect.reason
-    assert curious.attached(capable=True, resume="new") == []
