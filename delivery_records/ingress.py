@@ -40,11 +40,11 @@ from delivery_records.limits import (
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.phase import Phase
 from delivery_records.publisher_outcomes import PublisherOutcomes
-from delivery_records.requirement import CountedOutcomes, RequiringFanout
+from delivery_records.requirement import RequiringFanout, counted_outcomes
 from delivery_records.resends import Resends
 from delivery_records.resumption import Held, Resumption
 from delivery_records.retries import Retries
-from delivery_records.starts import presented_starts
+from delivery_records.starts import Start, presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -93,7 +93,8 @@ class Ingress(Endpoint):
         self.exactly_once = request.exactly_once
         presented = None if held is None else held.among(request.unfinished)
         self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
-        self._starts = presented_starts(self.window, request.starts, publisher.epoch)
+        starts = () if request.waits else presented_starts(self.window, request.starts, publisher.epoch)  # I-3f
+        self._starts: list[Start] = [*starts]
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
@@ -113,7 +114,7 @@ class Ingress(Endpoint):
         self.outcomes = (
             PublisherOutcomes(turn, self, self.window, *modes)
             if request.require is None
-            else CountedOutcomes(turn, self, self.window, self.fanout, *modes)
+            else counted_outcomes(turn, self, self.window, self.fanout, modes, request)
         )
         self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
         self._starts += self.resumption.starts
@@ -394,6 +395,8 @@ class Ingress(Endpoint):
         if self.link is not None and self.phase in (Phase.ACTIVE, Phase.ENDING):
             self.outcomes.decide_in_order()
             self.outcomes.send(self.link)
+            if self.outcomes.may_go_on:
+                self.detach("amqp:link:detach-forced", "subscriptions are there that it has waited for: attach again")
         if self.settled_runs:
             runs, self.settled_runs = frozen_runs(self.settled_runs), []
             self.fanout.settle(runs)
@@ -495,7 +498,7 @@ class Ingress(Endpoint):
         if is_new:
             self._tell_start(subscription)
         self.fanout.sync([subscription])
-        self.on_less_waits()
+        self.mark_dirty()  # C-1, I-3f
 
     def on_other_subscription(self, subscription: Subscription) -> None:
         """I-3e: it does not match the topic; it may be a dead-letter subscription."""

@@ -109,6 +109,8 @@ class PublisherAttach:
     """Subscriptions that a new message must be owed to (I-3c); None: it does not ask who processed its messages."""
     sends_again: bool = False
     """It desires the capability, which it may not get (c.3): what it presents it sends again, under the same tags."""
+    waits: bool = False
+    """It wants no outcome of what fewer subscriptions than it requires have processed, but waits for them (I-3f)."""
 
     @property
     def resumes(self) -> bool:

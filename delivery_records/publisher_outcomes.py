@@ -65,6 +65,11 @@ class PublisherOutcomes:
         self.last_progress = turn.now
         """When the publisher settled last, or was told an outcome while all before were settled (I-4)."""
 
+    @property
+    def may_go_on(self) -> bool:
+        """I-3f: what it waited for is there."""
+        return False
+
     def on_no_answer_due(self, slot: Slot, has_listeners: bool) -> None:
         """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
         if has_listeners:

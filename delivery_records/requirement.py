@@ -11,17 +11,18 @@ from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
 from delivery_records.groups import ReadGroup
+from delivery_records.inputs import PublisherAttach
 from delivery_records.limits import OWING_NAMES, TopicPolicy
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.turn import Turn
-from delivery_records.window import GONE, TOLD, Slot, Window, WindowOwner
+from delivery_records.window import ARRIVING, AWAITED, GONE, TOLD, Slot, Window, WindowOwner
 
 
 class RequiringFanout(Fanout):
     """Forwards a message only if enough subscriptions owe it. Only links that require a number have one."""
 
-    __slots__ = ("_released", "_required")
+    __slots__ = ("_released", "required")
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
@@ -29,7 +30,7 @@ class RequiringFanout(Fanout):
     ) -> None:  # fmt: skip
         """As `Fanout`. `required`: subscriptions that a new message must be owed to."""
         super().__init__(turn, endpoint, window, to_egresses, channels, read_group)
-        self._required = required
+        self.required = required
         self._released: deque[Slot] = deque()
         """Released here and perhaps not settled yet, in order; all of them are in the window, or were."""
 
@@ -42,10 +43,10 @@ class RequiringFanout(Fanout):
 
     def forward(self, slot: Slot) -> None:
         """I-3c, then I-1."""
-        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):
+        if slot.repeated or not (self.has_released or len(self.cursors) < self.required):
             super().forward(slot)
             return
-        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)
+        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self.required)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.RELEASED
         self._released.append(slot)
@@ -107,8 +108,59 @@ class CountedOutcomes(PublisherOutcomes):
             self._names = self._fanout.joined_before(self._window.end)
         is_before_a_start = slot.number < self._fanout.last_start
         names = self._fanout.joined_before(slot.number) if is_before_a_start else self._names
-        ended = self._done_before.pop(slot.number, None)
+        ended = self._done_before.get(slot.number)
         expired = self.expired_by.get(slot.number) if self.expired_by else None
         if expired:  # E-10: it was never sent there
             return tuple(name for name in (*names, *(ended or ())) if name not in expired)
         return (*names, *ended) if ended else names
+
+
+class WaitingOutcomes(CountedOutcomes):
+    """States no outcome of what too few have processed, nor of what is behind it (I-3f)."""
+
+    __slots__ = ("_is_short", "_required")
+
+    def __init__(
+        self, turn: Turn, owner: WindowOwner, window: Window, fanout: RequiringFanout, policy: TopicPolicy,
+        exactly_once: bool, settles_first: bool,
+    ) -> None:  # fmt: skip
+        """As `CountedOutcomes`."""
+        super().__init__(turn, owner, window, fanout, policy, exactly_once, settles_first)
+        self._required = fanout.required
+        self._is_short = False
+
+    @property
+    def may_go_on(self) -> bool:
+        """See PublisherOutcomes."""
+        return self._is_short and len(self._fanout.cursors) >= self._required
+
+    def decide_in_order(self) -> None:
+        """I-3, as far as enough have processed it."""
+        window = self._window
+        while not self._is_short and window.next_accept < window.end:
+            slot = window.at(window.next_accept)
+            if slot is not None:
+                if slot.pending or slot.state is AWAITED or slot.state is ARRIVING:
+                    return
+                self._is_short = self._has_too_few(slot)
+                if self._is_short:
+                    return
+            window.next_accept += 1  # first: telling may take the slot out and move it on
+            if slot is not None:
+                self._tell(slot)
+
+    def _has_too_few(self, slot: Slot) -> bool:
+        if slot.verdict is not None or slot.failure:
+            return False
+        expired = self.expired_by.get(slot.number, ())  # E-10: they were there
+        return len(self._processed_by(slot)) + len(expired) < self._required
+
+
+def counted_outcomes(
+    turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, modes: tuple[TopicPolicy, bool, bool],
+    request: PublisherAttach,
+) -> CountedOutcomes:  # fmt: skip
+    """The outcomes of a publisher that asks who processed its messages."""
+    if request.waits and isinstance(fanout, RequiringFanout):
+        return WaitingOutcomes(turn, owner, window, fanout, *modes)
+    return CountedOutcomes(turn, owner, window, fanout, *modes)

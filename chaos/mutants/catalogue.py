@@ -1,6 +1,6 @@
 """All edits, and the rules that none can take out.
 
-An edit is named by the counterexample (C1 to C16), mutant or finding (F1 to F38) of docs/counterexamples.md that made
+An edit is named by the counterexample (C1 to C16), mutant or finding (F1 to F39) of docs/counterexamples.md that made
 its rule, or by what the edited code does.
 """
 

@@ -7,14 +7,14 @@ from chaos.mutants.edits import Edit
 REQUIRE_EDITS: tuple[Edit, ...] = (
     Edit(
         "counted-after-the-move", "I-3c", "requirement",
-        "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
-        "        if not (self.has_released or len(self.cursors) < self._required):\n",
+        "        if slot.repeated or not (self.has_released or len(self.cursors) < self.required):\n",
+        "        if not (self.has_released or len(self.cursors) < self.required):\n",
         "a message that a subscription has processed and left is released by the publisher's next router",
         aim=("drop-p", "expire-s", "require=1", "shipped=1", "stock_publisher=0", "presettled_publisher=0"),
     ),
     Edit(
         "counted-after-the-first-copy", "I-3c", "requirement",
-        "        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)\n",
+        "        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self.required)\n",
         "        super().forward(slot)\n",
         "a released message reaches the subscriptions that were there",
         aim=(
@@ -30,9 +30,30 @@ REQUIRE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "require=1", "shipped=1", "messages=8", "window=8"),
     ),
     Edit(
+        "told-though-too-few-have-it", "I-3f", "requirement",
+        "                if self._is_short:\n                    return\n",
+        "",
+        "a message that nobody ever had is unknown to a publisher that waits for subscriptions",
+        aim=("drop-p", "require=1", "waits=1", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
+        "waits-with-its-starts", "I-3f", "ingress",
+        "() if request.waits else presented_starts(",
+        "presented_starts(",
+        "the subscription that a publisher has waited for is not owed what it had sent before",
+        aim=("drop-p", "require=1", "waits=1", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
+        "waits-for-ever", "I-3f", "requirement",
+        "return self._is_short and len(self._fanout.cursors) >= self._required",
+        "return False",
+        "a publisher waits for subscriptions that are there",
+        aim=("drop-p", "require=1", "waits=1", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
         "forwards-behind-a-released-message", "I-3c", "requirement",
-        "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
-        "        if slot.repeated or len(self.cursors) >= self._required:\n",
+        "        if slot.repeated or not (self.has_released or len(self.cursors) < self.required):\n",
+        "        if slot.repeated or len(self.cursors) >= self.required:\n",
         "a subscription skips a released message after a failover, and its publisher takes it for processed",
         aim=(
             "drop-p", "renew-s", "require=2", "shipped=1", "routers=2", "subscribers=2", "messages=8", "window=8",

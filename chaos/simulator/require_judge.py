@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from oncewire.client.outcomes import Outcome, OutcomeKind
+from oncewire.client.outcomes import TOO_FEW, Outcome, OutcomeKind
 
 
 class RequireJudge:
@@ -60,6 +60,9 @@ class RequireJudge:
             self._sent_to_nobody.update((publisher, each) for each in self._behind.pop(message, ()))
             if message in self._received:
                 raise Violation(f"SENT: p{publisher}/{number} is released, and s{self._received[message]} got it")
+        elif outcome.kind is OutcomeKind.UNKNOWN and outcome.condition == TOO_FEW and world.traits.waits:
+            if not world.traits.ttl_s:  # E-10
+                raise Violation(f"UNPROCESSED: p{publisher}/{number} is unknown, and its publisher waits (I-3f)")
         elif message in self._sent_to_nobody:
             raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is {outcome.kind}")
         elif outcome.kind is OutcomeKind.ACCEPTED and message not in self._presented:

@@ -42,6 +42,7 @@ from chaos.simulator.swarm import (
     draw_streams,
     draw_topics,
     draw_traits,
+    draw_waits,
     draw_weaker,
 )
 from chaos.simulator.violation import FOUND_AS, Violation
@@ -124,6 +125,10 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     budget |= changes
     resumes = draw_resuming(random.Random(f"resuming {seed}"), setting.traits)
     setting = replace(setting, traits=replace(setting.traits, resuming_publisher=resumes))
+    waits = draw_waits(random.Random(f"waits {seed}"), setting.traits)
+    setting = replace(setting, traits=replace(setting.traits, waits=waits))
+    if waits:  # for somebody who comes back
+        budget.pop("close-s", None)
     is_calm = draw_calm(random.Random(f"calm {seed}"), setting.traits)
     return setting, {} if is_calm else budget
 

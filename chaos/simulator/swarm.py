@@ -247,6 +247,16 @@ def draw_require(rng: random.Random, traits: Traits) -> int:
     return rng.choice([1, 1, 2, 3]) if traits.shipped and rng.random() < 0.15 else 0
 
 
+def draw_waits(rng: random.Random, traits: Traits) -> bool:
+    """In half of the worlds in which they require one, publishers wait for it (I-3f): it is there in the end.
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return traits.require == 1 and not traits.late_joiner and rng.random() < 0.5
+
+
 def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
     """In some worlds subscribers share one subscription (SH-1); none of them takes its deliveries at most once.
 

@@ -82,6 +82,8 @@ class Traits:
     """Longest time-out that a policy grants subscriptions and sessions (K-5c); 0: what they ask for."""
     require: int = 0
     """Shipped publishers require so many subscriptions for each message (I-3c)."""
+    waits: bool = False
+    """They wait for subscriptions where too few have processed what they have sent (I-3f)."""
     sharers: int = 0
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
     groups: int = 0

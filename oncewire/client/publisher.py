@@ -420,5 +420,7 @@ class Publisher(PublisherLink):
 
 
 def _owed_text(report: ReportOwing) -> str:
+    if not report.count:
+        return "it waits for those before it, or for more subscriptions"
     has = "has" if report.count == 1 else "have"
     return f"{counted(report.count, 'subscription')} {has} not processed it: {', '.join(report.names)}"

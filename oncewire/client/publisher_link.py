@@ -123,6 +123,8 @@ class PublisherLink(ClientLink):
         properties: Fields = {vocabulary.STARTS: starts} if starts else {}
         if self._core.require is not None:
             properties[vocabulary.REQUIRE] = UInt(self._core.require)
+        if self._core.require and self._core.holds_released:
+            properties[vocabulary.WAIT] = True
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(
             self.name,

@@ -111,6 +111,7 @@ class PublisherLink:
         presents_map = remote.unsettled is not None and self.made is None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
+        granted = exactly_once and presents_map and not settles_first
         self._require = _require_of(remote, settles_first=settles_first)
         return PublisherAttach(
             link=self.number,
@@ -118,7 +119,7 @@ class PublisherLink:
             link_name=self.link.name,
             topic=connection.policy.inside(topic),
             unsettled=delivery_states.outcomes_of_map(remote.unsettled if presents_map else None),
-            exactly_once=exactly_once and presents_map and not settles_first,
+            exactly_once=granted,
             settles_first=settles_first,
             # an address that was made ends with its link, whatever was asked for.
             timeout_s=0.0 if self.made is not None else float(target.timeout) if target.timeout else None,
@@ -131,6 +132,7 @@ class PublisherLink:
             owner=connection.policy.owner,
             require=self._require,
             sends_again=exactly_once and presents_map,
+            waits=granted and (remote.properties or {}).get(vocabulary.WAIT) is True,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------

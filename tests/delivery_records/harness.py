@@ -396,13 +396,14 @@ class PublisherLink(Link):
         exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
         incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
         expiry_policy: str = "session-end", place: inputs.LinkPlace = inputs.NO_PLACE,
-        owner: inputs.Owner = inputs.NOBODY, require: int | None = None,
+        owner: inputs.Owner = inputs.NOBODY, require: int | None = None, waits: bool = False,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.PublisherAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
                 incomplete, peer or f"{name}@{self.number}", starts, expiry_policy, place, owner, require,
+                waits=waits,
             )
         )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import UnsettledMap
@@ -12,9 +14,12 @@ from tests.delivery_records.harness import Net, Node, PublisherLink
 ACCEPTED, RELEASED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED
 
 
-def requiring(net: Net, node: Node, require: int, unsettled: UnsettledMap | None = None) -> PublisherLink:
+def requiring(
+    net: Net, node: Node, require: int, unsettled: UnsettledMap | None = None, *, waits: bool = False,
+    starts: Sequence[tuple[bytes, int]] = (),
+) -> PublisherLink:  # fmt: skip
     link = PublisherLink(net, node)
-    link.attach("p", unsettled={} if unsettled is None else unsettled, require=require)
+    link.attach("p", unsettled={} if unsettled is None else unsettled, require=require, waits=waits, starts=starts)
     link.echo()
     return link
 
@@ -163,3 +168,37 @@ def test_a_publisher_that_does_not_ask_is_told_outcomes_alone() -> None:
     subscriber.accept(b"1")
     assert publisher.outcomes
     assert reports(publisher) == []
+
+
+def test_what_a_map_names_waits_for_subscriptions_where_the_publisher_does_and_comes_to_them_in_order() -> None:
+    """I-3f."""
+    net = Net(2)
+    requiring(net, net.nodes[0], 1, waits=True).drop()  # it ends before it has read anything
+    waiting = requiring(net, net.nodes[1], 1, {b"1": None, b"2": None}, waits=True)
+    for tag in (b"1", b"2", b"3"):
+        waiting.send(tag)
+    assert waiting.outcomes == []
+    subscriber = net.subscriber(net.nodes[0])
+    assert waiting.last(effects.DetachLink).condition == "amqp:link:detach-forced"
+    again = requiring(net, net.nodes[1], 1, dict.fromkeys((b"1", b"2", b"3")), waits=True, starts=[(b"3", 1)])
+    for tag in (b"1", b"2", b"3"):
+        again.send(tag)
+        subscriber.accept(tag)
+    assert [outcome for _, outcome in again.outcomes] == [ACCEPTED] * 3
+    assert reports(again) == [(b"1", ("s/link",), 1)]
+    assert not again.all(effects.DetachLink)
+
+
+def test_what_its_only_subscription_left_waits_for_the_next_one() -> None:
+    net = Net()
+    first = net.subscriber(net.nodes[0])
+    publisher = requiring(net, net.nodes[0], 1, waits=True)
+    publisher.send(b"1")
+    first.detach(closed=True)
+    assert publisher.outcomes == []
+    second = net.subscriber(net.nodes[0], "second")
+    assert publisher.all(effects.DetachLink)
+    again = requiring(net, net.nodes[0], 1, {b"1": None}, waits=True)
+    again.send(b"1")
+    second.accept(b"1")
+    assert [outcome for _, outcome in again.outcomes] == [ACCEPTED]
