@@ -182,7 +182,7 @@ def _run(
     world: World, rng: random.Random, budget: dict[str, int], result: Result, fault_rate: float
 ) -> None:
     tempo = Tempo(
-        {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS} | _SELDOM,
+        _REFUSALS | {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS} | _SELDOM,
         rng.choice([1.0, 0.02]),
         *rng.choice(PAUSES),
     )
@@ -237,6 +237,7 @@ class Tempo:
     """How often each kind of step is taken, and how fast time passes."""
 
     bias: Mapping[str, float]
+    """By verb; a step that is not named has the weight 1."""
     late_zombies: float = 1.0
     """Weight of reading bytes of a dead connection: they may be read much later (N-1)."""
     pause: float = 0.0
@@ -244,15 +245,14 @@ class Tempo:
     pauses_ms: tuple[int, ...] = ()
 
 
-HEALING = Tempo({})
+HEALING = Tempo(_REFUSALS)
 
 
 def _step(world: World, rng: random.Random, tempo: Tempo, *, is_healing: bool = False) -> bool:
     """One step; False when nothing can happen any more, now or at a deadline within HEALING_S."""
     choices = world.choices()
     if choices:
-        weights = [_weight(world, choice, tempo) for choice in choices]
-        world.do(rng.choices(choices, weights)[0])
+        world.do(rng.choices(choices, _weights(world, choices, tempo))[0])
         if (milliseconds := rng.choice([0, 0, 1, 20])) > 0:
             world.do(("wait", milliseconds))
         if tempo.pause and rng.random() < tempo.pause:
@@ -266,11 +266,16 @@ def _step(world: World, rng: random.Random, tempo: Tempo, *, is_healing: bool = 
     return True
 
 
-def _weight(world: World, choice: Choice, tempo: Tempo) -> float:
-    verb = choice[0]
-    weight = tempo.bias.get(verb, _REFUSALS.get(verb, 1.0))
-    if tempo.late_zombies < 1.0 and verb == "r.recv" and not world.connections[choice[1]].is_open:
-        return weight * tempo.late_zombies
-    if world.traits.lingers and verb in _FINISHES:
-        return weight * LINGERING
-    return weight
+def _weights(world: World, choices: list[Choice], tempo: Tempo) -> list[float]:
+    """One for each choice; a slow store alone may leave a thousand of them, so what is rare is looked at apart."""
+    bias = tempo.bias
+    weights = [bias.get(choice[0], 1.0) for choice in choices]
+    if tempo.late_zombies < 1.0:
+        for at, choice in enumerate(choices):
+            if choice[0] == "r.recv" and not world.connections[choice[1]].is_open:
+                weights[at] *= tempo.late_zombies
+    if world.traits.lingers:
+        for at, choice in enumerate(choices):
+            if choice[0] in _FINISHES:
+                weights[at] *= LINGERING
+    return weights

@@ -52,6 +52,8 @@ class StoreAccess:
 
     def choices(self) -> list[Choice]:
         """A request under way arrives; one of a router that is cut off may also be lost."""
+        if self._etcd.is_up and not any(router.is_isolated for router in self._world.routers):
+            return [("k.apply", serial) for serial in self._requests]
         found: list[Choice] = []
         for serial, request in self._requests.items():
             if self._etcd.is_up:
