@@ -121,10 +121,6 @@ WITHOUT: dict[str, Elsewhere] = {
         "simulated clients have no tasks; the client's own code runs on a loop that shuffles them, and is edited there",
         "client/test_shell_schedules.py::test_a_check_or_lock_taken_out_of_the_shell_is_noticed",
     ),
-    "L-8": Elsewhere(
-        "a release that knows no large messages beside one that does: thousands of aimed seeds seldom meet it",
-        "router/test_large_sending.py::test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_how_large_they_may_be",
-    ),
 }
 """Rules that no edit takes out, or whose absence no guarantee shows."""
 

@@ -131,6 +131,17 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=("streams=2", "crash", "reset", "routers=2", "map_bound=2", "messages=8", "window=8", "prefetch=50"),
     ),
     Edit(
+        "parts-for-an-older-release", "L-8", "large_deliveries",
+        "        if entry.sync is not None and entry.sync is body.sync:\n",
+        "        if entry.sync is not None:\n",
+        "a router of an older release that the publisher has moved to gets a frame that it cannot read",
+        aim=(
+            "crash", "drop-p", "half-p", "streams=1", "old_router=1", "reads_late=1", "routers=3", "messages=4",
+            "subscribers=1", "prefetch=2", "window=4", "batches=0", "refuses=0", "stock_publisher=0",
+            "stock_subscriber=0",
+        ),
+    ),
+    Edit(
         "a-group-waits-for-the-map", "SH-6", "grouped_sharing",
         "        return bool(self._ahead) and not self._has_large\n",
         "        return bool(self._ahead)\n",

@@ -152,6 +152,16 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         aim=("reload", "routers=2", *_ONE),
     ),
     Edit(
+        "letters-wait-for-room", "I-3e", "entries",
+        "        if not self.is_letters:\n            return False\n",
+        "        return False\n",
+        "a letter that its publisher waits for does not fit a map that is full of later ones",
+        aim=(
+            "drop-p", "drop-s", "half-s", "stock_subscriber=1", "subscribers=1", "routers=2", "map_bound=1", "window=8",
+            "prefetch=5", "messages=8", "shipped=0", "attempts=1", "lingers=1", *_TWO,
+        ),
+    ),
+    Edit(
         "poison-without-a-letter", "I-3e", "dead_letters",
         "        if not self._policy.dead_letter:\n            self.count_failed",
         "        if not self._policy.dead_letter or self._poisoned[:2] == (subscription.key, slot.number):\n"

@@ -46,7 +46,10 @@ SHARING_EDITS: tuple[Edit, ...] = (
         "        if self._blocking:\n            self._unclaimed[number]",
         "        if False:\n            self._unclaimed[number]",
         "a member refuses for good what another one has in its map, which has not answered: a third gets it",
-        aim=("crash", "drop-p", "drop-s", "refuses=1", "sharers=3", "subscribers=3", *_PLAIN),
+        aim=(
+            "crash", "drop-p", "drop-s", "declines=1", "refuses=1", "sharers=3", "subscribers=3", "messages=8",
+            "prefetch=2", "routers=2", "shipped=0", *_PLAIN,
+        ),
     ),
     Edit(
         "a-retry-before-all-have-answered", "SH-5", "sharing",
@@ -56,6 +59,16 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=(
             "drop-p", "drop-s", "refuses=1", "lingers=1", "sharers=3", "subscribers=3", "publishers=1", "routers=2",
             "messages=8", *_PLAIN,
+        ),
+    ),
+    Edit(
+        "the-second-claim-is-forgotten", "SH-5", "sharing",
+        "                self._also.setdefault(number, {})[member.key] = None\n",
+        "                pass\n",
+        "two members claim a delivery, and the first refuses it: a third gets what the second has processed",
+        aim=(
+            "drop-p", "half-p", "away-p", "declines=1", "lingers=1", "sharers=4", "subscribers=4", "window=8",
+            "messages=20", "prefetch=1", "refuses=0", "shipped=0", *_PLAIN,
         ),
     ),
     Edit(

@@ -519,6 +519,8 @@ class Subscriber:
     def choices(self) -> list[Choice]:
         """It may process its oldest delivery, or refuse it."""
         found: list[Choice] = []
+        if self.world.declines(self.index) and self.can_process() and self.can_refuse():
+            return [("s.decline", self.index)]
         if self.can_process():
             found.append(("s.process", self.index))
         if self.world.traits.refuses and self.can_refuse():

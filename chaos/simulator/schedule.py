@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     aimed_setting,
     draw_budget,
     draw_calm,
+    draw_declines,
     draw_deduplication,
     draw_drains,
     draw_ends,
@@ -109,9 +110,10 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
         traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
     )
     setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
+    declines = draw_declines(random.Random(f"declines {seed}"), setting.traits)
     groups = draw_groups(random.Random(f"groups {seed}"), setting.traits)
     pulls = draw_pulls(random.Random(f"pulls {seed}"), setting.traits)
-    setting = replace(setting, traits=replace(setting.traits, groups=groups, pulls=pulls))
+    setting = replace(setting, traits=replace(setting.traits, declines=declines, groups=groups, pulls=pulls))
     setting = replace(setting, traits=draw_deduplication(random.Random(f"copies {seed}"), setting.traits))
     setting = draw_policies(random.Random(f"policies {seed}"), setting)
     ttl_s = draw_expiry(random.Random(f"expiry {seed}"), setting.traits)
@@ -222,6 +224,8 @@ _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1,
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
 """Weight of the steps of an application that takes long: a publisher can connect and send again meanwhile."""
+READS_LATE = 0.03
+"""Weight of a frame that comes over a slow network: publishers can move to another router meanwhile."""
 _FINISHES = frozenset({"s.process", "s.later", "s.reject", "s.decline"})
 _SELDOM = {"p.wake": 0.1, "n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3,
            "r.rejoin": 0.2, "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
@@ -278,4 +282,8 @@ def _weights(world: World, choices: list[Choice], tempo: Tempo) -> list[float]:
         for at, choice in enumerate(choices):
             if choice[0] in _FINISHES:
                 weights[at] *= LINGERING
+    if world.traits.reads_late:
+        for at, choice in enumerate(choices):
+            if choice[0] == "c.recv" and world.is_subscribers(choice[1]):
+                weights[at] *= READS_LATE
     return weights

@@ -18,6 +18,7 @@ from chaos.simulator.routers import Router
 from chaos.simulator.traits import MORTAL_TIMEOUT_S, Traits
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
+from delivery_records.channels.messages import Msg, Sync
 from delivery_records.limits import (
     LARGE_AHEAD_BYTES,
     MAX_ATTEMPTS,
@@ -203,6 +204,17 @@ class WorldState:
         """What a subscriber asks for at first."""
         return LETTERS_TOPIC if self.gets_letters(subscriber) else self.pattern()
 
+    def is_letters_sync_under_way(self) -> bool:
+        """A SYNC of a letters stream is on its way to another router, and a letter that it names behind it."""
+        for under_way in self.frames.values():
+            named: set[tuple[int, int]] = set()
+            for message in (frame.message for frame in under_way if isinstance(frame, inputs.RouterFrame)):
+                if isinstance(message, Sync) and message.is_letters:
+                    named |= {(epoch, number) for epoch in message.subscription_epochs for number in message.numbers}
+                elif isinstance(message, Msg) and any((to, message.number) in named for to in message.to or ()):
+                    return True
+        return False
+
     def is_mortal(self, publisher: int) -> bool:
         """True for one that may be killed for good."""
         return 0 < publisher <= self.traits.mortals
@@ -244,6 +256,10 @@ class WorldState:
         """True for a subscriber that shares its subscription with others (SH-1)."""
         return index >= len(self.subscribers) - self.traits.sharers
 
+    def declines(self, index: int) -> bool:
+        """True for a member that says undeliverable-here of whatever it gets."""
+        return self.traits.declines and index == len(self.subscribers) - self.traits.sharers
+
     def share_of(self, index: int) -> inputs.Share | None:
         """What the attach of a subscriber says of that."""
         if not self.is_member(index):
@@ -276,6 +292,10 @@ class WorldState:
     def client_of(self, connection: SimulatedConnection) -> ClientRole | None:
         """Whose link it is; None when the client has left it."""
         return next((client for client in self.clients() if client.connection is connection), None)
+
+    def is_subscribers(self, link: int) -> bool:
+        """True for a link that a subscriber has now."""
+        return any(each.connection is not None and each.connection.link == link for each in self.subscribers)
 
     def router_of(self, rid: int) -> Router | None:
         """The live router with this incarnation."""

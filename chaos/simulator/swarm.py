@@ -273,6 +273,16 @@ def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
     return replace(setting, subscribers=sharers + rng.choice([0, 0, 1]), traits=traits)
 
 
+def draw_declines(rng: random.Random, traits: Traits) -> bool:
+    """In some worlds one member declines whatever it gets, so that others get it behind it (SH-5).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return traits.sharers > 1 and rng.random() < 0.2
+
+
 def draw_groups(rng: random.Random, traits: Traits) -> int:
     """In some worlds a shared subscription keeps groups of messages in order (SH-6).
 
@@ -343,7 +353,8 @@ def draw_letters(rng: random.Random, traits: Traits) -> tuple[Traits, dict[str, 
     if rng.random() >= 0.2:
         return traits, {}
     traits = replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
-    return traits, {RELOAD: 1} if rng.random() < 0.2 else {}
+    changes = {RELOAD: 1} if rng.random() < 0.2 else {}
+    return replace(traits, reload_at_sync=rng.random() < 0.2), changes
 
 
 def draw_expiry(rng: random.Random, traits: Traits) -> int:
@@ -394,7 +405,7 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
         return setting
     streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3)
     is_old = rng.random() < 0.1 and not traits.letters  # letters wait for as long as an older router is there (I-3e)
-    streams = replace(streams, old_router=is_old)
+    streams = replace(streams, old_router=is_old, reads_late=rng.random() < 0.1)
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 
@@ -471,7 +482,10 @@ def _everywhere(world: World, rng: random.Random, verb: str) -> Choice | None:
 
 def _reloaded(world: World, rng: random.Random, verb: str) -> Choice | None:
     """Seldom before there are letters."""
-    if not world.traits.letters or world.is_without_letters:
+    traits = world.traits
+    if not traits.letters or world.is_without_letters:
+        return None
+    if traits.reload_at_sync and not world.is_letters_sync_under_way():
         return None
     return (verb, 0) if world.coverage[coverage.LETTER] or rng.random() < 0.03 else None
 

@@ -86,6 +86,8 @@ class Traits:
     """They wait for subscriptions where too few have processed what they have sent (I-3f)."""
     sharers: int = 0
     """So many of the last subscribers are members of one shared subscription (SH-1)."""
+    declines: bool = False
+    """The first of them never does what it gets (undeliverable-here, SH-5): it is of no use, and stays."""
     groups: int = 0
     """The shared subscription keeps so many groups in order, and some messages have none (SH-6); 0: it keeps none."""
     pulls: bool = False
@@ -107,6 +109,8 @@ class Traits:
 
     letters: int = 0
     """So many subscribers ask for dead letters, and the policy of all topics names their topic (I-3e)."""
+    reload_at_sync: bool = False
+    """Operators take their topic away while a letters stream is on its way to another router."""
     late_letters: int = 0
     """They come after so many seconds."""
 
@@ -114,6 +118,9 @@ class Traits:
     """Every so-many-th message is large and comes in parts, over time (L-1); 0: none is."""
     aborts: bool = False
     """Publishers give up some of what they are sending, in the middle of it (L-5)."""
+
+    reads_late: bool = False
+    """Subscribers are behind a slow network: what is sent to them, also of a large message, waits to be read (L-4)."""
 
     pairs: bool = False
     """A client's subscriber and publisher attach in one AMQP session and one write (A-2d)."""
