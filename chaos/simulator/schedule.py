@@ -10,6 +10,7 @@ from pathlib import Path
 
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.left_behind import draw_pauses, draw_what_is_left
+from chaos.simulator.sharers import draw_declines, draw_groups, draw_pulls, draw_sharing
 from chaos.simulator.steps import Choice
 from chaos.simulator.swarm import (
     Setting,
@@ -17,14 +18,12 @@ from chaos.simulator.swarm import (
     aimed_setting,
     draw_budget,
     draw_calm,
-    draw_declines,
     draw_deduplication,
     draw_drains,
     draw_ends,
     draw_expiry,
     draw_fault,
     draw_filters,
-    draw_groups,
     draw_letters,
     draw_longest,
     draw_narrow,
@@ -32,14 +31,12 @@ from chaos.simulator.swarm import (
     draw_pairs,
     draw_patience,
     draw_policies,
-    draw_pulls,
     draw_renewals,
     draw_require,
     draw_resuming,
     draw_rollbacks,
     draw_sessions,
     draw_setting,
-    draw_sharing,
     draw_streams,
     draw_topics,
     draw_traits,
