@@ -42,6 +42,8 @@ class AnnotationsJudge:
         """By the key of the subscription that owes it; a next attempt behind nothing but that must say it."""
         self._known: dict[tuple[str, _Message], tuple[int, _Added]] = {}
         """What the ingress of that publisher epoch has certainly heard, and says wherever the subscription attaches."""
+        self._came_in: dict[tuple[int, _Message], int] = {}
+        """By subscriber: the publisher epoch in which it got the message; in a later one the ingress cannot know who had it."""
 
     def state(
         self, subscriber: int, message: _Message, link: int, outcome: DeliveryOutcome, *, is_flagged: bool
@@ -63,7 +65,8 @@ class AnnotationsJudge:
             self._stated.pop(place, None)
             return added
         if stated is None or stated.since != now:
-            stated = self._stated[place] = _Stated(now, is_flagged=is_flagged)
+            has_moved = self._came_in.get((subscriber, message)) != self._epoch(message[0])
+            stated = self._stated[place] = _Stated(now, is_flagged=is_flagged or has_moved)
         stated.added.update(added or {})
         stated.failures += failed
         return added
@@ -76,6 +79,7 @@ class AnnotationsJudge:
         """
         world = self._world
         place = world.life_key(subscriber), message
+        self._came_in[(subscriber, message)] = self._epoch(message[0])
         if is_new or world.restores:
             self._stated.pop(place, None)
             return
