@@ -95,7 +95,9 @@ class Answers:
             if share is None or owed is None:
                 return
             is_late = share.is_former(subscription.key, nack.subscription_epoch)
-            if not is_late and not share.on_refused(subscription.key, number):
+            if is_late:
+                share.on_handed_back(subscription.key, number)
+            elif not share.on_refused(subscription.key, number):
                 return
             subscription = owed  # SH-5: another member may do it
         self._after_failure(share, subscription, number, self._retries.on_again(subscription, nack, is_late=is_late))
@@ -128,7 +130,8 @@ class Answers:
         if isinstance(message, Claim):
             share.on_claim(member.key, epoch, message.room, message.runs, message.serial)
         elif isinstance(message, Return):
-            self._fanout.streams.leave_one(message.number, member.key)
+            if not share.is_former(member.key, epoch):
+                self._fanout.streams.leave_one(message.number, member.key)
             share.on_returned(member.key, epoch, message.number)
         else:
             share.on_room(member.key, epoch, message.room)

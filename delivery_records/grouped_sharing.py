@@ -264,8 +264,9 @@ class GroupedShare(Share):
 
     def on_returned(self, key: str, epoch: int, number: int) -> None:
         """See Share."""
-        is_done = not self._cursor.owes(number)
-        if not self.is_former(key, epoch) and (is_done or number in self._group_of):
+        is_former = self.is_former(key, epoch)
+        is_done = not is_former and not self._cursor.owes(number)
+        if not is_former and (is_done or number in self._group_of):
             self._went_back[number] = key
         super().on_returned(key, epoch, number)
         if is_done:

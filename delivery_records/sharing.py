@@ -27,7 +27,9 @@ SLACK: Final = 64
 class Member:
     """One member, as this ingress knows it."""
 
-    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "last", "name", "rid", "room", "serial")
+    __slots__ = (
+        "answered", "claimed", "epoch", "handed_back", "has", "is_full", "key", "last", "name", "rid", "room", "serial",
+    )  # fmt: skip
 
     def __init__(self, member: Subscription) -> None:
         self.key = member.key
@@ -47,6 +49,8 @@ class Member:
         """What it was assigned, or claims, and is not done with."""
         self.claimed: set[int] = set()
         """Of these, what its map has: a RETURN does not take it away."""
+        self.handed_back: set[int] = set()
+        """Of these, what it does not have by an answer of a former epoch: the CLAIM that is to come decides (SH-5)."""
 
     def takes_more(self, turn: Turn) -> bool:
         """SH-2: it has room, as far as this ingress knows."""
@@ -150,6 +154,7 @@ class Share:
         claimed = {slot.number for slot in named if slot.verdict is None}
         for number in [number for number in member.has if number not in claimed]:
             self._take_back(number)
+        member.handed_back.clear()
         member.claimed.clear()
         for others in self._also.values():
             others.pop(key, None)
@@ -192,7 +197,11 @@ class Share:
     def on_returned(self, key: str, epoch: int, number: int) -> None:
         """SH-2: the member was not sent it; nobody has it."""
         member = self._members.get(key)
-        if member is None or member.epoch != epoch:
+        if member is None:
+            return
+        if member.epoch != epoch:
+            if number not in member.claimed:
+                self.on_handed_back(key, number)
             return
         member.is_full = True
         self._turn.counts[Decision.RETURNED_BY_MEMBER] += 1
@@ -217,7 +226,9 @@ class Share:
         del member.has[number]
         member.claimed.discard(number)
         self._way.stop_sending(number, member.key)
-        if was_sent:
+        if number in member.handed_back:
+            member.handed_back.remove(number)
+        elif was_sent:
             self._again.add(number)
             self._turn.counts[Decision.ASSIGNED_AGAIN] += 1
         slot = self._window.at(number)
@@ -370,6 +381,7 @@ class Share:
         if holder is not None:
             del holder.has[number]
             holder.claimed.discard(number)
+            holder.handed_back.discard(number)
         self._waiting.discard(number)
         self._unclaimed.pop(number, None)
         self._again.discard(number)
@@ -388,6 +400,12 @@ class Share:
         """SH-5: a NACK takes nothing away: the CLAIM to the SYNC of the member's present epoch does not name it."""
         member = self._members.get(key)
         return member is None or member.epoch != epoch
+
+    def on_handed_back(self, key: str, number: int) -> None:
+        """SH-5: so by an answer of a former epoch; if the CLAIM does not name it, nobody may have processed it."""
+        member = self._members.get(key)
+        if member is not None and not member.answered and number in member.has:
+            member.handed_back.add(number)
 
     def count_attempts(self, number: int, attempts: int) -> None:
         """E-4a: so often it has failed; the next MSG of it says so."""
@@ -438,6 +456,7 @@ class Share:
         del self._at[number]
         del member.has[number]
         member.claimed.discard(number)
+        member.handed_back.discard(number)
         self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)
 
     def retry(self, number: int, attempt: int) -> None:

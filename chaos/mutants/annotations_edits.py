@@ -8,7 +8,8 @@ _PLAIN = (
     "refuses=1", "shipped=0", "messages=20", "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0",
     "old_router=0",
 )  # fmt: skip
-_MEMBERS = ("sharers=2", "subscribers=2", "groups=0", "stock_subscriber=0", *_PLAIN)
+_SHARED = ("sharers=2", "subscribers=2", "groups=0", *_PLAIN)
+_MEMBERS = ("stock_subscriber=0", *_SHARED)
 
 ANNOTATIONS_EDITS: tuple[Edit, ...] = (
     Edit(
@@ -47,6 +48,20 @@ ANNOTATIONS_EDITS: tuple[Edit, ...] = (
         "        self._again.add(number)\n",
         "what a member releases is counted as an attempt at the next one",
         aim=_MEMBERS,
+    ),
+    Edit(
+        "a-former-return-is-not-heard", "SH-5", "sharing",
+        "            if number not in member.claimed:\n                self.on_handed_back(key, number)\n",
+        "",
+        "what a member's egress returned as its key was put again comes to it flagged, for the first time",
+        aim=("stock_subscriber=1", "prefetch=1", *_SHARED),
+    ),
+    Edit(
+        "a-former-refusal-is-not-heard", "SH-5", "answers",
+        "                share.on_handed_back(subscription.key, number)\n",
+        "                pass\n",
+        "what a member released as its key was put again is counted as an attempt at the next one",
+        aim=("stock_subscriber=1", "prefetch=1", *_SHARED),
     ),
     Edit(
         "failed-for-good-is-not-counted", "SH-5", "retries",

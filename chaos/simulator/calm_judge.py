@@ -66,8 +66,17 @@ class CalmJudge:
         is_new = place not in self._sent
         self._sent.add(place)
         is_calm = not world.faults and self._is_first(world.publishers[message[0]]) and self._is_first(client)
-        if effect.redelivered and is_new and is_calm:
-            self._flagged = f"FLAGGED: s{client.index} is sent p{message[0]}/{message[1]} for the first time"
+        if effect.redelivered and is_calm:
+            it = f"FLAGGED: s{client.index} is sent p{message[0]}/{message[1]}"
+            if is_new:
+                self._flagged = f"{it} for the first time"
+            elif world.is_member(client.index) and self._members_stay():
+                self._flagged = f"{it} again, and all that had it handed it back"
+
+    def _members_stay(self) -> bool:
+        """Nobody has lost a link, so who does not have a message any more has handed it back (SH-5)."""
+        members = (each for each in self._world.subscribers if self._world.is_member(each.index))
+        return all(self._is_first(each) and each.connection and each.connection.is_open for each in members)
 
     def at_rest(self, processed: Mapping[int, set[_Message]]) -> None:
         """All that is sent at most once has arrived, if nothing failed, and what was flagged was sent before.

@@ -52,9 +52,8 @@ class ToIngresses:
             self._on_member(message)
 
     def _on_member(self, message: Claim | Return | Room) -> None:
-        """SH-2, SH-4: only of a member's latest epoch; the next CLAIM says what became of all else."""
-        view = self._turn.view
-        member = view.subscriptions.get(view.subscription_epochs.get(message.subscription_epoch, ""))
+        """SH-2, SH-4: of a member's latest epoch; of a former one a RETURN alone says more than the CLAIM (SH-5)."""
+        member = self._subscription(message.subscription_epoch)
         ingress = self.by_epoch.get(message.publisher_epoch)
         if member is None or ingress is None:
             self._turn.counts[Decision.ACK_STALE] += 1

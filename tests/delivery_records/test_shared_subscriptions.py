@@ -28,6 +28,15 @@ def member(net: Net, node: Node, name: str, **more: object) -> SubscriberLink:
     return net.subscriber(node, name, share=SHARE, **more)  # type: ignore[arg-type]  # passed on as it is
 
 
+def unproven_member(net: Net, node: Node, name: str, limit: int) -> SubscriberLink:
+    """Without a map; its first outcome is its first sign of life, so its key is put again then (A-10)."""
+    link = SubscriberLink(net, node)
+    link.attach(name, timeout_s=90.0, share=SHARE)
+    net.advance(0.05)
+    link.flow(limit)
+    return link
+
+
 def shared(net: Net) -> SubscriptionRecord | None:
     held = net.etcd.keys.get((Kind.SUBSCRIPTION, KEY))
     if held is None:
@@ -203,6 +212,58 @@ def test_nothing_of_a_stale_attach_counts() -> None:  # SH-4
     net.advance(11.0)
     assert (stale.end().condition, stale.end().closed) == ("amqp:link:detach-forced", False)
     assert had not in other.deliveries
+
+
+def test_what_was_returned_while_its_member_got_a_new_epoch_is_no_repeat() -> None:  # SH-5, A-10
+    net = Net(2)
+    one = unproven_member(net, net.nodes[1], "m0", 1)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"1", b"2")
+    net.nodes[0].is_watch_held = True
+    net.held.add((0, 1))
+    one.accept(b"1")  # so the key is put again, and 2 is assigned to the former epoch
+    net.nodes[0].is_watch_held = False
+    net.run()
+    net.held.clear()
+    net.run()
+    assert one.deliveries == [b"1"]
+    one.flow(2, delivery_count=1)
+    assert one.deliveries == [b"1", b"2"]
+    # A flagged delivery has a delivery-count of 1 or more where its subscriber keeps no map (c.5).
+    assert not one.last(effects.Deliver).redelivered
+
+
+@pytest.mark.parametrize("outcome", [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED_FAILED])
+def test_what_a_member_hands_back_while_it_gets_a_new_epoch_is_no_repeat(outcome: DeliveryOutcome) -> None:  # SH-5
+    net = Net(2)
+    one = unproven_member(net, net.nodes[1], "m0", 1)
+    other = net.stock_subscriber(net.nodes[0], "m1", limit=0, share=SHARE)
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    net.held.add((1, 0))
+    one.answer(outcome, b"1")  # so the key is put again, and the NACK is of the former epoch
+    net.held.clear()
+    other.flow(1)
+    net.advance(2.0)
+    assert other.deliveries == [b"1"]
+    again = other.last(effects.Deliver)
+    assert (again.attempt, again.redelivered) == (int(outcome is DeliveryOutcome.MODIFIED_FAILED), False)
+
+
+def test_what_a_member_was_sent_before_it_lost_its_link_is_flagged_for_the_next_one() -> None:  # SH-5, SH-3
+    net = Net(2)
+    one = unproven_member(net, net.nodes[1], "m0", 2)
+    other = net.stock_subscriber(net.nodes[0], "m1", limit=0, share=SHARE)
+    publisher = net.publisher(net.nodes[0])
+    send(publisher, b"1", b"2")
+    net.held.add((1, 0))
+    one.answer(DeliveryOutcome.RELEASED, b"1")
+    one.drop()
+    net.held.clear()
+    other.flow(2)
+    net.advance(1.0)
+    flags = {each.tag[11:]: each.redelivered for each in other.all(effects.Deliver)}
+    assert flags[b"2"]
 
 
 @pytest.mark.parametrize("outcome", [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED_FAILED])
