@@ -43,7 +43,7 @@ class AnnotationsJudge:
         self._known: dict[tuple[str, _Message], tuple[int, _Added]] = {}
         """What the ingress of that publisher epoch has certainly heard, and says wherever the subscription attaches."""
         self._came_in: dict[tuple[int, _Message], int] = {}
-        """By subscriber: the publisher epoch in which it got the message; in a later one the ingress cannot know who had it."""
+        """By subscriber: the publisher epoch in which it got the message; later ingresses cannot know who had it."""
 
     def state(
         self, subscriber: int, message: _Message, link: int, outcome: DeliveryOutcome, *, is_flagged: bool
