@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import statements
+
 PROJECT = Path(__file__).resolve().parents[1]
 WITHOUT_CIRCLES = (
     "bridges",
@@ -25,7 +27,7 @@ WITHOUT_CIRCLES = (
 def imported_files(path: str, sources: Mapping[str, str]) -> Iterator[str]:
     """Yields the files among `sources` that a file imports, wherever in it."""
     package = path.removesuffix(".py").split("/")[:-1]
-    for node in ast.walk(ast.parse(sources[path])):
+    for node in statements(ast.parse(sources[path]).body):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import statements
+
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDERS = ("oncewire", "delivery_records", "topology", "router", "bridges", "chaos")
 LONGEST_FILE = 600
@@ -114,7 +116,7 @@ def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     package = path.removesuffix(".py").removesuffix("/__init__").split("/")
     if not path.endswith("/__init__.py"):
         package = package[:-1]
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source).body):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield node.lineno, name.name
@@ -186,16 +188,6 @@ def read_sources() -> dict[str, str]:
     """Returns the text of every source file of the packages by its path inside the project."""
     files = (file for folder in FOLDERS for file in sorted((PROJECT / folder).rglob("*.py")))
     return {file.relative_to(PROJECT).as_posix(): file.read_text(encoding="utf-8") for file in files}
-
-
-def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields statements and those inside them. Expressions, nine nodes of ten, hold none."""
-    for node in body:
-        yield node
-        for name in ("body", "orelse", "finalbody"):
-            yield from statements(getattr(node, name, []))
-        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            yield from statements(part.body)
 
 
 def too_long(path: str, source: str) -> list[str]:

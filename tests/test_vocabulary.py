@@ -23,6 +23,8 @@ NAME = re.compile(
 
 def spelled(source: str) -> Iterator[tuple[int, str]]:
     """Yields line and text of each string or bytes that is such a name; a text that mentions one is none."""
+    if not NAME.search(source):
+        return  # few files are worth parsing
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             text = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value

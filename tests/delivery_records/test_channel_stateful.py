@@ -28,6 +28,7 @@ from tests.delivery_records.stateful_models import (
     assert_fault_is_seen,
     run_machine,
 )
+from tests.support.effort import rounds
 
 EXAMPLES = 80
 STEPS = 45
@@ -418,7 +419,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
 
 def test_a_channel_is_a_fifo_prefix_or_starts_over_and_nothing_is_missing_when_it_heals() -> None:
-    run_machine(ChannelMachine, EXAMPLES, STEPS, *SMALL)
+    run_machine(ChannelMachine, rounds(EXAMPLES), STEPS, *SMALL)
 
 
 FAULTS = {

@@ -25,6 +25,7 @@ from tests.delivery_records.stateful_models import (
     assert_fault_is_seen,
     run_machine,
 )
+from tests.support.effort import rounds
 
 PUBLISHER_EXAMPLES, PUBLISHER_STEPS = 80, 40
 SUBSCRIBER_EXAMPLES, SUBSCRIBER_STEPS = 70, 40
@@ -247,7 +248,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
 
 
 def test_a_publisher_has_credit_for_its_resends_and_for_what_is_free_in_the_window() -> None:
-    run_machine(PublisherCreditMachine, PUBLISHER_EXAMPLES, PUBLISHER_STEPS)
+    run_machine(PublisherCreditMachine, rounds(PUBLISHER_EXAMPLES), PUBLISHER_STEPS)
 
 
 PUBLISHER_FAULTS = {
@@ -494,7 +495,7 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
 
 
 def test_a_subscriber_gets_what_its_credit_and_its_map_allow_and_nobody_waits_for_ever() -> None:
-    run_machine(SubscriberCreditMachine, SUBSCRIBER_EXAMPLES, SUBSCRIBER_STEPS)
+    run_machine(SubscriberCreditMachine, rounds(SUBSCRIBER_EXAMPLES), SUBSCRIBER_STEPS)
 
 
 SUBSCRIBER_FAULTS = {

@@ -30,6 +30,7 @@ from tests.delivery_records.stateful_models import (
     assert_fault_is_seen,
     run_machine,
 )
+from tests.support.effort import rounds
 
 EXAMPLES = 100
 STEPS = 40
@@ -417,7 +418,7 @@ def _frame(message: RouterMessage, joined: frozenset[int]) -> tuple[object, ...]
 
 
 def test_a_window_is_a_list_of_deliveries_each_owed_by_a_set_of_subscriptions() -> None:
-    run_machine(WindowMachine, EXAMPLES, STEPS)
+    run_machine(WindowMachine, rounds(EXAMPLES), STEPS)
 
 
 FAULTS = {
@@ -454,6 +455,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_machine_sees_the_fault(fault: str) -> None:
     claim, edit = FAULTS[fault]
