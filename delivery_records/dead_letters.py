@@ -303,10 +303,12 @@ class DeadLetters:
         self._turn.counts[Decision.DEAD_LETTER_SENT] += 1
         if self._turn.tracing is not None:
             self._publisher.trace(slot, Rule.LETTER_SENT, len(letter.owed))
-        body = self._body(slot, letter) if self._members else b""
-        for key in self._members:
+        if not self._members:
+            self._after(slot.number, letter)
+            return
+        body = self._body(slot, letter)
+        for key in self._members:  # E-4a: one at this router may have failed it too often
             self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)
-        self._after(slot.number, letter)
 
     def _body(self, slot: Slot, letter: Letter) -> bytes:
         """A message of another format than AMQP's own goes as it is."""

@@ -169,4 +169,17 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         "a message that a subscription has failed too often goes to no dead-letter topic",
         aim=("drop-p", "attempts=2", "stock_subscriber=0", *_ONE),
     ),
+    Edit(
+        "letter-done-twice", "I-3e", "dead_letters",
+        "        for key in self._members:  # E-4a: one at this router may have failed it too often\n"
+        "            self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)\n",
+        "        for key in self._members:  # E-4a: one at this router may have failed it too often\n"
+        "            self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)\n"
+        "        self._after(slot.number, letter)\n",
+        "a publisher waits for ever, for its letter was failed too often before it was sent again, and counted twice",
+        aim=(
+            "reload", "drop-p", "drop-s", "routers=2", "subscribers=1", "window=8", "messages=8", "shipped=0",
+            "attempts=1", "lingers=1", "reload_at_sync=1", *_ONE,
+        ),
+    ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from delivery_records import effects
 from delivery_records.channels.messages import Ack
 from delivery_records.inputs import PoliciesChanged, RouterDatagram, RouterFrame, Share, SubscriberDisposition
-from delivery_records.limits import TopicPolicy
+from delivery_records.limits import Limits, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import link_key
 from tests.delivery_records.harness import Net
@@ -253,3 +253,21 @@ def test_a_channel_that_restarts_sends_letters_that_are_open_again() -> None:
     net.nodes[0].core.channels.channel(net.nodes[1].rid).restart("test")
     net.advance(10.0)
     assert letters.deliveries == [b"1"]
+
+
+ONCE = Limits(policy=replace(POLICY, max_attempts=1))
+
+
+def test_a_letter_that_was_failed_too_often_before_it_is_sent_again_is_done_once() -> None:
+    net = Net(2, limits=ONCE)
+    subscriber, letters = net.subscriber(net.nodes[0]), dead_letters(net)
+    net.publisher(net.nodes[1]).send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    tag = letters.last(effects.Deliver).tag
+    net.kill(net.nodes[1])
+    letters.drop()
+    dead_letters(net, unsettled={tag: FAILED})
+    second = net.publisher(net.nodes[0], unsettled={b"1": None})
+    sent = second.send(b"1")
+    assert second.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
+    assert net.nodes[0].count(Decision.DEAD_LETTER_DONE) == 1
