@@ -289,7 +289,8 @@ class Egress(Endpoint):
             self._turn.counts[Decision.ALREADY_SENT] += 1
             self.outgoing.trace(entry, Rule.ALREADY_SENT)
             return False
-        if entry.outcome is not None:
+        is_unheard = sync.is_letters and entry.attempt > attempt  # I-3e: before its ingress had sent the letter
+        if entry.outcome is not None or is_unheard:
             self._state_presented(entry, sync, attempt)
             return False
         return True

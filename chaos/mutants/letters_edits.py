@@ -170,6 +170,16 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "attempts=2", "stock_subscriber=0", *_ONE),
     ),
     Edit(
+        "failed-before-the-letter", "I-3e", "egress",
+        "        if entry.outcome is not None or is_unheard:\n",
+        "        if entry.outcome is not None:\n",
+        "a letter comes again that was failed too often, before the next router had sent it",
+        aim=(
+            "drop-p", "drop-s", "stock_subscriber=1", "subscribers=1", "map_bound=1", "window=8", "messages=8",
+            "shipped=0", "attempts=1", "lingers=1", *_TWO,
+        ),
+    ),
+    Edit(
         "letter-done-twice", "I-3e", "dead_letters",
         "        for key in self._members:  # E-4a: one at this router may have failed it too often\n"
         "            self._send_to(self._turn.view.subscriptions[key], slot, body, redelivered=slot.repeated)\n",

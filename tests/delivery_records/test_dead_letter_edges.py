@@ -258,6 +258,19 @@ def test_a_channel_that_restarts_sends_letters_that_are_open_again() -> None:
 ONCE = Limits(policy=replace(POLICY, max_attempts=1))
 
 
+def test_a_letter_that_is_failed_before_the_next_ingress_has_sent_it_counts_as_failed_there() -> None:
+    net = Net(2, limits=ONCE)
+    subscriber, letters = net.subscriber(net.nodes[0]), dead_letters(net)
+    net.publisher(net.nodes[1]).send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    net.kill(net.nodes[1])
+    second = net.publisher(net.nodes[0], unsettled={b"1": None})
+    letters.answer(FAILED, b"1")
+    sent = second.send(b"1")
+    assert letters.deliveries == [b"1"]
+    assert second.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
+
+
 def test_a_letter_that_was_failed_too_often_before_it_is_sent_again_is_done_once() -> None:
     net = Net(2, limits=ONCE)
     subscriber, letters = net.subscriber(net.nodes[0]), dead_letters(net)
