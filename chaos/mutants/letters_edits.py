@@ -145,6 +145,16 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         aim=("reload", "drop-p", "crash", *_ONE),
     ),
     Edit(
+        "letters-of-a-former-stream", "I-3e", "former_letters",
+        "    return kept | {sync.session for sync in egress.syncs.values() if sync.is_letters}\n",
+        "    return kept\n",
+        "letters that were under way stay, for their publisher has left a router that knew the topic for them",
+        aim=(
+            "reload", "drop-s", "trim-s", "away-s", "routers=2", "subscribers=2", "prefetch=5", "window=8",
+            "messages=8", "shipped=0", "attempts=1", "lingers=1", "reload_at_sync=1", *_TWO,
+        ),
+    ),
+    Edit(
         "no-empty-set-behind-a-policy", "I-3e", "dead_letters",
         "            self._former[key] = None\n        for key in [key for key in found",
         "        for key in [key for key in found",

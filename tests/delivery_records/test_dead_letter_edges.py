@@ -284,3 +284,19 @@ def test_a_letter_that_was_failed_too_often_before_it_is_sent_again_is_done_once
     sent = second.send(b"1")
     assert second.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
     assert net.nodes[0].count(Decision.DEAD_LETTER_DONE) == 1
+
+
+def test_letters_under_way_from_a_former_ingress_do_not_come_when_there_is_no_topic_any_more() -> None:
+    net = Net(2, limits=LIMITS)
+    subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net, 1), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    net.held.add((0, 1))
+    subscriber.answer(REJECTED, b"1")
+    _rules(net, replace(POLICY, dead_letter=""))
+    publisher.drop()
+    second = net.publisher(net.nodes[0], unsettled={b"1": None})
+    net.held.clear()
+    second.send(b"1")
+    second.settle(b"1")
+    assert letters.deliveries == []
+    assert net.nodes[1].core.egresses[link_key("d", "link")].unsettled == 0
