@@ -23,6 +23,8 @@ DEPARTURE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-new-session-at-once", "A-9a", "departing",
+        "        if ingress.timeout_s == 0 and self._turn.timers.is_set(Timer.EXPIRY, path):\n"
+        "            return self.keeps(path)  # lost in this very turn, or before\n"
         "        return ingress.phase is Phase.ENDING\n",
         "        return False\n",
         "a stock publisher that comes back ends what was read of it before, and does not send it again",

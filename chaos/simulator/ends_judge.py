@@ -10,6 +10,7 @@ from chaos.simulator.routers import Router
 from chaos.simulator.state import SESSION_END, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, PublisherRecord, session_of_record
 from delivery_records.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S
 from delivery_records.outcomes import DeliveryOutcome
 
@@ -31,13 +32,11 @@ class EndsJudge:
         self._left: dict[int, float] = {}
         """By link: when its router knew that it is gone."""
         self._links: dict[int, tuple[int, int]] = {}
-        """By publisher: its newest link, and the incarnation of that link's router."""
-        self._attached: dict[int, float] = {}
-        """By publisher: when its newest attach was read."""
-        self._newest: dict[int, int] = {}
-        """By publisher: the link of that attach."""
-        self._excused: set[int] = set()
-        """Links whose session a fault has ended: their routers may read on before they know."""
+        """By publisher: the link that its key stands for, once it has sent something, and that router's incarnation."""
+        self._attached: dict[tuple[int, int], float] = {}
+        """By publisher and router: when the first attach was read since the key was written."""
+        self._newest: dict[tuple[int, int], int] = {}
+        """By publisher and router: the link of the newest attach there."""
         self._taken_over: set[int] = set()
         """Links that were attached, as far as their routers knew, when another attach was read."""
 
@@ -48,23 +47,32 @@ class EndsJudge:
         now = self._world.now
         for item in batch:
             if isinstance(item, inputs.PublisherTransfer) and not item.settled and item.link not in self._left:
-                if item.link in self._excused:
-                    continue
                 message = item.message[0], int.from_bytes(item.message[1:5], "big")
-                if self._world.is_stock_publisher(message[0]):
+                if self._world.is_stock_publisher(message[0]) and self._is_of_session(router, item.link, message[0]):
                     self._read.setdefault(item.link, {})[item.delivery_id] = message
                     self._links[message[0]] = (item.link, router.rid)
             elif isinstance(item, inputs.PublisherAttach):
                 for publisher in [each.index for each in self._world.publishers if item.peer == f"p{each.index}"]:
-                    self._attached[publisher] = now
-                    before = self._newest.get(publisher, item.link)
-                    self._newest[publisher] = item.link
+                    here = publisher, router.rid
+                    self._attached.setdefault(here, now)
+                    before = self._newest.get(here, 0)
+                    self._newest[here] = item.link
                     if before not in self._left and before not in self._asked:
                         self._taken_over.add(before)  # A-8
             elif isinstance(item, inputs.LinkDetach):
                 self._asked.setdefault(item.link, now)
             elif isinstance(item, inputs.LinkLost):
                 self._left.setdefault(item.link, now)
+
+    def _is_of_session(self, router: Router, link: int, publisher: int) -> bool:
+        """Whether the key still stands for this link's session: a router reads on until it knows better (I-7)."""
+        assert router.records is not None
+        held = self._world.etcd.keys.get((Kind.PUBLISHER, self._world.publisher_key(publisher)))
+        if held is None:
+            return False
+        assert isinstance(held.record, PublisherRecord)
+        session = getattr(router.records.links.get(link), "session", 0)
+        return held.record.rid == router.rid and session_of_record(held.record, held.mod_revision) == session
 
     def on_effect(self, effect: effects.Effect) -> None:
         """A router states this.
@@ -91,14 +99,10 @@ class EndsJudge:
         return since is not None and self._world.now - since >= seconds / FASTEST_CLOCK
 
     def excuse(self, publisher: int) -> None:
-        """A fault ends its session, whether something of it has been read yet or not."""
-        self._excused.add(self._newest.get(publisher, 0))
-        self._forget(publisher)
-
-    def _forget(self, publisher: int) -> None:
+        """A fault ends its session, or what has ended it was judged."""
         link, _ = self._links.pop(publisher, (0, 0))
         self._read.pop(link, None)
-        self._excused.add(link)
+        self._attached = {here: since for here, since in self._attached.items() if here[0] != publisher}
 
     def on_session_over(self, publisher: int, rid: int | None) -> None:
         """Its key is deleted, or put by an attach at the router with this id; so its session is over.
@@ -113,9 +117,9 @@ class EndsJudge:
         is_judged = rid in (None, own) and is_there and link not in self._taken_over
         if is_judged and left is not None and not self._world.traits.large:
             is_over = self._is_over(left, SUBSCRIPTION_TIMEOUT_S) or (
-                rid is not None and self._is_over(self._attached.get(publisher), END_WAIT_S)
+                rid is not None and self._is_over(self._attached.get((publisher, rid)), END_WAIT_S)
             )
             for message in read.values():
                 if not is_over and (owing := self._still_owed(*message)):
                     raise Violation(f"DROPPED: p{message[0]}/{message[1]} was read, and s{owing[0]} does not get it")
-        self._forget(publisher)
+        self.excuse(publisher)
