@@ -375,6 +375,7 @@ class PublisherCore:
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
             if message.outcome is not None:  # it is being recorded, so it is settled with the others
+                assert message.number in self._behind, "what was told on an earlier link is recorded and gone (P-a)"
                 self._behind.remove(message.number)
                 continue
             told = outcome if self.require is None else self._counted(message.number, outcome)
