@@ -417,9 +417,7 @@ def test_the_committed_campaign_is_as_large_as_promised_and_found_nothing() -> N
 
 def test_every_mutant_of_the_catalogue_was_tried_and_killed_and_no_other_is_in_the_table() -> None:
     table = read_table(EVIDENCE / "mutants.json")
-    found = [(row.shipped_seed, row.aim) for row in table.ordered() if row.shipped_violation]
-    assert not [place for place in found if place[0] is not None and run_seed(place[0], aim=place[1]).violation]
-    assert set(wrong_mutants(table, [edit.name for edit in ALL])) == set(table.shipped_failures)
+    assert wrong_mutants(table, [edit.name for edit in ALL]) == []
 
 
 def wrong_mutants(table: MutantsTable, catalogue: list[str]) -> list[str]:
