@@ -39,7 +39,6 @@ from chaos.ledger import LedgerError
 from chaos.mutants.catalogue import ALL, EDITS
 from chaos.mutants.edits import load
 from chaos.simulator.coverage import expected
-from chaos.simulator.schedule import run_seed
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
