@@ -209,9 +209,10 @@ async def test_older_data_put_back_are_refused_by_a_router_that_remembers_and_th
             await client.subscriber("orders")
             await refuses_to_start(etcd, "--id=r1", f"--etcd-memory-folder={memory}")
             await client.closed()
-            await until(lambda: forgetful.get("/readyz"), lambda answer: answer[0] == 503)
-            (missing,) = (await forgetful.get("/readyz"))[1]["waiting_for"]
-            assert "oncewire cluster new-nonce" in missing
+            await until(
+                lambda: forgetful.get("/readyz"),
+                lambda answer: answer[0] == 503 and "oncewire cluster new-nonce" in str(answer[1]["waiting_for"]),
+            )
         found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
         assert "after it was at" in found["why"], "also when new revisions hide it"
         await refuses_to_start(etcd)
