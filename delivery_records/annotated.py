@@ -5,7 +5,7 @@ Annotations are pairs of keys and values as AMQP encodes them: the record core c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from delivery_records.limits import ANNOTATIONS_BYTES
 
@@ -24,21 +24,25 @@ class Annotated:
 
     def __init__(self) -> None:
         """Nothing."""
-        self.added: dict[tuple[str, int], Mapping[bytes, bytes]] = {}
-        """By subscription and number."""
+        self.added: dict[int, dict[str, Mapping[bytes, bytes]]] = {}
+        """By number and subscription."""
 
     def add(self, key: str, number: int, added: Mapping[bytes, bytes]) -> None:
         """A subscription, or a member of it, has added this; its egress has kept to the bound."""
-        self.added[(key, number)] = merged(self.added.get((key, number)), added) or added
+        by_key = self.added.setdefault(number, {})
+        by_key[key] = merged(by_key.get(key), added) or added
+
+    def of(self, key: str, number: int) -> Mapping[bytes, bytes] | None:
+        """What the subscription has added to the delivery; None = nothing."""
+        return self.added.get(number, {}).get(key)
 
     def forget(self, number: int) -> None:
         """The delivery left the window."""
-        self._drop(pair for pair in self.added if pair[1] == number)
+        self.added.pop(number, None)
 
     def forget_subscription(self, key: str) -> None:
         """It is gone."""
-        self._drop(pair for pair in self.added if pair[0] == key)
-
-    def _drop(self, pairs: Iterable[tuple[str, int]]) -> None:
-        for pair in list(pairs):
-            del self.added[pair]
+        for number, by_key in list(self.added.items()):
+            by_key.pop(key, None)
+            if not by_key:
+                del self.added[number]

@@ -246,8 +246,8 @@ class SyncState:
     def forget_annotated(self, runs: Iterable[Run]) -> None:
         """E-5: it does not come any more."""
         for first, count in runs:
-            for number in [number for number in self.annotated if first <= number < first + count]:
-                del self.annotated[number]
+            for number in range(first, first + count):
+                self.annotated.pop(number, None)
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""

@@ -426,7 +426,7 @@ class Fanout:
 
     def state_annotations(self, number: int, subscription: Subscription) -> None:
         """E-4b: ahead of a MSG to a subscription or a member: what was added to it before, also elsewhere."""
-        added = self.annotated.added.get((subscription.record.member_of or subscription.key, number))
+        added = self.annotated.of(subscription.record.member_of or subscription.key, number)
         rid = subscription.record.rid
         if added is not None and self._turn.reads(rid, ANNOTATIONS):
             self._send(rid, FormerAnnotations(self._endpoint.epoch, subscription.epoch, number, added))

@@ -79,7 +79,7 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=("publishers=2", "prefetch=1", "window=8", "messages=20", "routers=1", *_TWO),
     ),
     Edit(
-        "tells-of-credit-when-it-looks", "SH-2", "member",
+        "states-credit-when-it-looks", "SH-2", "member",
         "        if self._spent and self.outgoing.free_credit:\n",
         "        if self._left is None:\n",
         "a message waits for a timer, though a member that has answered nothing has given credit for one more",

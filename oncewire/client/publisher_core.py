@@ -119,7 +119,7 @@ class PublisherCore:
         self._accepted_by: list[tuple[int, Outcome]] = []
         """(number, outcome) of messages that are accepted, from that one on, in order (I-3c)."""
         self._behind: set[int] = set()
-        """Messages that are released as one before them is, and that the router has not told of yet (I-3c)."""
+        """Messages that are released as one before them is, and that the router has not reported yet (I-3c)."""
         self._to_settle: list[int] = []
         """Delivery-ids of what is recorded, which waits for these."""
         for stored in state.messages:
@@ -369,13 +369,13 @@ class PublisherCore:
             message = self._messages.get(int.from_bytes(tag, "big"))
             if message is None or message.answered:
                 if self._behind:
-                    self._told_behind(tag, delivery_id, settled)
+                    self._on_reported_behind(tag, delivery_id, settled)
                 continue
             message.answered = True
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
             if message.outcome is not None:  # it is being recorded, so it is settled with the others
-                assert message.number in self._behind, "what was told on an earlier link is recorded and gone (P-a)"
+                assert message.number in self._behind, "what was reported on an earlier link is recorded and gone (P-a)"
                 self._behind.remove(message.number)
                 continue
             told = outcome if self.require is None else self._counted(message.number, outcome)
@@ -389,7 +389,7 @@ class PublisherCore:
         return effects
 
     def _on_released(self) -> None:
-        """I-3c: what was sent behind a release is released with it, told of that or not."""
+        """I-3c: what was sent behind a release is released with it, reported or not."""
         is_behind = False
         for message in self._messages.values() if self.require else ():
             if message.presented or not message.handed:
@@ -403,8 +403,8 @@ class PublisherCore:
         if self.holds_released:
             self._hold()
 
-    def _told_behind(self, tag: bytes, delivery_id: int, settled: bool) -> None:
-        """The router tells what is recorded already."""
+    def _on_reported_behind(self, tag: bytes, delivery_id: int, settled: bool) -> None:
+        """The router reports what is recorded already."""
         number = int.from_bytes(tag, "big")
         if number in self._behind:
             self._behind.remove(number)
