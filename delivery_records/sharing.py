@@ -476,10 +476,9 @@ class Share:
         """Numbers in heaps, those that do not wait any more included."""
         return len(self._order)
 
-    @property
-    def waiting(self) -> frozenset[int]:
-        """Nobody has these, and they may be assigned when they are here."""
-        return frozenset(self._waiting)
+    def waiting_for(self, key: str) -> frozenset[int]:
+        """Nobody has these, and they may be assigned to this member when they are here: it has not refused them."""
+        return frozenset(number for number in self._waiting if key not in self._refused.get(number, ()))
 
     def knows(self, key: str) -> bool:
         """SH-4: a member has answered which deliveries it has."""

@@ -213,13 +213,13 @@ class Judge:
             return  # A-9a: judged when its router states it
         traits = self._world.traits
         self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
-        has_expired = self.expiry.has_expired((publisher, number))
+        message = (publisher, number)
+        has_reason = traits.refuses or self.expiry.has_expired(message) or self.shared.is_declined(message)  # SH-5
         is_reported = traits.reports or (traits.letters and self._world.is_large(number))  # I-3e
-        if outcome is DeliveryOutcome.REJECTED and is_reported and (traits.refuses or has_expired):
+        if outcome is DeliveryOutcome.REJECTED and is_reported and has_reason:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
             return  # I-3c: judged when its application gets the outcome
-        message = (publisher, number)
         owed = bool(self._still_owed(publisher, number) or self.shared.is_owed(message))
         is_again = self._new_again[message] > 0
         if self.policies.check_refused(message, outcome, is_owed=owed, is_repeated=is_again):

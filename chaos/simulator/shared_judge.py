@@ -101,8 +101,9 @@ class SharedJudge:
                 continue
             for sync in egress.syncs.values():
                 share = self._share_of(router, sync)
-                if share is not None and share.waiting and share.knows(egress.key):
-                    raise Violation(f"IDLE: {egress.name} has credit, and {len(share.waiting)} messages wait for some")
+                waiting = share.waiting_for(egress.key) if share is not None and share.knows(egress.key) else ()
+                if waiting:
+                    raise Violation(f"IDLE: {egress.name} has credit, and {len(waiting)} messages wait for some")
 
     def _share_of(self, router: Router, sync: SyncState) -> Share | None:
         """What the ingress of a stream has for the members; None while something is on its way between the two."""

@@ -120,17 +120,16 @@ async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_rou
 ) -> None:
     async with LocalNetwork(2, settings=SETTINGS, log_folder=tmp_path) as network:
         urls = urls_of(network, kind)
-        async with (
-            stock_client(kind, "receive", urls, tmp_path / "receiver.jsonl") as receiver,
-            stock_client(kind, "send", urls, tmp_path / "sender.jsonl") as sender,
-        ):
-            await until(lambda: len(receiver.events("received")) >= KILL_AFTER, receiver, sender)
-            await kill_while_unsettled(network, "r1", receiver)
-            await until(lambda: sender.process.returncode == 0, receiver, sender)
-            wanted = set(range(1, MESSAGES + 1))
-            await until(
-                lambda: {each["received"] for each in receiver.events("received")} == wanted, receiver
-            )
+        async with stock_client(kind, "receive", urls, tmp_path / "receiver.jsonl") as receiver:
+            await until(lambda: bool(receiver.events("attached")), receiver)
+            async with stock_client(kind, "send", urls, tmp_path / "sender.jsonl") as sender:
+                await until(lambda: len(receiver.events("received")) >= KILL_AFTER, receiver, sender)
+                await kill_while_unsettled(network, "r1", receiver)
+                await until(lambda: sender.process.returncode == 0, receiver, sender)
+                wanted = set(range(1, MESSAGES + 1))
+                await until(
+                    lambda: {each["received"] for each in receiver.events("received")} == wanted, receiver
+                )
         accepted = {event["accepted"] for event in sender.events("accepted")}
         assert accepted == wanted
         assert sender.events("disconnected")
