@@ -9,7 +9,7 @@ from delivery_records.window import Window
 class Departure:
     """Of one ingress."""
 
-    __slots__ = ("_presents_map", "_window", "cause", "closes", "is_kept", "left_at")
+    __slots__ = ("_presents_map", "_window", "cause", "closes", "is_awaited", "is_kept", "left_at")
 
     def __init__(self, request: PublisherAttach, window: Window) -> None:
         """The publisher is attached."""
@@ -22,6 +22,8 @@ class Departure:
         """When the link was lost."""
         self.is_kept = False
         """Its key would have expired, and what was read is owed."""
+        self.is_awaited = False
+        """An attach that would end its session waits until nothing is owed."""
 
     @property
     def resumes(self) -> bool:

@@ -403,7 +403,7 @@ class Ingress(Endpoint):
         self.credit.look_at(self.fanout.longest_line(), self.window)
         if self.phase is Phase.ACTIVE and self.link is not None:
             self._grant()
-        elif self.phase is Phase.ENDING or self.departure.is_kept:
+        elif self.phase is Phase.ENDING or self.departure.is_kept or self.departure.is_awaited:
             self._parts.on_departing(self)
         if self.large.is_needed:
             self.large.ask_publisher()

@@ -23,11 +23,16 @@ DEPARTURE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "a-new-session-at-once", "A-9a", "departing",
-        "        if ingress.timeout_s == 0 and self._turn.timers.is_set(Timer.EXPIRY, path):\n"
-        "            return self.keeps(path)  # lost in this very turn, or before\n"
-        "        return ingress.phase is Phase.ENDING\n",
+        "        return ingress.departure.is_awaited or ingress.phase is Phase.ENDING\n",
         "        return False\n",
         "a stock publisher that comes back ends what was read of it before, and does not send it again",
         aim=("drop-p", *_STOCK),
+    ),
+    Edit(
+        "a-kept-session-ends-at-once", "A-9a", "departing",
+        "        is_owed = self._goes_on(ingress) and ingress.departure.owed > 0\n",
+        "        is_owed = self._turn.timers.is_set(Timer.EXPIRY, path) and ingress.departure.owed > 0\n",
+        "a stock publisher that attaches again in its session ends what was read of it before",
+        aim=("detach-p", *_STOCK[:-1], "session_end=1"),
     ),
 )  # fmt: skip

@@ -39,7 +39,7 @@ class AnnotationsJudge:
         self._here: dict[tuple[int, _Message], _Added] = {}
         """By link: its egress remembers it, whatever becomes of the publisher's router."""
         self._stated: dict[tuple[str, _Message], _Stated] = {}
-        """By the key of the subscription that owes it; a next attempt behind nothing but that must say it."""
+        """By the life of the subscription that owes it; a next attempt behind nothing but that must say it."""
         self._known: dict[tuple[str, _Message], tuple[int, _Added]] = {}
         """What the ingress of that publisher epoch has certainly heard, and says wherever the subscription attaches."""
         self._came_in: dict[tuple[int, _Message], int] = {}
@@ -53,7 +53,7 @@ class AnnotationsJudge:
         if outcome is not DeliveryOutcome.RELEASED:
             self._statements += 1
             added = {b"key %d" % (self._statements % 3): b"value %d" % self._statements}
-        place = self._world.life_key(subscriber), message
+        place = self._life(subscriber), message
         for key in added or ():
             self._known.get(place, (0, {}))[1].pop(key, None)  # another value takes its place, when it is heard of
         if not self._world.is_member(subscriber):
@@ -61,7 +61,7 @@ class AnnotationsJudge:
         failed = outcome in (DeliveryOutcome.MODIFIED_FAILED, DeliveryOutcome.UNDELIVERABLE_FAILED)
         now = self._policies.disturbance(subscriber)
         stated = self._stated.get(place)
-        if not self._policies.is_quiet(message):
+        if not self._policies.is_quiet(message) or (self._world.is_member(subscriber) and self._is_unread(message)):
             self._stated.pop(place, None)
             return added
         if stated is None or stated.since != now:
@@ -78,7 +78,7 @@ class AnnotationsJudge:
             Violation: it lacks what was added to it, or counts what was no failure.
         """
         world = self._world
-        place = world.life_key(subscriber), message
+        place = self._life(subscriber), message
         self._came_in[(subscriber, message)] = self._epoch(message[0])
         if is_new or world.restores:
             self._stated.pop(place, None)
@@ -119,6 +119,18 @@ class AnnotationsJudge:
             stated.is_flagged = delivery.redelivered
         if not self._world.traits.old_router:
             self._known[place] = self._epoch(place[1][0]), dict(stated.added)
+
+    def _is_unread(self, message: _Message) -> bool:
+        """A subscriber was sent it and has not read it, perhaps on a link that has ended."""
+        world, body = self._world, self._world.body(*message)
+        sent = (item for each in (*world.connections.values(), *world.dying.values()) for item in each.down)
+        return any(isinstance(item, effects.Deliver) and item.message == body for item in sent)
+
+    def _life(self, subscriber: int) -> str:
+        """Names this life of the subscription: who subscribes again is owed nothing that the one before has said."""
+        key = self._world.life_key(subscriber)
+        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, key))
+        return f"{key} {0 if held is None else held.create_revision}"
 
     def _epoch(self, publisher: int) -> int:
         held = self._world.etcd.keys.get((Kind.PUBLISHER, self._world.publisher_key(publisher)))

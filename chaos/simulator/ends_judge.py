@@ -26,7 +26,9 @@ class EndsJudge:
         self._world = world
         self._still_owed = still_owed
         self._read: dict[int, dict[int, Message]] = {}
-        """By link: deliveries without an outcome."""
+        """By link: deliveries without an outcome that their publisher has not settled."""
+        self._ids: dict[tuple[int, bytes], int] = {}
+        """By link and tag: the id of the last delivery."""
         self._asked: dict[int, float] = {}
         """By link: when the client's end was read."""
         self._left: dict[int, float] = {}
@@ -50,6 +52,7 @@ class EndsJudge:
                 message = item.message[0], int.from_bytes(item.message[1:5], "big")
                 if self._world.is_stock_publisher(message[0]) and self._is_of_session(router, item.link, message[0]):
                     self._read.setdefault(item.link, {})[item.delivery_id] = message
+                    self._ids[item.link, item.tag] = item.delivery_id
                     self._links[message[0]] = (item.link, router.rid)
             elif isinstance(item, inputs.PublisherAttach):
                 for publisher in [each.index for each in self._world.publishers if item.peer == f"p{each.index}"]:
@@ -59,6 +62,9 @@ class EndsJudge:
                     self._newest[here] = item.link
                     if before not in self._left and before not in self._asked:
                         self._taken_over.add(before)  # A-8
+            elif isinstance(item, inputs.PublisherSettle):
+                for tag in item.tags:  # I-4a: it is given up
+                    self._read.get(item.link, {}).pop(self._ids.get((item.link, tag), -1), None)
             elif isinstance(item, inputs.LinkDetach):
                 self._asked.setdefault(item.link, now)
             elif isinstance(item, inputs.LinkLost):

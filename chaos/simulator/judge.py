@@ -376,12 +376,13 @@ class Judge:
         place = (subscriber, publisher)
         if number < self._marks.get(place, 0):
             return  # G7: once, older deliveries out of order
-        spans = self._spans.setdefault(place, {})
-        first, highest = spans.get(incarnation, (number, number))
-        spans[incarnation] = min(first, number), max(highest, number)
         last = self._last.get(place)
-        if last is not None and not self._new_again[message]:
-            self._check_order(subscriber, publisher, number, last, incarnation)
+        if not self._new_again[message]:  # what is sent again as a new message comes behind what followed it
+            spans = self._spans.setdefault(place, {})
+            first, highest = spans.get(incarnation, (number, number))
+            spans[incarnation] = min(first, number), max(highest, number)
+            if last is not None:
+                self._check_order(subscriber, publisher, number, last, incarnation)
         self._last[place] = (max(number, last[0]) if last else number, incarnation)
 
     def _check_repeat(self, subscriber: int, message: Message, redelivered: bool) -> None:

@@ -204,7 +204,8 @@ def heal(world: World, rng: random.Random) -> None:
     """
     patience = world.now + 3 * HEALING_S
     under_way = world.under_way()
-    for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * world.publishers[0].messages + 4 * under_way):
+    messages = sum(publisher.messages for publisher in world.publishers)
+    for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * messages + 4 * under_way):
         if world.now > patience:
             raise Violation("BLOCKED: the world does not come to rest")
         if not _step(world, rng, HEALING, is_healing=True) and not world.mortals.bury():

@@ -250,11 +250,13 @@ def draw_require(rng: random.Random, traits: Traits) -> int:
 def draw_waits(rng: random.Random, traits: Traits) -> bool:
     """In half of the worlds in which they require one, publishers wait for it (I-3f): it is there in the end.
 
+    Of several topics one may be without a subscription for ever.
+
     Args:
         rng: of its own.
         traits: what was drawn before.
     """
-    return traits.require == 1 and not traits.late_joiner and rng.random() < 0.5
+    return traits.require == 1 and traits.topics == 1 and not traits.late_joiner and rng.random() < 0.5
 
 
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:

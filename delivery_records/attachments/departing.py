@@ -77,8 +77,9 @@ class Departing:
             self._answer(ingress)
         elif ingress.departure.owed:
             return
-        else:
+        elif ingress.departure.is_kept:
             self._expire(publisher_path(ingress.key))
+        ingress.departure.is_awaited = False
         self._on_free(publisher_path(ingress.key))
 
     def on_timer(self, ingress: Ingress) -> None:
@@ -117,12 +118,10 @@ class Departing:
     def keeps(self, path: str) -> bool:
         """Whether a key that has expired is kept, because its publisher is gone and what was read is owed."""
         ingress = self._ingress_at(path)
-        if ingress is None or ingress.link is not None:
+        if ingress is None or not self._goes_on(ingress):
             return False
         departure = ingress.departure
-        if ingress.exactly_once or departure.resumes or not ingress.fanout.is_active:
-            return False
-        owed, until = departure.owed, departure.left_at + self._turn.limits.subscription_timeout_s
+        owed, until = departure.owed, self._ends_at(ingress)
         if owed and self._turn.now >= until and departure.is_kept:
             self._note(ingress, owed)
         departure.is_kept = owed > 0 and self._turn.now < until
@@ -130,14 +129,22 @@ class Departing:
             self._turn.timers.set(Timer.EXPIRY, path, until)
         return departure.is_kept
 
+    def _goes_on(self, ingress: Ingress) -> bool:
+        """Whether what was read of it goes on though its link is gone, and nobody presents a map of it."""
+        is_over = ingress.link is not None or not ingress.fanout.is_active
+        return not (is_over or ingress.exactly_once or ingress.departure.resumes)
+
+    def _ends_at(self, ingress: Ingress) -> float:
+        return ingress.departure.left_at + self._turn.limits.subscription_timeout_s
+
     def is_busy(self, path: str) -> bool:
         """Whether an attach of this name would end deliveries that were read of a publisher before it."""
         ingress = self._ingress_at(path)
         if ingress is None:
             return False
-        if ingress.timeout_s == 0 and self._turn.timers.is_set(Timer.EXPIRY, path):
-            return self.keeps(path)  # lost in this very turn, or before
-        return ingress.phase is Phase.ENDING
+        is_owed = self._goes_on(ingress) and ingress.departure.owed > 0
+        ingress.departure.is_awaited = is_owed and self._turn.now < self._ends_at(ingress)
+        return ingress.departure.is_awaited or ingress.phase is Phase.ENDING
 
     def _ingress_at(self, path: str) -> Ingress | None:
         kind, key = split_path(path)

@@ -156,6 +156,21 @@ def test_an_attach_of_the_same_name_waits_for_what_was_read_before(net: Net, at_
     assert again.answered()
 
 
+@pytest.mark.parametrize("terms", [{"place": inputs.LinkPlace(7, 8)}, {"timeout_s": 30.0}], ids=["session", "timeout"])
+def test_an_attach_without_a_map_waits_for_what_its_kept_terminus_is_owed(terms: dict[str, Any]) -> None:
+    net = Net(1)
+    p, s = sent(net, **terms)
+    p.detach(closed=False)
+    net.advance(END_WAIT_S + 0.1)
+    assert p.end() == effects.DetachLink(p.number, False)
+    again = PublisherLink(net, net.nodes[0])
+    again.attach(exactly_once=False, **terms)
+    assert not again.answered()
+    take_all(s)
+    assert len(got(s)) == MESSAGES
+    assert again.answered()
+
+
 def test_it_waits_no_longer_than_t_end(net: Net) -> None:
     p, _ = sent(net)
     p.drop()
