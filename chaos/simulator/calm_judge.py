@@ -11,6 +11,7 @@ from chaos.simulator.roles import ClientRole, Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records import effects
+from delivery_records.attachments.view import Kind
 from delivery_records.limits import HELD_PRESETTLED
 
 _Message: TypeAlias = tuple[int, int]
@@ -74,9 +75,11 @@ class CalmJudge:
                 self._flagged = f"{it} again, and all that had it handed it back"
 
     def _members_stay(self) -> bool:
-        """Nobody has lost a link, so who does not have a message any more has handed it back (SH-5)."""
-        members = (each for each in self._world.subscribers if self._world.is_member(each.index))
-        return all(self._is_first(each) and each.connection and each.connection.is_open for each in members)
+        """Nobody has lost a link or a key, so who does not have a message any more has handed it back (SH-5)."""
+        world = self._world
+        members = [each for each in world.subscribers if world.is_member(each.index)]
+        is_linked = all(self._is_first(each) and each.connection and each.connection.is_open for each in members)
+        return is_linked and all((Kind.SUBSCRIPTION, world.subscription_key(each.index)) in world.etcd.keys for each in members)
 
     def at_rest(self, processed: Mapping[int, set[_Message]]) -> None:
         """All that is sent at most once has arrived, if nothing failed, and what was flagged was sent before.

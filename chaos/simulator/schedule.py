@@ -124,7 +124,7 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     budget |= changes
     resumes = draw_resuming(random.Random(f"resuming {seed}"), setting.traits)
     setting = replace(setting, traits=replace(setting.traits, resuming_publisher=resumes))
-    waits = draw_waits(random.Random(f"waits {seed}"), setting.traits)
+    waits = draw_waits(random.Random(f"waits {seed}"), setting)
     setting = replace(setting, traits=replace(setting.traits, waits=waits))
     if waits:  # for somebody who comes back
         budget.pop("close-s", None)

@@ -113,7 +113,11 @@ class StreamsJudge:
     def _is_untold(self, router: Router, egress: Egress, entry: Entry) -> bool:
         """L-4: the ingress of what its subscriber has taken does not know of it, and is not about to hear it."""
         world, sync, body = self._world, entry.sync, entry.large
-        if world.faults or sync is None or body is None or world.frames.get((router.rid, sync.ingress_rid)):
+        if world.faults or sync is None or body is None:
+            return False
+        ways = (router.rid, sync.ingress_rid), (sync.ingress_rid, router.rid)  # its SYNC for a new epoch asks anew
+        views = [each.records.view.applied for each in world.routers if each.records is not None]
+        if any(map(world.frames.get, ways)) or min(views) < world.etcd.revision:
             return False
         for other in world.routers:
             ingresses = [] if other.records is None else other.records.ingresses.values()

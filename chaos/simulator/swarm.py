@@ -247,16 +247,18 @@ def draw_require(rng: random.Random, traits: Traits) -> int:
     return rng.choice([1, 1, 2, 3]) if traits.shipped and rng.random() < 0.15 else 0
 
 
-def draw_waits(rng: random.Random, traits: Traits) -> bool:
+def draw_waits(rng: random.Random, setting: Setting) -> bool:
     """In half of the worlds in which they require one, publishers wait for it (I-3f): it is there in the end.
 
-    Of several topics one may be without a subscription for ever.
+    Of several topics one may be without a subscription for ever, as where all subscribers get dead letters.
 
     Args:
         rng: of its own.
-        traits: what was drawn before.
+        setting: what was drawn before.
     """
-    return traits.require == 1 and traits.topics == 1 and not traits.late_joiner and rng.random() < 0.5
+    traits = setting.traits
+    has_some = traits.topics == 1 and setting.subscribers > traits.letters and not traits.late_joiner
+    return has_some and traits.require == 1 and rng.random() < 0.5
 
 
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
