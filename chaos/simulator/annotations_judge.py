@@ -22,6 +22,8 @@ class _Stated:
 
     since: tuple[int, int, int]
     """How disturbed the world was when the first of it was stated."""
+    epoch: int
+    """Of the publisher then: later ingresses may not have heard of it."""
     added: _Added = field(default_factory=dict)
     failures: int = 0
     is_flagged: bool = False
@@ -42,6 +44,8 @@ class AnnotationsJudge:
         """By the life of the subscription that owes it; a next attempt behind nothing but that must say it."""
         self._known: dict[tuple[str, _Message], tuple[int, _Added]] = {}
         """What the ingress of that publisher epoch has certainly heard, and says wherever the subscription attaches."""
+        self._for_good: dict[tuple[int, _Message], _Added | None] = {}
+        """By link: what was stated with an answer that is final; it is the same when the delivery is resumed."""
         self._came_in: dict[tuple[int, _Message], int] = {}
         """By subscriber: the publisher epoch in which it got the message; later ingresses cannot know who had it."""
 
@@ -49,10 +53,14 @@ class AnnotationsJudge:
         self, subscriber: int, message: _Message, link: int, outcome: DeliveryOutcome, *, is_flagged: bool
     ) -> _Added | None:
         """A subscriber answers Again, or that it never does it, on this link; what it adds to the message."""
+        if (link, message) in self._for_good:
+            return self._for_good[(link, message)]
         added: _Added | None = None
         if outcome is not DeliveryOutcome.RELEASED:
             self._statements += 1
             added = {b"key %d" % (self._statements % 3): b"value %d" % self._statements}
+        if outcome in (DeliveryOutcome.UNDELIVERABLE, DeliveryOutcome.UNDELIVERABLE_FAILED):
+            self._for_good[(link, message)] = added
         place = self._life(subscriber), message
         for key in added or ():
             self._known.get(place, (0, {}))[1].pop(key, None)  # another value takes its place, when it is heard of
@@ -66,7 +74,7 @@ class AnnotationsJudge:
             return added
         if stated is None or stated.since != now:
             has_moved = self._came_in.get((subscriber, message)) != self._epoch(message[0])
-            stated = self._stated[place] = _Stated(now, is_flagged=is_flagged or has_moved)
+            stated = self._stated[place] = _Stated(now, self._epoch(message[0]), is_flagged=is_flagged or has_moved)
         stated.added.update(added or {})
         stated.failures += failed
         return added
@@ -117,7 +125,7 @@ class AnnotationsJudge:
             if delivery.redelivered and not stated.is_flagged:
                 raise Violation(f"COUNT: {it} flagged, and all that had it handed it back")
             stated.is_flagged = delivery.redelivered
-        if not self._world.traits.old_router:
+        if not self._world.traits.old_router and stated.epoch == self._epoch(place[1][0]):
             self._known[place] = self._epoch(place[1][0]), dict(stated.added)
 
     def _is_unread(self, message: _Message) -> bool:

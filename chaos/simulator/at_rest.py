@@ -34,7 +34,8 @@ def _check_publishers(world: WorldState) -> None:
         if left := publisher.leftover():
             raise Violation(f"BLOCKED: p{publisher.index} {left}")
         if not publisher.is_wanted:
-            if (Kind.PUBLISHER, world.publisher_key(publisher.index)) in world.etcd.keys:
+            is_kept = (Kind.PUBLISHER, world.publisher_key(publisher.index)) in world.etcd.keys
+            if is_kept and not world.traits.mortals:  # there the session of a ghost outlasts the world
                 raise Violation(f"LEAK: the key of p{publisher.index} is there after it was closed")
         elif publisher.connection is None or not publisher.is_replied:
             raise Violation(f"BLOCKED: p{publisher.index} is not attached again")

@@ -79,7 +79,8 @@ class CalmJudge:
         world = self._world
         members = [each for each in world.subscribers if world.is_member(each.index)]
         is_linked = all(self._is_first(each) and each.connection and each.connection.is_open for each in members)
-        return is_linked and all((Kind.SUBSCRIPTION, world.subscription_key(each.index)) in world.etcd.keys for each in members)
+        keys = [(Kind.SUBSCRIPTION, world.subscription_key(each.index)) for each in members]
+        return is_linked and all(key in world.etcd.keys for key in keys)
 
     def at_rest(self, processed: Mapping[int, set[_Message]]) -> None:
         """All that is sent at most once has arrived, if nothing failed, and what was flagged was sent before.

@@ -207,7 +207,9 @@ def heal(world: World, rng: random.Random) -> None:
     messages = sum(publisher.messages for publisher in world.publishers)
     for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * messages + 4 * under_way):
         if world.now > patience:
-            raise Violation("BLOCKED: the world does not come to rest")
+            if not world.mortals.bury():  # their deliveries may keep a subscriber's patience looking (K-5b)
+                raise Violation("BLOCKED: the world does not come to rest")
+            patience = world.now + 3 * HEALING_S
         if not _step(world, rng, HEALING, is_healing=True) and not world.mortals.bury():
             break
     else:
