@@ -69,9 +69,11 @@ class CalmJudge:
         is_calm = not world.faults and self._is_first(world.publishers[message[0]]) and self._is_first(client)
         if effect.redelivered and is_calm:
             it = f"FLAGGED: s{client.index} is sent p{message[0]}/{message[1]}"
+            if world.is_member(client.index) and not self._members_stay():
+                return  # what was on its way to the one that is gone may have been processed
             if is_new:
                 self._flagged = f"{it} for the first time"
-            elif world.is_member(client.index) and self._members_stay():
+            elif world.is_member(client.index):
                 self._flagged = f"{it} again, and all that had it handed it back"
 
     def _members_stay(self) -> bool:
