@@ -98,11 +98,14 @@ def test_the_chart_asks_for_logins_and_says_what_is_missing() -> None:
 
 def test_the_values_on_the_page_of_kubernetes_are_values_of_the_chart(tmp_path: Path) -> None:
     blocks = list(blocks_of(ROOT / "docs" / "how-to" / "kubernetes.md"))
-    (values,) = [block.text for block in blocks if block.run_by == "tests/deploy/test_chart.py"]
-    (tmp_path / "values.yaml").write_text(values)
-    flags = ("--kube-version", f"{KUBERNETES[-1]}.0", "--set", USERS, "--values", str(tmp_path / "values.yaml"))
+    texts = [block.text for block in blocks if block.run_by == "tests/deploy/test_chart.py"]
+    flags = ["--kube-version", f"{KUBERNETES[-1]}.0", "--set", USERS]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        flags += ["--values", str(tmp_path / f"{number}.yaml")]
     done = helm("template", "test", str(CHART), *flags)
     assert 'value: "$(POD_NAME).mq.example.org:5671"' in done.stdout, done.stderr
+    assert "kind: ServiceMonitor" in done.stdout
     commands = [words for block in blocks if block.language == "sh" for words in commands_of(block.text)]
     sets = [command[place + 1] for command in commands for place, word in enumerate(command) if word == "--set"]
     assert len(sets) > 2

@@ -30,11 +30,14 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rendered(*values: str, kubernetes: str = KUBERNETES[-1]) -> dict[tuple[str, str], Any]:
+def rendered(
+    *values: str, files: tuple[Path, ...] = (), kubernetes: str = KUBERNETES[-1]
+) -> dict[tuple[str, str], Any]:
     """The manifests of a release `test` in the namespace `mq`, by kind and name."""
     import yaml
 
     sets = [word for value in values for word in ("--set", value)]
+    sets += [word for file in files for word in ("--values", str(file))]
     done = helm(
         "template", "test", str(CHART), "--namespace", "mq", "--kube-version", f"{kubernetes}.0", *sets
     )

@@ -29,6 +29,69 @@ app.kubernetes.io/component: etcd
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Of a resource: root, name, selector (a template's name); labels and annotations of its own, if any. */}}
+{{- define "oncewire.metadata" -}}
+name: {{ .name }}
+labels:
+  {{- include .selector .root | nindent 2 }}
+  {{- include "oncewire.labels" .root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* image: of values; tag: where it names none. */}}
+{{- define "oncewire.image" -}}
+{{- if .image.digest -}}{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}{{ .image.repository }}:{{ .image.tag | default .tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "oncewire.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "oncewire.name" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{/* Where pods run: root, values (of the part), selector. A constraint without a labelSelector spreads the part's own pods. */}}
+{{- define "oncewire.scheduling" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{- toYaml . | nindent 4 }}
+    {{- if not (hasKey . "labelSelector") }}
+    labelSelector:
+      matchLabels:
+        {{- include $.selector $.root | nindent 8 }}
+    {{- end }}
+  {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* The Secret with the routers' certificate; empty = no TLS. */}}
