@@ -151,7 +151,7 @@ def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> Non
         LinkRefusal: a queue or a reserved address was asked for.
     """
     if QUEUE in capabilities:
-        raise LinkRefusal("amqp:not-implemented", "queues are not offered here; every address is a topic")
+        raise LinkRefusal("amqp:not-implemented", "every address is a topic, but for work queues at queue://NAME")
     if address is not None and address.startswith(RESERVED_PREFIX):
         raise LinkRefusal("amqp:not-found", f"there is no node {address!r}; addresses with $ are reserved")
     if address is not None and VHOST_SEPARATOR in address:  # it would be a topic of another virtual host (A-2c)

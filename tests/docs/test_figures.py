@@ -1,0 +1,115 @@
+"""Figures on pages are those that were measured: tables are written from the record, prose quotes a page's evidence."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RECORD = json.loads((DOCS / "evidence" / "beside-skupper-router.json").read_text())
+PERFORMANCE = DOCS / "performance.md"
+NUMBER = r"\d[\d,]*(?:\.\d+)?"
+UNITS = ("us", "µs", "ms", "s", "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "MB/s", "%")
+UNITS += ("msg/s", "messages/s", "messages a second", "a second")
+# "10.2 us", "0.8 / 5.6 ms", "26.41 to 30.27 us", "some 40,000 a second".
+FIGURE = re.compile(
+    rf"(?<![\w.,/-])({NUMBER}(?:(?: / | to | and |-){NUMBER})?) ?({'|'.join(UNITS)})(?![\w/])", re.ASCII
+)
+LINKED = re.compile(r"\]\(([^)#\s]+)(?:#[\w-]*)?\)")
+SECTIONS = {"performance.md": "Beside a C router"}
+"""Of which page only a section is looked at: the others are the record of a benchmark each."""
+NOT_YET = {
+    "conformance.md", "filters.md", "how-to/kubernetes.md", "how-to/recover.md", "how-to/sizing.md", "inspector-api.md",
+    "logins.md", "management.md", "monitoring.md", "operations.md", "protocol.md", "rights.md", "security.md",
+    "reference/errors/amqp-link-message-size-exceeded.md", "reference/errors/amqp-resource-limit-exceeded.md",
+    "settings.md", "spark-reference.md", "subscriptions.md", "threats.md", "topic-policies.md", "tutorials/spark.md",
+    "walkthrough.md", "workqueue-reference.md", "workqueue.md",
+}  # fmt: skip
+"""Pages with limits of sizes, examples, or figures whose evidence they do not link. It only gets shorter."""
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "evidence")
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("page_figures", DOCS.parent / "benchmarks" / "page_figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def section(text: str, title: str) -> str:
+    """Of a page; all of it where no title is given."""
+    return text if not title else text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@functools.cache
+def numbers(path: Path) -> frozenset[float]:
+    return frozenset(float(number.replace(",", "")) for number in re.findall(NUMBER, path.read_text()))
+
+
+def sources(page: str, text: str) -> set[float]:
+    """Every number of the evidence that this text links to; performance.md is evidence for other pages."""
+    found: set[float] = set()
+    for link in LINKED.findall(text):
+        path = (DOCS / page).parent / link
+        is_evidence = path.resolve().parent == DOCS / "evidence" or path.resolve() == PERFORMANCE
+        if is_evidence and path.suffix in {".md", ".json"} and path.resolve() != DOCS / page:
+            found |= numbers(path.resolve())
+    return found
+
+
+@functools.cache
+def defaults() -> set[float]:
+    """Seconds that are a setting, and not measured."""
+    rows = re.findall(r"^\| `[\w.]+_s` \| [^|]*\| (\d+(?:\.\d+)?) \|", (DOCS / "settings.md").read_text(), re.MULTILINE)
+    return set(map(float, rows))
+
+
+def is_measured(figure: str, unit: str, measured: set[float]) -> bool:
+    """Tells whether a number of the evidence is this figure, rounded to its digits; us may be ms here, and ms s."""
+    value, digits = float(figure.replace(",", "")), len(figure.partition(".")[2])
+    scales = (1.0, 1000.0) if unit in {"s", "ms", "MB", "kB"} else (1.0,)
+    return any(f"{number / scale:.{digits}f}" == f"{value:.{digits}f}" for number in measured for scale in scales)
+
+
+def unmeasured(page: str, text: str) -> list[str]:
+    """The figures with a unit in this text that are in no evidence that it links to, and no setting."""
+    measured = sources(page, text)
+    found = []
+    for figures, unit in FIGURE.findall(text):
+        known = measured | (defaults() if unit == "s" else set())
+        found += [f"{each} {unit}" for each in re.findall(NUMBER, figures) if not is_measured(each, unit, known)]
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_YET])
+def test_every_figure_with_a_unit_is_in_the_evidence_that_its_page_links_to(page: str) -> None:
+    text = section((DOCS / page).read_text(), SECTIONS.get(page, ""))
+    assert unmeasured(page, text) == [], "take it from docs/evidence, and link the file"
+
+
+def test_the_list_of_pages_that_are_not_looked_at_has_no_page_too_many() -> None:
+    assert [page for page in NOT_YET if not unmeasured(page, (DOCS / page).read_text())] == []
+
+
+def test_the_tables_of_the_pages_are_those_of_the_record() -> None:
+    figures = script()
+    for page in figures.PAGES:
+        text = (DOCS / page).read_text()
+        assert figures.with_tables(page, text, RECORD) == text, f"{page}: run benchmarks/page_figures.py"
+
+
+def test_a_figure_that_nobody_measured_is_found() -> None:
+    page, link = "comparison.md", "[evidence](evidence/beside-skupper-router.json)"
+    assert unmeasured(page, f"One hop costs 2.14 us, p99 1.2 ms ({link}), 403,048 messages/s.") == []
+    assert unmeasured(page, f"One hop costs 10.2 us ({link}).") == ["10.2 us"]
+    assert unmeasured(page, f"It took 0.9 / 5.6 ms ({link}).") == ["0.9 ms", "5.6 ms"]
+    assert unmeasured(page, f"It passes on some 40,000 a second ({link}).") == ["40,000 a second"]
+    assert unmeasured(page, "One hop costs 2.14 us.") == ["2.14 us"], "without a link nobody can look it up"
