@@ -244,7 +244,7 @@ PIP_THERE := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(S
 
 $(SUPPLY)/.installed: $(VENV)/.created constraints.txt
 	@$(PYTHON_IN_VENV) -m venv $(SUPPLY)
-	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom build twine
+	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom setuptools twine
 	@touch $@
 
 # All files of each release are listed, so that the hashes are right on each machine.

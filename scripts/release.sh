@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes what is released of this tree, in dist/: release.sh VENV SUPPLY. It builds the source package and the wheel, checks
-# both with twine, installs each into a fresh environment and sends messages through a router of it, lists the parts
+# Makes what is released of this tree, in dist/: release.sh VENV SUPPLY. It builds the source package and the wheel, whose
+# bytes are the same in each build, checks both with twine, installs each into a fresh environment and sends messages through a router of it, lists the parts
 # of the image, packs the Helm chart where there is a helm, and writes the hashes of all files.
-# VENV has a Python; SUPPLY has build and twine (see the Makefile).
+# VENV has a Python; SUPPLY has setuptools and twine (see the Makefile).
 set -eu
 venv=$1 supply=$2
 unset PYTHONPATH PYTHONHOME
@@ -26,7 +26,7 @@ mkdir -p dist
 rm -rf dist/oncewire-"$version"* dist/SHA256SUMS build oncewire.egg-info
 
 echo "building oncewire $version"
-"$supply/bin/python" -m build --outdir dist . >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+"$supply/bin/python" scripts/build_packages.py . dist
 rm -rf build oncewire.egg-info
 "$supply/bin/twine" check --strict dist/oncewire-"$version"*
 

@@ -15,8 +15,10 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 RECORD = json.loads((DOCS / "evidence" / "beside-skupper-router.json").read_text())
 PERFORMANCE = DOCS / "performance.md"
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
-UNITS = ("us", "µs", "ms", "s", "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "MB/s", "%")
-UNITS += ("msg/s", "messages/s", "messages a second", "a second")
+UNITS = (
+    *("us", "µs", "ms", "s", "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "%"),
+    *("MB/s", "msg/s", "messages/s", "messages a second", "a second"),
+)
 # "10.2 us", "0.8 / 5.6 ms", "26.41 to 30.27 us", "some 40,000 a second".
 FIGURE = re.compile(
     rf"(?<![\w.,/-])({NUMBER}(?:(?: / | to | and |-){NUMBER})?) ?({'|'.join(UNITS)})(?![\w/])", re.ASCII

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -14,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.code_blocks import blocks_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 VERSION: str = PROJECT["project"]["version"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 BUILD_S = 200.0
+THIS = "tests/project/test_release.py"
 ONE_PAGE = 60
 
 
@@ -46,14 +50,18 @@ def test_a_version_without_an_entry_in_the_changelog_is_not_built(tmp_path: Path
     assert not (tmp_path / "dist").exists()
 
 
-@pytest.mark.slow
-def test_the_wheel_has_every_package_with_its_files_and_no_other(tmp_path: Path) -> None:
-    # From what git has: nothing that lies about in the tree can get in.
-    source = tmp_path / "source"
+def committed(folder: Path) -> Path:
+    """What git has, and nothing that lies about in the tree."""
     git = ["git", "-c", "safe.directory=*"]  # whoever owns the checkout
     archive = subprocess.run([*git, "archive", "--format=tar", "HEAD"], cwd=ROOT, check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(source, filter="data")
+        files.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_package_with_its_files_and_no_other(tmp_path: Path) -> None:
+    source = committed(tmp_path / "source")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index"]
     command += ["--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
     subprocess.run(command, check=True, timeout=BUILD_S)
@@ -75,3 +83,51 @@ def test_what_is_tried_in_a_fresh_environment_works_here() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "each once and in order" in done.stdout
+
+
+def hashes_of_packages(tree: Path, folder: Path, *, umask: int, zone: str) -> dict[str, str]:
+    folder.mkdir()
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1800000000", "TZ": zone}
+    command = [sys.executable, str(ROOT / "scripts" / "build_packages.py"), str(tree), str(folder)]
+    subprocess.run(command, env=environment, check=True, timeout=BUILD_S, umask=umask)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+def test_two_builds_of_one_source_have_the_same_bytes_wherever_and_whenever_they_are_made(tmp_path: Path) -> None:
+    first, second = committed(tmp_path / "first"), committed(tmp_path / "elsewhere" / "second")
+    for number, file in enumerate(sorted(second.rglob("*.py"))):
+        os.utime(file, (1_500_000_000 + number, 1_500_000_000 + number))
+        file.chmod(0o600)
+    found = hashes_of_packages(first, tmp_path / "a", umask=0o022, zone="UTC")
+    assert set(found) == {f"oncewire-{VERSION}-py3-none-any.whl", f"oncewire-{VERSION}.tar.gz"}
+    assert hashes_of_packages(second, tmp_path / "b", umask=0o077, zone="Asia/Tokyo") == found
+    (second / "oncewire" / "py.typed").write_text("partial\n")
+    changed = hashes_of_packages(second, tmp_path / "c", umask=0o077, zone="UTC")
+    assert not set(changed.values()) & set(found.values()), "a changed source shows"
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_the_sums_are_signed_and_checked_as_the_page_says_and_a_changed_file_is_found(tmp_path: Path) -> None:
+    (text,) = [block.text for block in blocks_of(ROOT / "CONTRIBUTING.md") if block.run_by == THIS]
+    signing, _, checking = text.partition("\n\n")
+    (tmp_path / "dist").mkdir()
+    package = tmp_path / "dist" / "oncewire.whl"
+    package.write_text("a wheel")
+
+    def run(commands: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        shell = ["sh", "-e", "-c", commands.replace("~/.ssh/id_ed25519", str(tmp_path / "key"))]
+        return subprocess.run(
+            shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    made = run(f"ssh-keygen -q -t ed25519 -N '' -f {tmp_path / 'key'}; cd dist; sha256sum oncewire.whl >SHA256SUMS")
+    assert made.returncode == 0, made.stderr
+    assert run(signing).returncode == 0
+    checked = run(checking)
+    assert checked.returncode == 0, checked.stderr
+    package.write_text("another wheel")
+    assert "FAILED" in run(checking).stdout
+    run("cd dist; sha256sum oncewire.whl >SHA256SUMS")
+    assert "incorrect signature" in run(checking).stderr.lower(), "new sums need a new signature"

@@ -164,6 +164,7 @@ PARTS = {
     "docker-compose": Part(
         "docker-compose", program("docker-compose"), "sudo apt-get install -y --no-install-recommends docker-compose"
     ),
+    "ssh-keygen": Part("ssh-keygen", program("ssh-keygen"), "sudo apt-get install -y openssh-client"),
     "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "compiled": Part("the compiled build", compiled, "make compiled"),
