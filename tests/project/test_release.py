@@ -23,6 +23,7 @@ VERSION: str = PROJECT["project"]["version"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 BUILD_S = 200.0
 THIS = "tests/project/test_release.py"
+PAGES_ON_UPGRADES = ("docs/operations.md", "docs/how-to/recover.md", "CONTRIBUTING.md")
 ONE_PAGE = 60
 
 
@@ -131,3 +132,19 @@ def test_the_sums_are_signed_and_checked_as_the_page_says_and_a_changed_file_is_
     assert "FAILED" in run(checking).stdout
     run("cd dist; sha256sum oncewire.whl >SHA256SUMS")
     assert "incorrect signature" in run(checking).stderr.lower(), "new sums need a new signature"
+
+
+def test_pages_promise_no_upgrade_between_releases_that_do_not_exist() -> None:
+    tags = subprocess.run(
+        ["git", "-c", "safe.directory=*", "tag", "--list", "v*"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    pages = [(ROOT / name).read_text() for name in PAGES_ON_UPGRADES]
+    says_none = ["there is no release yet" in page.lower() for page in pages]
+    assert says_none == [not tags.stdout.strip()] * len(pages)
+
+
+def test_an_upgrade_of_the_chart_takes_the_new_charts_values() -> None:
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    (command,) = re.findall(r"^helm upgrade .*$", page, re.MULTILINE)
+    # --reuse-values takes the former release's values alone: a value that is new is nil, and templates fail.
+    assert "--reset-then-reuse-values" in command.split()
