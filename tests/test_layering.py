@@ -69,7 +69,7 @@ LAYERS: Mapping[str, Layer] = {
     "oncewire/client": Layer(
         frozenset({"oncewire.client", "oncewire.transport", "oncewire.wire"}), frozenset({"proton"})
     ),
-    "oncewire/settings": Layer(frozenset({"oncewire.settings", "oncewire.cli.errors"})),
+    "oncewire/settings": Layer(frozenset({"oncewire.settings", "oncewire.cli.errors", "oncewire.cli.variables"})),
     "oncewire/cli": Layer(frozenset({"oncewire"}), frozenset({"click", "rich"})),
     "delivery_records": Layer(frozenset({"delivery_records"})),
     "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),

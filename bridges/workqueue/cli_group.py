@@ -12,13 +12,13 @@ import click
 from bridges.workqueue.errors import QueueError
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_of_command, tls_options
 from oncewire.cli.token import token_of_command, token_option
 from oncewire.cli.where import (
     DEFAULT_URL,
     PRECEDENCE,
-    URL_VARIABLE,
     amqp_addresses,
     context_option,
     hostname_of,
@@ -47,7 +47,7 @@ def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
             "--store",
             "url",
             required=True,
-            envvar="ONCEWIRE_QUEUE_STORE",
+            envvar=variables.QUEUE_STORE,
             metavar="URL",
             help="sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.",
         )(command)
@@ -69,9 +69,9 @@ def router_options(command: Command) -> Command:
     for option in (
         click.option("--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"),
         click.option(
-            "--router", "--url", "routers", multiple=True, envvar=URL_VARIABLE, metavar="URL",
+            "--router", "--url", "routers", multiple=True, envvar=variables.URL, metavar="URL",
             help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
-            f"[{PRECEDENCE.format(variable=URL_VARIABLE, default=DEFAULT_URL)}]",
+            f"[{PRECEDENCE.format(variable=variables.URL, default=DEFAULT_URL)}]",
         ),
     ):  # fmt: skip
         command = option(command)

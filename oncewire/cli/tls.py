@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.where import context_in_use
 from oncewire.transport.tls import TlsFiles, TlsFilesError, fault_of, rotating_client_context
@@ -19,12 +20,11 @@ _FILE = click.Path(exists=True, dir_okay=False)
 
 def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--ca-file`, `--cert-file` and `--key-file`; it asks `tls_of_command` what they came to."""
-    for name, what in (
-        ("--key-file", "Key of --cert-file, without passphrase. [in that file]"),
-        ("--cert-file", "Certificate to show to routers (PEM)."),
-        ("--ca-file", "Authority of the routers' certificates (PEM). [those of this machine]"),
+    for name, variable, what in (
+        ("--key-file", variables.KEY_FILE, "Key of --cert-file, without passphrase. [in that file]"),
+        ("--cert-file", variables.CERT_FILE, "Certificate to show to routers (PEM)."),
+        ("--ca-file", variables.CA_FILE, "Authority of the routers' certificates (PEM). [those of this machine]"),
     ):
-        variable = "ONCEWIRE" + name.removeprefix("-").replace("-", "_").upper()
         command = click.option(
             name, type=_FILE, envvar=variable, metavar="FILE", help=f"With TLS: {what}", expose_value=False,
             callback=_keep,

@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.where import context_in_use
 from oncewire.transport.connecting import is_loopback
 
-TOKEN_VARIABLE = "ONCEWIRE_TOKEN_FILE"  # noqa: S105  (the name of a variable)
 _META = "oncewire.token_file"
 
 
 def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--token-file`; it asks `token_of_command` what it came to."""
     return click.option(
-        "--token-file", type=click.Path(exists=True, dir_okay=False), envvar=TOKEN_VARIABLE, metavar="FILE",
+        "--token-file", type=click.Path(exists=True, dir_okay=False), envvar=variables.TOKEN_FILE, metavar="FILE",
         help="Log in with the token in this file; it is read again before each login.", expose_value=False,
         callback=_keep,
     )(command)  # fmt: skip

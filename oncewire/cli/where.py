@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.contexts import NetworkContext, load_contexts
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import running_network
@@ -22,9 +23,6 @@ from oncewire.cli.program import name_as_typed
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 DEFAULT_HTTP = "http://127.0.0.1:8672"
 HTTP_PORT = 8672
-URL_VARIABLE = "ONCEWIRE_URL"
-HTTP_VARIABLE = "ONCEWIRE_HTTP_URL"
-CONTEXT_VARIABLE = "ONCEWIRE_CONTEXT"
 PRECEDENCE = "--url, {variable}, the context, a running `oncewire local`, {default}: the first of these that there is."
 NEAR_CONNECT_S = 1.0
 """To find a listener at an address of this machine that nobody named: it answers in milliseconds, or there is none."""
@@ -58,7 +56,7 @@ def start_one(option: str, variable: str) -> str:
 def context_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--context`; it asks `amqp_addresses` or `http_address` what it came to."""
     return click.option(
-        "--context", metavar="NAME", envvar=CONTEXT_VARIABLE, shell_complete=_complete, expose_value=False,
+        "--context", metavar="NAME", envvar=variables.CONTEXT, shell_complete=_complete, expose_value=False,
         callback=_keep, help="Work on this network; see `oncewire context`. [the one in use]",
     )(command)  # fmt: skip
 
@@ -112,7 +110,7 @@ def require_listener(where: Where) -> None:
     if any(map(_listens, where.urls)):
         return
     places = ", ".join("{}:{}".format(*_place(url)) for url in where.urls)
-    fix = start_one("--url amqp://HOST:PORT", URL_VARIABLE)
+    fix = start_one("--url amqp://HOST:PORT", variables.URL)
     raise CliError("there is no router to connect to", f"nobody listens at {places} ({where.source})", fix)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.progress import progress_of
 from oncewire.cli.tls import tls_of_command, tls_options
@@ -20,7 +21,6 @@ from oncewire.cli.where import (
     CONNECT_S,
     DEFAULT_URL,
     PRECEDENCE,
-    URL_VARIABLE,
     amqp_addresses,
     context_option,
     hostname_of,
@@ -48,10 +48,10 @@ def router_options(command: _Command) -> _Command:
                 "--url",
                 "urls",
                 multiple=True,
-                envvar=URL_VARIABLE,
+                envvar=variables.URL,
                 metavar="URL",
                 help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
-                f"[{PRECEDENCE.format(variable=URL_VARIABLE, default=DEFAULT_URL)}]",
+                f"[{PRECEDENCE.format(variable=variables.URL, default=DEFAULT_URL)}]",
             ),
             click.option(
                 "--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.settings.parsers import without_login
 from oncewire.settings.printing import toml
@@ -99,11 +100,15 @@ class Schema:
         raise CliError(what, "there is no such setting", self._suggestion(key, self._names))
 
     def _check_variables(self, environment: Mapping[str, str]) -> None:
-        """A misspelt variable would be ignored silently; those that begin like one of ours are refused."""
+        """A misspelt variable would be ignored silently; those that begin like one of ours are refused.
+
+        `ONCEWIRE_HTTP_URL` begins like the table `http` and belongs to the command line.
+        """
         known = {each.variable for each in self.settings.values()}
+        allowed = known | set(variables.PURPOSE)
         beginnings = tuple(f"ONCEWIRE_{table.upper()}_" for table in self._tables)
         for variable in environment:
-            if variable.startswith(beginnings) and variable not in known:
+            if variable.startswith(beginnings) and variable not in allowed:
                 raise CliError(
                     f"unknown environment variable {variable}", "there is no such setting",
                     self._suggestion(variable, known),

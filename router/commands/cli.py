@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oncewire.cli import variables
 from oncewire.settings.options_cli import setting_options
 from router.config import RouterConfig
 from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, load
@@ -16,7 +17,7 @@ from router.worker import Worker
 
 
 @click.command("router", short_help="Run one router.")
-@click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="Settings as TOML.")
+@click.option("--config", "-c", "file", envvar=variables.CONFIG, metavar="FILE", help="Settings as TOML.")
 @click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
 @click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
 @click.option("--parent-pid", type=int, hidden=True, help="End with that process.")
@@ -86,32 +87,33 @@ def router(
     help="Use this etcd. Default: one of its own is started and removed.",
 )
 @click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
-)
+    "--store", type=click.Choice(["gateway", "etcd3"]), default="gateway", show_default=True,
+    envvar=SETTINGS["store"].variable, help="How the routers access etcd: see the setting `store`.",
+)  # fmt: skip
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
+    envvar=SETTINGS["log_level"].variable,
+)  # fmt: skip
 def local(
-    routers: int, topology: str, as_json: bool, port: int, http_port: int, etcd_urls: str | None, log_level: str
+    routers: int, topology: str, as_json: bool, port: int, http_port: int, etcd_urls: str | None, **settings: str
 ) -> None:
     """Run a real network on this machine: an etcd and some routers, each a process of its own.
 
     Once all are ready it prints where they are: a table on a terminal, one line of JSON elsewhere. `pub`, `sub`,
     `inspect`, `manage` and the others find it without an address. Runs until SIGTERM or Ctrl-C, and leaves nothing
-    behind.
+    behind. Variables for settings of `oncewire router` are not used, but for ONCEWIRE_STORE and ONCEWIRE_LOG_LEVEL.
     """
-    from router.commands.local_network import following_pairs, run_local
-    from router.commands.local_screen import starting
+    from router.commands.local_network import LocalNetwork, edges_of, following_pairs, run_local
+    from router.commands.local_screen import note_unused_variables, starting
 
+    note_unused_variables()
     with starting(routers, as_json=as_json) as announce:
-        run_local(
-            routers,
-            topology,
-            None if etcd_urls is None else etcd_urls.split(","),
-            log_level,
-            announce,
-            following_pairs(port, http_port),
-        )
+        network = LocalNetwork(
+            routers, edges=edges_of(topology, routers), etcd_urls=None if etcd_urls is None else etcd_urls.split(","),
+            settings={"store": settings["store"]}, log_level=settings["log_level"],
+            ports=following_pairs(port, http_port),
+        )  # fmt: skip
+        run_local(network, announce)
 
 
 def installed_version() -> str:

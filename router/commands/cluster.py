@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
@@ -42,7 +43,7 @@ def _common(command: Callable[..., object]) -> Callable[..., object]:
     for option in (
         setting_options(_STORE_SETTINGS, SHORT_FLAGS),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="A router's settings."),
+        click.option("--config", "-c", "file", envvar=variables.CONFIG, metavar="FILE", help="A router's settings."),
     ):
         command = option(command)
     return command

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.local_registry import running_network
 from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
@@ -33,7 +34,7 @@ _MARKS = {State.OK: "[green]ok[/]", State.WARNING: "[yellow]warning[/]", State.F
 
 
 @click.command("doctor", short_help="Check etcd, ports, certificates, clocks, limits and versions.")
-@click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="A router's settings.")
+@click.option("--config", "-c", "file", envvar=variables.CONFIG, metavar="FILE", help="A router's settings.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @setting_options(_SETTINGS, SHORT_FLAGS)
 @click.pass_context

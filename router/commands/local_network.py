@@ -26,6 +26,7 @@ import aiohttp
 import click
 
 from delivery_records.limits import DRAIN_LIMIT_S
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import registered
 from router.config_loading import SETTINGS
@@ -338,7 +339,7 @@ class LocalNetwork:
         command = [sys.executable, "-P", "-m", "router", f"--parent-pid={os.getpid()}"]
         command += [f"{described[key].flag}={value}" for key, value in settings.items() if not described[key].secret]
         # What the user set for one router of his own is not meant for these.
-        ours = {setting.variable for setting in SETTINGS.values()} | {"ONCEWIRE_CONFIG"}
+        ours = {setting.variable for setting in SETTINGS.values()} | {variables.CONFIG}
         environment = {name: value for name, value in os.environ.items() if name not in ours} | router.environment
         # Everybody on the machine can read the arguments of a process.
         environment |= {described[key].variable: value for key, value in settings.items() if described[key].secret}
@@ -379,14 +380,13 @@ def chain(names: Sequence[str], cost: int = 1) -> list[Edge]:
     return [Edge(a, b, cost) for a, b in itertools.pairwise(names)]
 
 
-def run_local(
-    routers: int,
-    topology: str,
-    etcd_urls: Sequence[str] | None,
-    log_level: str,
-    announce: Callable[[LocalNetwork], None],
-    ports: Iterator[tuple[int, int]],
-) -> None:
+def edges_of(topology: str, routers: int) -> Sequence[Edge] | None:
+    """The links of a network that has this shape: `mesh`, `ring` or `chain`."""
+    names = [f"r{number + 1}" for number in range(routers)]
+    return {"mesh": None, "ring": ring(names), "chain": chain(names)}[topology]
+
+
+def run_local(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) -> None:
     """Run a network until SIGTERM or Ctrl-C; `announce` gets it once, when it is ready.
 
     Other commands of this user find it while it runs.
@@ -394,9 +394,6 @@ def run_local(
     Raises:
         CliError: it could not be started.
     """
-    names = [f"r{number + 1}" for number in range(routers)]
-    edges = {"mesh": None, "ring": ring(names), "chain": chain(names)}[topology]
-    network = LocalNetwork(routers, edges=edges, etcd_urls=etcd_urls, log_level=log_level, ports=ports)
     asyncio.run(_run(network, announce))
 
 

@@ -12,11 +12,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from oncewire.cli import variables
 from oncewire.cli.contexts import load_contexts
 from oncewire.cli.errors import CliError
 from oncewire.cli.program import name_as_typed
-from oncewire.cli.where import CONTEXT_VARIABLE, HTTP_VARIABLE, URL_VARIABLE
 from router.commands.local_network import LocalNetwork
+from router.config_loading import SETTINGS
+
+_USED = frozenset({SETTINGS["store"].variable, SETTINGS["log_level"].variable})
+"""Of settings of a router: `oncewire local` has an option for each of these."""
+
+
+def note_unused_variables() -> None:
+    """Name each variable for a setting of a router that is set here and that a local network does not use."""
+    of_router = {each.variable for each in SETTINGS.values()} - set(variables.PURPOSE) | {variables.CONFIG}
+    for name in sorted(of_router - _USED):
+        if os.environ.get(name):
+            click.echo(f"Note: {name} is set. `oncewire local` does not use it; `oncewire router` does", err=True)
 
 
 @contextmanager
@@ -69,7 +81,7 @@ def show(console: Console, network: LocalNetwork) -> None:
 
 def _others(oncewire: str) -> list[str]:
     """What keeps the commands from finding this network."""
-    for variable in (URL_VARIABLE, HTTP_VARIABLE, CONTEXT_VARIABLE):
+    for variable in (variables.URL, variables.HTTP_URL, variables.CONTEXT):
         if os.environ.get(variable):
             return ["", f"Note: {variable} is set, so these commands go there. To use this network: unset {variable}"]
     try:

@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from oncewire.cli import variables
 from oncewire.cli.local_registry import registered
 from router.config_loading import SETTINGS
 from tests.support.ports import PortBlock, claimed_block
 from topology import etcd_server
 
 OF_THE_USER = (
-    "ONCEWIRE_URL", "ONCEWIRE_HTTP_URL", "ONCEWIRE_CONTEXT", "ONCEWIRE_CONFIG",
-    "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+    *variables.PURPOSE, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
 )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from typing import Any, Self, TypeAlias
 import aiohttp
 from yarl import URL
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_fault, tls_of_command
 from oncewire.cli.token import others_can_read
-from oncewire.cli.where import HTTP_VARIABLE, start_one, where_in_use
+from oncewire.cli.where import start_one, where_in_use
 from topology.inspector.rows_core import MAX_ROWS, Row
 
 TIMEOUT_S = 10.0
@@ -200,7 +201,7 @@ class Api:
     def _absent(self, why: str) -> CliError:
         where = where_in_use()
         if where is not None and where.is_guessed:
-            fix = start_one("--url http://HOST:8672", HTTP_VARIABLE)
+            fix = start_one("--url http://HOST:8672", variables.HTTP_URL)
             return CliError(f"no router answers at {self.shown} ({where.source})", why, fix)
         return CliError(f"no router answers at {self.shown}", why, _FIX)
 

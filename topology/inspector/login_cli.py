@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_options
-from oncewire.cli.token import TOKEN_VARIABLE, has_token_option, token_of_command, token_option
+from oncewire.cli.token import has_token_option, token_of_command, token_option
 from oncewire.cli.where import (
     DEFAULT_HTTP,
-    HTTP_VARIABLE,
     PRECEDENCE,
     context_in_use,
     context_option,
@@ -23,14 +23,12 @@ from oncewire.cli.where import (
 )
 from topology.inspector.ask_cli import Authorization, Bearer
 
-PASSWORD_VARIABLE = "ONCEWIRE_PASSWORD"  # noqa: S105  (the name of a variable)
-
 
 def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--url` and `--context`; it asks `url_of` what they came to."""
-    precedence = PRECEDENCE.format(variable=HTTP_VARIABLE, default=DEFAULT_HTTP)
+    precedence = PRECEDENCE.format(variable=variables.HTTP_URL, default=DEFAULT_HTTP)
     return click.option(
-        "--url", default=None, envvar=HTTP_VARIABLE, metavar="URL",
+        "--url", default=None, envvar=variables.HTTP_URL, metavar="URL",
         help=f"The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT. [{precedence}]",
     )(context_option(command))  # fmt: skip
 
@@ -48,7 +46,7 @@ def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options `--user` and `--token-file`, and those of TLS."""
     return click.option(
         "--user", default=None, metavar="NAME",
-        help=f"Log in as this user of the router; its password is read from {PASSWORD_VARIABLE}, or asked for.",
+        help=f"Log in as this user of the router; its password is read from {variables.PASSWORD}, or asked for.",
     )(tls_options(token_option(command)))  # fmt: skip
 
 
@@ -61,7 +59,7 @@ def authorization_of(user: str | None) -> Authorization | None:
         CliError: there is no password and nobody to ask for it, or there are a user and a token.
     """
     token = token_of_command() if user is None or has_token_option() else None
-    password = os.environ.get(PASSWORD_VARIABLE)
+    password = os.environ.get(variables.PASSWORD)
     context = context_in_use()
     if user is None and token is None and context is not None and context.user:
         user = context.user
@@ -69,13 +67,13 @@ def authorization_of(user: str | None) -> Authorization | None:
     if user is None:
         return None if token is None else Bearer(token)
     if token is not None:
-        why = f"--user names a user, and --token-file or {TOKEN_VARIABLE} a token"
+        why = f"--user names a user, and --token-file or {variables.TOKEN_FILE} a token"
         raise CliError("it is not clear who logs in", why, "leave one of them out")
     if password is None:
         if not sys.stdin.isatty():
             raise CliError(
                 f"cannot log in as {user}", "no password is given, and there is no terminal to ask for it",
-                f"set {PASSWORD_VARIABLE}",
+                f"set {variables.PASSWORD}",
             )  # fmt: skip
         password = str(click.prompt(f"Password of {user}", hide_input=True, err=True))
     if ":" in user:
