@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,18 +16,26 @@ import click
 from bridges.workqueue.items import HistoryEntry, Json, Schedule, Statistics, Taken, decode
 from oncewire.cli.errors import CliError
 
+_LAYOUT = str.maketrans("", "", "\t\n\r")
+"""Of characters that cannot be printed, those that stand in texts."""
+
 
 def payload_words(payload: bytes) -> dict[str, Json]:
-    """Return the payload itself where it is JSON, and else as base64; `encoding` says which.
+    """Return the payload itself where it is JSON or text, and else as base64; `encoding` says which.
 
-    JSON that cannot be written again, as a number beyond those that Python has, is shown as base64, too.
+    JSON that cannot be written again, as a number beyond those that Python has, is shown as text.
     """
     try:
         value = decode(payload)
         json.dumps(value, allow_nan=False)
         return {"payload": value, "encoding": "json"}
     except (ValueError, RecursionError):
-        return {"payload": base64.b64encode(payload).decode(), "encoding": "base64"}
+        pass
+    with suppress(UnicodeDecodeError):
+        text = payload.decode()
+        if text.translate(_LAYOUT).isprintable():
+            return {"payload": text, "encoding": "text"}
+    return {"payload": base64.b64encode(payload).decode(), "encoding": "base64"}
 
 
 def iso(time: float) -> str:
@@ -100,7 +109,7 @@ def typed(text: str) -> bytes:
 
 
 def read_body(body: str | None, file: str | None) -> bytes:
-    """Return the body that was typed, or that is in a file; ``-`` is the standard input.
+    """Return the body that was typed, or that is in a file; in both places ``-`` is the standard input.
 
     Raises:
         CliError: both or neither is given, or the file cannot be read.
@@ -109,9 +118,9 @@ def read_body(body: str | None, file: str | None) -> bytes:
         raise CliError(
             "there is no payload", "it takes either BODY or --file", "give one of them; --file - reads stdin"
         )
-    if body is not None:
+    if body is not None and body != "-":
         return typed(body)
-    assert file is not None
+    file = file or "-"
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

@@ -51,11 +51,22 @@ class NetworkContext:
         Raises:
             CliError: it cannot be read.
         """
-        try:
-            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = str(error) if self.password_file else "the context names a user and no --password-file"
-            raise CliError(f"cannot log in as {self.user}", why, "see `oncewire context list --json`") from None
+        if not self.password_file:
+            why = "the context names a user and no --password-file"
+            raise CliError(f"cannot log in as {self.user}", why, "see `oncewire context list --json`")
+        return password_in(self.password_file)
+
+
+def password_in(file: str) -> str:
+    """What a password's file holds, without the end of the line.
+
+    Raises:
+        CliError: it cannot be read.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError("the password cannot be read", f"{file}: {error}", "give a file that holds it") from None
 
 
 @dataclass(frozen=True, slots=True)

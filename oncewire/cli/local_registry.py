@@ -20,12 +20,13 @@ FILE_MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class RunningNetwork:
-    """A local network: its process and the addresses of its routers and etcd."""
+    """A local network: its process, the addresses of its routers and etcd, and the ids of its routers."""
 
     pid: int
     urls: tuple[str, ...]
     http: tuple[str, ...]
     etcd: tuple[str, ...]
+    ids: tuple[str, ...] = ()
 
 
 def registry_folder() -> Path:
@@ -36,7 +37,9 @@ def registry_folder() -> Path:
 
 
 @contextmanager
-def registered(urls: Sequence[str], http: Sequence[str], etcd: Sequence[str] = ()) -> Iterator[None]:
+def registered(
+    urls: Sequence[str], http: Sequence[str], etcd: Sequence[str] = (), ids: Sequence[str] = ()
+) -> Iterator[None]:
     """Enter the network of this process while the block runs; where that fails, it runs and is not found."""
     handle: int | None = None
     path = registry_folder() / f"{os.getpid()}.json"
@@ -45,14 +48,43 @@ def registered(urls: Sequence[str], http: Sequence[str], etcd: Sequence[str] = (
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"urls": list(urls), "http": list(http), "etcd": list(etcd)}).encode(), 0)
+        document = {"urls": list(urls), "http": list(http), "etcd": list(etcd), "ids": list(ids)}
+        os.pwrite(handle, json.dumps(document).encode(), 0)
+    asked_to_start()  # of an earlier process with this id
     try:
         yield
     finally:
+        asked_to_start()
         with suppress(OSError):
             path.unlink(missing_ok=True)
         if handle is not None:
             os.close(handle)
+
+
+def ask_to_start(network: RunningNetwork, ids: Sequence[str]) -> None:
+    """Ask the process of a local network to start these of its routers again.
+
+    Raises:
+        OSError: its folder cannot be written to.
+    """
+    path = _request_of(network.pid)
+    unfinished = path.with_suffix(f".start-{os.getpid()}")
+    unfinished.write_text(json.dumps(list(ids)), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def asked_to_start() -> Sequence[str]:
+    """The routers that this process was asked to start since the last look."""
+    with suppress(OSError, ValueError):
+        path = _request_of(os.getpid())
+        text = path.read_text(encoding="utf-8")
+        path.unlink()
+        return tuple(map(str, json.loads(text)))
+    return ()
+
+
+def _request_of(pid: int) -> Path:
+    return registry_folder() / f"{pid}.start"
 
 
 def running_network() -> RunningNetwork | None:
@@ -76,8 +108,8 @@ def _read(path: Path) -> RunningNetwork | None:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             document: Mapping[str, list[str]] = json.loads(os.pread(handle, 1 << 20, 0))
-            urls, http, etcd = (tuple(document.get(name, ())) for name in ("urls", "http", "etcd"))
-            return RunningNetwork(int(path.stem), urls, http, etcd)
+            urls, http, etcd, ids = (tuple(document.get(name, ())) for name in ("urls", "http", "etcd", "ids"))
+            return RunningNetwork(int(path.stem), urls, http, etcd, ids)
         path.unlink(missing_ok=True)
         return None
     finally:

@@ -174,6 +174,8 @@ def pub(
 ) -> int:
     """Send each MESSAGE, or each line of a file or of the standard input, and wait until all have an outcome.
 
+    The MESSAGE - is the standard input.
+
     A message counts as accepted when every subscription has processed it. Messages without a subscription are counted;
     with --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit
     code 1: some messages were not accepted; 3: with --timeout, some have no outcome yet.
@@ -182,7 +184,9 @@ def pub(
 
     if messages and source is not None:
         raise click.UsageError("messages come from the command line or from --file, not from both")
-    given = tuple(map(os.fsencode, messages)) or source or "-"
+    if "-" in messages and len(messages) > 1:
+        raise click.UsageError("- is the standard input, and no message stands beside it")
+    given = "-" if messages == ("-",) else tuple(map(os.fsencode, messages)) or source or "-"
     identity = _identity(name, container_id, journal)
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     make = cli_publish.maker(group, ttl)

@@ -57,7 +57,7 @@ def router(
     return None
 
 
-@click.command("local", short_help="Run an etcd and some routers on this machine.")
+@click.group("local", invoke_without_command=True, short_help="Run an etcd and some routers on this machine.")
 @click.option(
     "--routers", type=click.IntRange(1, 32), default=3, show_default=True, help="How many routers to run."
 )
@@ -94,15 +94,19 @@ def router(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
     envvar=SETTINGS["log_level"].variable,
 )  # fmt: skip
+@click.pass_context
 def local(
-    routers: int, topology: str, as_json: bool, port: int, http_port: int, etcd_urls: str | None, **settings: str
-) -> None:
+    context: click.Context, /, routers: int, topology: str, as_json: bool, port: int, http_port: int,
+    etcd_urls: str | None, **settings: str,
+) -> None:  # fmt: skip
     """Run a real network on this machine: an etcd and some routers, each a process of its own.
 
     Once all are ready it prints where they are: a table on a terminal, one line of JSON elsewhere. `pub`, `sub`,
     `inspect`, `manage` and the others find it without an address. Runs until SIGTERM or Ctrl-C, and leaves nothing
     behind. Variables for settings of `oncewire router` are not used, but for ONCEWIRE_STORE and ONCEWIRE_LOG_LEVEL.
     """
+    if context.invoked_subcommand is not None:
+        return
     from router.commands.local_network import LocalNetwork, edges_of, following_pairs, run_local
     from router.commands.local_screen import note_unused_variables, starting
 
@@ -114,6 +118,19 @@ def local(
             ports=following_pairs(port, http_port),
         )  # fmt: skip
         run_local(network, announce)
+
+
+@local.command("start", short_help="Start routers of the running network again.")
+@click.argument("routers", nargs=-1, metavar="[ROUTER]...")
+def start(routers: tuple[str, ...]) -> None:
+    """Start each ROUTER of the running `oncewire local` that has ended, or all of them, and wait until they are ready.
+
+    A router has its ports as before. It is a new incarnation, as after a restart by Kubernetes or systemd.
+    """
+    from router.commands.local_start import start_again
+
+    for line in start_again(routers):
+        click.echo(line)
 
 
 def installed_version() -> str:

@@ -28,7 +28,8 @@ import click
 from delivery_records.limits import DRAIN_LIMIT_S
 from oncewire.cli import variables
 from oncewire.cli.errors import CliError
-from oncewire.cli.local_registry import registered
+from oncewire.cli.local_registry import asked_to_start, registered
+from oncewire.cli.program import name_as_typed
 from router.config_loading import SETTINGS
 from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port, is_free
 
@@ -409,7 +410,8 @@ async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) 
         if starting.done():
             starting.result()
             routers = network.routers.values()
-            with registered([each.url for each in routers], [each.http for each in routers], network.etcd_urls):
+            urls, http = [each.url for each in routers], [each.http for each in routers]
+            with registered(urls, http, network.etcd_urls, list(network.routers)):
                 announce(network)
                 await _watch(network, waiting)
     except (EtcdNotFound, EtcdFailed) as error:
@@ -427,12 +429,18 @@ async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) 
 
 
 async def _watch(network: LocalNetwork, stopped: asyncio.Future[Literal[True]]) -> None:
-    """Until it is to stop; a router that ends meanwhile is reported once."""
+    """Until it is to stop; a router that ends meanwhile is reported once, and started again when a user asks for it."""
     running = dict(network.routers)
     while not (await asyncio.wait({stopped}, timeout=WATCH_S))[0]:
+        for name in asked_to_start():
+            router = network.routers.get(name)
+            if router is not None and not router.is_running:
+                await network.restart(name, wait=False)
+                running[name] = router
         for router in [each for each in running.values() if not each.is_running]:
             del running[router.id]
             code = 0 if router.process is None else router.process.returncode
             cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             left = f"{', '.join(running)} go on" if len(running) > 1 else f"{', '.join(running) or 'none'} is left"
-            click.echo(f"{router.id} ended ({cause}); {left}. To have all again: Ctrl-C, then start it anew", err=True)
+            again = f"To have it again: {name_as_typed()} local start {router.id}"
+            click.echo(f"{router.id} ended ({cause}); {left}. {again}", err=True)

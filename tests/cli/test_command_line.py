@@ -74,6 +74,11 @@ def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("Usage: oncewire")
 
 
+def test_python_runs_the_command_as_a_module() -> None:
+    done = python("-m", "oncewire", "--help")
+    assert (done.returncode, done.stdout[:21]) == (0, "Usage: oncewire [OPTI"), done.stderr
+
+
 def test_a_group_without_a_command_prints_its_help_as_oncewire_does(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("context", "manage"):
         assert run([name]) == 0

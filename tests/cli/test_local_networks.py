@@ -101,7 +101,7 @@ def test_a_person_sees_addresses_page_and_next_steps_and_other_commands_need_no_
             assert len(json.loads(oncewire("manage", "list", word, "--json").stdout)["items"]) == 2
         with on_terminal(COMMANDS, "sub", "orders", "--count", "1") as subscriber:
             subscriber.wait_for("subscribed to orders")
-            assert oncewire("pub", "orders", text="tea\n").returncode == 0
+            assert oncewire("pub", "orders", "-", text="tea\n").returncode == 0
             assert subscriber.end(None) == 0
             assert subscriber.text.splitlines()[-1] == "tea"
         # As the pages invite people to do. The other commands look at a router that runs.
@@ -134,15 +134,21 @@ def test_elsewhere_than_on_a_terminal_it_prints_one_line_of_json() -> None:
 
 @pytest.mark.usefixtures("own_folders")
 @pytest.mark.timeout(600)
-def test_a_router_that_ends_is_reported() -> None:
+def test_a_router_that_ends_is_reported_and_can_be_started_again() -> None:
     amqp, http = free_ports_in_a_row(2), free_ports_in_a_row(2)
     arguments = ("local", "--routers", "2", "--port", str(amqp), "--http-port", str(http), "--json")
     with on_terminal(COMMANDS, *arguments) as network:
         first, second = json.loads(network.wait_for("}\n"))["routers"]
         os.kill(first["pid"], signal.SIGKILL)
-        network.wait_for("r1 ended (signal SIGKILL); r2 is left. To have all again: Ctrl-C, then start it anew")
+        network.wait_for("r1 ended (signal SIGKILL); r2 is left. To have it again: oncewire local start r1")
+        wrong = oncewire("local", "start", "r3")
+        assert wrong.returncode == 2
+        assert "has r1, r2" in wrong.stderr
+        again = oncewire("local", "start", "r1")
+        assert (again.returncode, again.stdout) == (0, f"r1 is ready at {first['url']}\n"), again.stderr
         os.kill(second["pid"], signal.SIGKILL)
-        network.wait_for("r2 ended (signal SIGKILL); none is left.")
+        network.wait_for("r2 ended (signal SIGKILL); r1 is left.")
+        assert oncewire("local", "start").stdout == f"r1 is ready at {first['url']}\nr2 is ready at {second['url']}\n"
 
 
 @pytest.mark.usefixtures("own_folders")

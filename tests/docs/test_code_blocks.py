@@ -39,7 +39,7 @@ def check_oncewire(words: list[str]) -> None:
     """
     command: click.Command = root_command()
     context = click.Context(command)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not _runs_by_itself(command, words):
         assert words, "a group is no command"
         name, *words = words
         found = command.get_command(context, name)
@@ -52,6 +52,11 @@ def check_oncewire(words: list[str]) -> None:
     except click.BadParameter as error:
         if "does not exist" not in error.message:  # a file of the reader's
             raise
+
+
+def _runs_by_itself(group: click.Group, words: list[str]) -> bool:
+    """A group that does something, too, as `oncewire local --routers 2`."""
+    return group.invoke_without_command and bool(group.params) and not set(words) & set(group.commands)
 
 
 def check_command(words: list[str]) -> None:

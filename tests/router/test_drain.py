@@ -251,7 +251,7 @@ async def test_drain_says_no_when_the_limit_was_over_first() -> None:
     await router.stop()
 
 
-async def test_drain_over_http_is_for_operators() -> None:
+async def test_drain_over_http_is_for_operators_who_may_keep_their_password_in_a_file(tmp_path: Path) -> None:
     flags = ("--users=olga:o,vera:v", "--roles=olga=operator,vera=viewer", "--http-loopback-role=viewer")
     async with running_router("--standalone", "--id=alpha", *flags) as router:
         code, out, err = await run_drain("--url", router.http)
@@ -263,7 +263,9 @@ async def test_drain_over_http_is_for_operators() -> None:
         assert "vera is viewer" in err
         assert "SIGTERM" in err
         assert not await is_draining(router)
-        code, out, err = await run_drain("--url", router.http, "--user=olga", ONCEWIRE_PASSWORD="o")
+        (tmp_path / "password").write_text("o\n")
+        login = "--user=olga", f"--password-file={tmp_path}/password"
+        code, out, err = await run_drain("--url", router.http, *login, ONCEWIRE_PASSWORD="v")
         assert (code, err) == (0, "")
         await router.process.wait()
 

@@ -58,19 +58,25 @@ def test_an_item_goes_from_push_to_history(shell: Shell) -> None:
     assert shell.json("replay", "orders", str(entry["entry"])) == [{"queue": "orders", "items": [2]}]
 
 
-def test_a_payload_that_is_no_json_is_base64(shell: Shell, tmp_path: Path) -> None:
+def test_a_payload_is_shown_as_json_or_text_where_it_is_one_and_else_as_base64(shell: Shell, tmp_path: Path) -> None:
     shell.run("push", "q", "plain words")
     shell.run("push", "q", "--file", "-", stdin=b"\xff\x00")
     (tmp_path / "body").write_bytes(b"[1]")
     shell.run("push", "q", "--file", str(tmp_path / "body"))
     shell.run("push", "q", "1e999")
-    found = [shell.json("pop", "q")[0] for _ in range(4)]
+    shell.run("push", "q", "-", stdin="two\nlines, \u00e9".encode())
+    shell.run("push", "q", "\x1b[2J")
+    found = [shell.json("pop", "q")[0] for _ in range(6)]
     assert [(item["payload"], item["encoding"]) for item in found] == [
-        ("cGxhaW4gd29yZHM=", "base64"),
+        ("plain words", "text"),
         ("/wA=", "base64"),
         ([1], "json"),
-        ("MWU5OTk=", "base64"),  # JSON, but no number that Python can write again
+        ("1e999", "text"),  # JSON, but no number that Python can write again
+        ("two\nlines, \u00e9", "text"),
+        ("G1sySg==", "base64"),  # it would clear the screen
     ]
+    shell.run("push", "q", "hello")
+    assert "payload: hello" in shell.run("pop", "q")
 
 
 def test_failures_end_among_the_dead_and_come_back_by_replay(shell: Shell) -> None:

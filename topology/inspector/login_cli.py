@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from oncewire.cli import variables
+from oncewire.cli.contexts import password_in
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_options
 from oncewire.cli.token import has_token_option, token_of_command, token_option
@@ -22,6 +23,8 @@ from oncewire.cli.where import (
     http_address,
 )
 from topology.inspector.ask_cli import Authorization, Bearer
+
+_META = "oncewire.password_file"
 
 
 def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,11 +46,31 @@ def url_of(given: str | None) -> str:
 
 
 def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options `--user` and `--token-file`, and those of TLS."""
-    return click.option(
-        "--user", default=None, metavar="NAME",
-        help=f"Log in as this user of the router; its password is read from {variables.PASSWORD}, or asked for.",
-    )(tls_options(token_option(command)))  # fmt: skip
+    """Give a command the options `--user`, `--password-file` and `--token-file`, and those of TLS."""
+    for option in (
+        click.option(
+            "--password-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", expose_value=False,
+            callback=_keep, help=f"The password of --user. [{variables.PASSWORD}; else it is asked for]",
+        ),
+        click.option("--user", default=None, metavar="NAME", help="Log in as this user of the router."),
+    ):  # fmt: skip
+        command = option(command)
+    return tls_options(token_option(command))
+
+
+def _keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    context.meta[_META] = value
+
+
+def _password_given() -> str | None:
+    """What --password-file or the variable has; None = neither is there.
+
+    Raises:
+        CliError: the file cannot be read.
+    """
+    running = click.get_current_context(silent=True)
+    file: str | None = None if running is None else running.meta.get(_META)
+    return os.environ.get(variables.PASSWORD) if file is None else password_in(file)
 
 
 def authorization_of(user: str | None) -> Authorization | None:
@@ -59,7 +82,7 @@ def authorization_of(user: str | None) -> Authorization | None:
         CliError: there is no password and nobody to ask for it, or there are a user and a token.
     """
     token = token_of_command() if user is None or has_token_option() else None
-    password = os.environ.get(variables.PASSWORD)
+    password = _password_given()
     context = context_in_use()
     if user is None and token is None and context is not None and context.user:
         user = context.user
@@ -73,7 +96,7 @@ def authorization_of(user: str | None) -> Authorization | None:
         if not sys.stdin.isatty():
             raise CliError(
                 f"cannot log in as {user}", "no password is given, and there is no terminal to ask for it",
-                f"set {variables.PASSWORD}",
+                f"give --password-file FILE, or set {variables.PASSWORD}",
             )  # fmt: skip
         password = str(click.prompt(f"Password of {user}", hide_input=True, err=True))
     if ":" in user:
