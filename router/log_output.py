@@ -1,4 +1,8 @@
-"""Writes the logs of a router process to stderr: one line an event, as key=value or JSON."""
+"""Writes the logs of a router process to stderr: one line an event, as key=value or JSON.
+
+Each line has the name of its event and the router's: docs/reference/events.md is the table. What other loggers of this
+process report in prose becomes the field `text` of an event; `extra={"event": NAME}` names it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,36 @@ from datetime import UTC, datetime
 
 from aiohttp.http_exceptions import HttpProcessingError
 
+LIBRARY_MESSAGE = "library_message"
+"""The event of a line whose logger names none."""
 
-class JsonFormatter(logging.Formatter):
+
+class _EventFormatter(logging.Formatter):
+    """Knows event and fields of each record, of our `EventLog` or not."""
+
+    def __init__(self, router: str = "") -> None:
+        """`router` is the id that lines of other loggers get."""
+        super().__init__()
+        self._router = router
+
+    def _event(self, record: logging.LogRecord) -> tuple[str, dict[str, object]]:
+        fields: dict[str, object] | None = getattr(record, "fields", None)
+        if fields is not None:
+            return record.getMessage(), fields
+        name: str | None = getattr(record, "event", None)
+        source = {} if name is not None else {"logger": record.name}
+        return name or LIBRARY_MESSAGE, {"router": self._router, **source, "text": record.getMessage()}
+
+
+class JsonFormatter(_EventFormatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of one event."""
+        event, fields = self._event(record)
         line: dict[str, object] = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
+            "time": _time(record), "level": record.levelname.lower(), "event": event, **fields,
+        }  # fmt: skip
         if getattr(record, "incarnation", ""):
             line["router_rid"] = record.incarnation  # type: ignore[attr-defined]
         if record.exc_info:
@@ -28,21 +50,22 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_EventFormatter):
     """One line of key=value an event; a traceback follows it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of one event."""
-        words = [_time(record), record.levelname.lower(), record.getMessage()]
-        words += [f"{key}={_word(value)}" for key, value in getattr(record, "fields", {}).items()]
+        event, fields = self._event(record)
+        words = [_time(record), record.levelname.lower(), event]
+        words += [f"{key}={_word(value)}" for key, value in fields.items()]
         line = " ".join(words)
         return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
 
 
-def set_up_logging(level: str, form: str) -> None:
-    """Send all logs of this process to stderr in the given form (`text` or `json`)."""
+def set_up_logging(level: str, form: str, router: str) -> None:
+    """Send all logs of this process, a router of that id, to stderr in the given form (`text` or `json`)."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter(router) if form == "json" else TextFormatter(router))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # What libraries say about single requests is not ours to log.
     logging.getLogger("aiohttp").setLevel(logging.WARNING)

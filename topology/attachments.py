@@ -117,7 +117,7 @@ def readable_changes(convert: Callable[[_Source], Change | None], sources: Itera
         try:
             change = convert(source)
         except MalformedValue as error:
-            _log.error("a key in etcd is skipped: %s", error)
+            _log.error("a key in etcd is skipped: %s", error, extra={"event": "key_skipped"})
             continue
         if change is not None:
             changes.append(change)
@@ -177,7 +177,7 @@ def why_marked(value: bytes | None, nonce: bytes) -> str:
         reader = _Reader("cluster.lost", value)
         return reader.text("why") if reader.text("nonce") == nonce.hex() else ""
     except MalformedValue as error:
-        _log.error("a key in etcd is skipped: %s", error)
+        _log.error("a key in etcd is skipped: %s", error, extra={"event": "key_skipped"})
         return ""
 
 

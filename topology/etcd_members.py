@@ -43,8 +43,9 @@ LONGEST_PAUSE_S = 1.0
 """A member that is back is noticed within a second: well below the lease's time to live."""
 
 FULL_ADVICE = (
-    "etcd's database is full and takes no writes (alarm NOSPACE): compact and defragment it, or raise its"
-    " --quota-backend-bytes, and then run `etcdctl alarm disarm`"
+    "etcd takes no writes (alarm NOSPACE): its database has reached --quota-backend-bytes, or the alarm was not"
+    " disarmed since. Run `etcdctl compact REVISION` once and `etcdctl defrag` at every member, or start the members"
+    " with a larger quota. Then run `etcdctl alarm disarm`: etcd does not end the alarm by itself"
 )
 
 _Answer = TypeVar("_Answer")

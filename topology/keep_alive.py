@@ -70,7 +70,7 @@ class KeepAliveThread:
             try:
                 loop.call_soon_threadsafe(self._wake.set)
             except RuntimeError:
-                _log.debug("the keep-alive thread has ended by itself")
+                _log.debug("the keep-alive thread has ended by itself", extra={"event": "keep_alive_ended"})
         await asyncio.to_thread(self._thread.join, STOP_S)
 
     def _main(self) -> None:
@@ -78,7 +78,7 @@ class KeepAliveThread:
             asyncio.run(self._run())
         except Exception:  # noqa: BLE001  (whatever it is, it must not go unseen)
             # Without keep-alives the fence deadline passes: the router ends this incarnation by itself.
-            _log.exception("keeping the lease alive failed")
+            _log.exception("keeping the lease alive failed", extra={"event": "keep_alive_crashed"})
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -102,8 +102,9 @@ class KeepAliveThread:
             sent_at = self._now()
             if sent_at - self._pulse_at > STALL_LIMIT_S:
                 _log.error(
-                    "the router is stalled for more than %.0f s: its lease is no longer kept", STALL_LIMIT_S
-                )
+                    "the router is stalled for more than %.0f s: its lease is no longer kept", STALL_LIMIT_S,
+                    extra={"event": "keep_alive_stopped"},
+                )  # fmt: skip
                 self._clock.lose()
                 return
             self._clock.keep_alive_sent(sent_at)
@@ -115,7 +116,7 @@ class KeepAliveThread:
                 return
             except StoreError as error:
                 if self._is_healthy:
-                    _log.warning("a keep-alive failed: %s", error)
+                    _log.warning("a keep-alive failed: %s", error, extra={"event": "keep_alive_failed"})
                 self._report(healthy=False)
                 await asyncio.sleep(RETRY_S)
                 self._clock.keep_alive_due(self._now())
@@ -130,4 +131,4 @@ class KeepAliveThread:
         try:
             self._owner.call_soon_threadsafe(self._on_health, healthy)
         except RuntimeError:
-            _log.debug("the router's loop is closed")
+            _log.debug("the router's loop is closed", extra={"event": "keep_alive_ended"})

@@ -249,10 +249,10 @@ class Membership:
         except LeaseLost:
             return FenceReason.KEY_DELETED
         except StoreReplaced as error:
-            _log.error("this incarnation ends: %s", error)
+            _log.error("this incarnation ends: %s", error, extra={"event": "incarnation_ending"})
             return FenceReason.CLUSTER_CHANGED
         except StoreError as error:
-            _log.error("this incarnation ends: %s", error)
+            _log.error("this incarnation ends: %s", error, extra={"event": "incarnation_ending"})
             return FenceReason.STORE_REFUSED
 
     async def _insist(self, call: Callable[[], Awaitable[_Answer]]) -> _Answer:

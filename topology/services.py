@@ -95,7 +95,7 @@ class ServiceDirectory:
             except LeaseLost:
                 return  # the incarnation is about to end
             except StoreError as error:
-                _log.debug("services are not written: %s", error)
+                _log.debug("services are not written: %s", error, extra={"event": "services_not_written"})
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
 
@@ -125,7 +125,7 @@ class ServiceDirectory:
             except StoreReplaced:
                 return  # the incarnation is about to end
             except StoreError as error:
-                _log.debug("services are not followed: %s", error)
+                _log.debug("services are not followed: %s", error, extra={"event": "services_not_followed"})
                 await asyncio.sleep(RETRY_S)
 
     def _take(self, events: Iterable[WatchEvent]) -> None:

@@ -87,7 +87,8 @@ def rotating_client_context(
 
 
 def _warn(why: str) -> None:
-    logger.warning("the TLS files were replaced and cannot be used, connections go on with the old ones: %s", why)
+    text = "the TLS files were replaced and cannot be used, connections go on with the old ones: %s"
+    logger.warning(text, why, extra={"event": "tls_files_refused"})
 
 
 class _RotatingContext(ssl.SSLContext):

@@ -42,7 +42,7 @@ def run_router(
     if parent_pid is not None:
         die_with_parent(parent_pid)
     raise_descriptor_limit()
-    set_up_logging(config.log_level, config.log_format)
+    set_up_logging(config.log_level, config.log_format, config.node_id)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(config, version, announce, load))
 

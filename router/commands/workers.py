@@ -64,7 +64,7 @@ def run_workers(
         raise CliError(f"{config.workers} workers cannot be started", why, "leave workers out, or run it on Linux")
     if parent_pid is not None:
         die_with_parent(parent_pid)
-    set_up_logging(config.log_level, config.log_format)
+    set_up_logging(config.log_level, config.log_format, config.node_id)
     with _folder() as folder:
         return asyncio.run(_Workers(config, file, given, Path(folder)).run(announce))
 
