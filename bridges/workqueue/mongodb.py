@@ -225,7 +225,8 @@ class MongoConnection:
         kind: type[StoreError] = StoreUnreachable
         if isinstance(error, self._errors.OperationFailure):
             kind, fix = _CODES.get(error.code, (StatementFailed, "check that this server has MongoDB's commands"))
-        return kind("the store cannot be used", why, fix)
+        what = "the operation was refused" if kind is StatementFailed else "the store cannot be used"
+        return kind(what, why, fix)
 
     async def close(self) -> None:
         """Release the connections."""

@@ -23,6 +23,7 @@ from bridges.workqueue.errors import (
 )
 from bridges.workqueue.items import Commit
 from bridges.workqueue.merging_core import Needs, first_needs
+from bridges.workqueue.refusals import refused_statement
 from bridges.workqueue.rules_core import to_us
 from bridges.workqueue.sql_base import Ahead
 from bridges.workqueue.sql_migrations import migrate
@@ -334,4 +335,6 @@ class PostgresStore:
             kind, fix = _KINDS["42"]
         if code in _AGAIN:
             kind = _RunAgain
+        if kind is StatementFailed:
+            return refused_statement(first_line, "PostgreSQL", fix)
         return kind("the store cannot be used", f"PostgreSQL says: {first_line}", fix)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridges.workqueue.errors import AlreadyReassigned, InvalidRequest, UnknownEntry, UnknownQueue
+from bridges.workqueue.errors import (
+    AlreadyReassigned,
+    InvalidRequest,
+    StatementFailed,
+    UnknownEntry,
+    UnknownQueue,
+)
 from bridges.workqueue.items import Ending, Handle
 
 _ENDED_AS = {
@@ -15,6 +21,11 @@ _ENDED_AS = {
     Ending.DISCARDED: "it was a dead letter and was discarded",
     Ending.POPPED: "it was popped",
 }
+
+
+def refused_statement(message: str, database: str, fix: str) -> StatementFailed:
+    """The database refuses a statement, often one of the application's own: its message is what could not be done."""
+    return StatementFailed(message, f"{database} refuses the statement; the transaction has changed nothing", fix)
 
 
 def unknown_queue(name: str) -> UnknownQueue:

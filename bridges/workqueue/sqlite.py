@@ -21,6 +21,7 @@ from bridges.workqueue.errors import (
     StoreUnreachable,
 )
 from bridges.workqueue.notices import Notices
+from bridges.workqueue.refusals import refused_statement
 from bridges.workqueue.sql_migrations import migrate
 from bridges.workqueue.sql_operations import SqlOperations
 from bridges.workqueue.sql_schema import SQLITE, VERSION_TABLE
@@ -181,5 +182,7 @@ class SqliteStore:
     def _explain(self, error: Exception) -> StoreError:
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
         kind, fix = _KINDS.get(code, _ELSE)
+        if kind is StatementFailed:
+            return refused_statement(str(error), "SQLite", fix)
         why = f"SQLite says: {error}" if isinstance(error, sqlite3.Error) else str(error)
         return kind(f"the store {self.path} cannot be used", why, fix)

@@ -346,6 +346,20 @@ async def test_a_statement_that_fails_is_the_applications_error(sql_database: Da
         await queue.push(b"x")
 
 
+async def test_the_error_of_a_unique_violation_begins_with_the_statements_own(sql_database: Database) -> None:
+    insert = "INSERT INTO seats (number) VALUES (7)"
+    async with Queue.open(sql_database.url, "work") as queue:
+        await queue.transact(lambda do: do.execute("CREATE TABLE seats (number INTEGER UNIQUE)"))
+        await queue.transact(lambda do: do.execute(insert))
+        with pytest.raises(StatementFailed) as refused:
+            await queue.transact(lambda do: do.execute(insert))
+        told = str(refused.value)
+        assert told.startswith(("UNIQUE constraint failed: seats.number", "duplicate key value violates unique")), told
+        assert "the transaction has changed nothing" in told
+        assert "the store cannot be used" not in told
+        await queue.transact(lambda do: do.execute("DROP TABLE seats"))
+
+
 async def test_a_store_that_is_closed_says_so(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         pass
