@@ -17,8 +17,9 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 RUN := env -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1
 PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip install -q -c constraints.txt
 # Our own build needs setuptools only, which the environment has: no second download into an isolated one.
-BUILD := $(PIP) --no-build-isolation
-PIP_WHEEL := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip wheel -q --no-deps --no-build-isolation
+# The library of the map is fetched by a target of its own, once.
+BUILD := ONCEWIRE_MAP=0 $(PIP) --no-build-isolation
+PIP_WHEEL := ONCEWIRE_MAP=0 env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip wheel -q --no-deps --no-build-isolation
 
 PACKAGES := oncewire router topology delivery_records bridges chaos
 # Folders are listed too: removing a file makes its folder newer.

@@ -1,9 +1,11 @@
-"""The compiled build: mypyc turns the cores into extension modules. All else about the package is in pyproject.toml.
+"""The compiled build: mypyc turns the cores into extension modules; and the library that draws the inspector's map.
+
+All else about the package is in pyproject.toml.
 
     ONCEWIRE_COMPILED=1 pip install .       compiled; where that fails, a warning and a pure install
     pip install .                           pure Python
 
-ONCEWIRE_OPTIMIZE is the C compiler's level (-O), 1 unless set.
+ONCEWIRE_OPTIMIZE is the C compiler's level (-O), 1 unless set. ONCEWIRE_MAP=0 leaves the map's library out.
 """
 
 from __future__ import annotations
@@ -11,12 +13,18 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
+MAP_FOLDER = "topology/inspector/page/files/vendor"
+FETCH_MAP = "scripts/fetch_map_library.sh"
+MAP_LIMIT_S = 120
+"""An installation without a network goes on without the map."""
 IS_COMPILED = os.environ.get("ONCEWIRE_COMPILED") == "1"
 TRANSLATOR = "mypy[mypyc]>=2.4,<2.5"
 # Each unit is one shared library: calls inside it are C calls. Of the router it is what each message passes through.
@@ -81,6 +89,23 @@ def translated() -> list[Extension]:
     )
 
 
+class BuildWithMap(build_py):
+    """Fetch the library of the inspector's map, where it is not there yet: `pip install .` gets what `make` gets."""
+
+    def finalize_options(self) -> None:
+        """Before setuptools lists the files of the package."""
+        is_wanted = os.environ.get("ONCEWIRE_MAP") != "0" and not self.editable_mode
+        if is_wanted and not (Path(MAP_FOLDER) / "version.txt").exists():
+            try:
+                done = subprocess.run(["sh", FETCH_MAP, MAP_FOLDER, sys.executable], check=False, timeout=MAP_LIMIT_S)
+                is_there = done.returncode == 0
+            except (OSError, subprocess.TimeoutExpired):
+                is_there = False
+            if not is_there:
+                sys.stderr.write("warning: the inspector's page will have no map: its library could not be fetched\n")
+        super().finalize_options()
+
+
 class BuildAllOrNothing(build_ext):
     """Build every extension, or none: half of a unit cannot be imported."""
 
@@ -113,7 +138,7 @@ if IS_COMPILED:
         setup_requires=[TRANSLATOR],
         # Stands for those that are translated later, so that setuptools knows that there are some.
         ext_modules=[Extension("oncewire.compiled__mypyc", [])],
-        cmdclass={"build_ext": BuildAllOrNothing},
+        cmdclass={"build_ext": BuildAllOrNothing, "build_py": BuildWithMap},
     )
 else:
-    setup()
+    setup(cmdclass={"build_py": BuildWithMap})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,24 @@ def test_modules_that_can_be_compiled_are_built(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert {file.name.partition(".")[0] for file in tmp_path.rglob("*.so")} == {"first", "second"}
     assert "warning" not in done.stderr
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_an_installation_by_pip_has_the_map_or_one_warning(tmp_path: Path, *, is_reachable: bool) -> None:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    ignored = shutil.ignore_patterns("vendor", "__pycache__", "*.so")
+    shutil.copytree(ROOT / "topology", tmp_path / "topology", ignore=ignored)
+    (tmp_path / "scripts").mkdir()
+    fetched = 'mkdir -p "$1"; echo map > "$1/cytoscape.esm.min.mjs"; echo 1 > "$1/version.txt"'
+    (tmp_path / "scripts/fetch_map_library.sh").write_text(fetched if is_reachable else "exit 1")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ONCEWIRE_")}
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", "--build-lib=out"],
+        capture_output=True, text=True, cwd=tmp_path, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "out/topology/inspector/page/files"
+    assert (built / "index.html").exists()
+    assert (built / "vendor/cytoscape.esm.min.mjs").exists() is is_reachable
+    assert done.stderr.count("will have no map") == (not is_reachable)
