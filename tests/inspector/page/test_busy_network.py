@@ -387,3 +387,48 @@ async def test_what_the_router_refuses_is_shown_with_what_to_do(scene: Scene, br
             _ = await again.subscriber("stock", name="shelf")
             await page.click("dialog >> text=End it")
             await until_text(page, "has changed since epoch", "dialog .problem")
+
+
+CUT = """() => [
+    ...[...document.querySelectorAll(".tile")].filter((tile) => {
+      const frame = tile.parentElement.getBoundingClientRect();
+      const range = document.createRange();
+      range.selectNodeContents(tile);
+      const text = range.getBoundingClientRect();
+      return text.right > frame.right + 1 || text.bottom > frame.bottom + 1 || tile.scrollWidth > tile.clientWidth + 1;
+    }).map((tile) => tile.innerText),
+    ...[...document.querySelectorAll(".scroller")].filter((each) => each.scrollWidth > each.clientWidth + 1)
+      .map((each) => each.querySelector("caption").textContent),
+]"""
+
+
+@pytest.mark.parametrize(("width", "phone"), [(1280, False), (1024, False), (390, True)])
+async def test_no_tile_is_cut_and_no_table_of_the_first_view_scrolls_sideways(
+    scene: Scene, browser: Any, width: int, *, phone: bool
+) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/?router=r3", phone=phone) as page:
+        await page.set_viewport_size({"width": width, "height": 800})
+        await table_of(page, "Routers")
+        times = "[...document.querySelectorAll('.flat .value')].at(-1)?.innerText"
+        await page.wait_for_function(f"() => /\\d m?s . \\d/.test({times})")
+        assert await page.evaluate(CUT) == []
+
+
+async def test_a_client_of_another_router_leads_to_the_page_that_can_close_it(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/clients/connections") as page:
+        row = page.locator("tr", has_text="till-2")
+        link = row.locator("a:has-text('Close at r2')")
+        await link.wait_for()
+        assert (await link.get_attribute("href") or "").startswith(f"{scene.http('r2')}/#/clients/connections")
+        assert await link.get_attribute("title") == "A router closes its own connections only"
+        assert await page.locator("tr", has_text="till-1").locator("button", has_text="Close").count() == 1
+
+
+async def test_a_rate_that_is_zero_now_is_shown_with_that_of_the_last_minute(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http()) as page:
+        shown = """points => import("/inspector/tiles.js").then(
+            ({ rateTile }) => rateTile("Published", points.at(-1), points).textContent)"""
+        rest = [0] * 40 + [12] * 3 + [0] * 9
+        assert await page.evaluate(shown, rest) == "0Published, 3.0/s in the last minute"
+        assert await page.evaluate(shown, [*rest, 7]) == "7.0/sPublished"
+        assert await page.evaluate(shown, [0] * 60) == "0Published"

@@ -2,7 +2,7 @@
 
 import { get, PAGE_SIZE } from "./api.js";
 import { button, fill, h, setText } from "./dom.js";
-import { counted, number } from "./format.js";
+import { counted, number, webAddress } from "./format.js";
 import { columnsOf, endColumn } from "./columns.js";
 import { notAsked, problem } from "./actions.js";
 import { Store } from "./store.js";
@@ -81,7 +81,7 @@ export class ClientsView {
   }
 
   _tableOf(kind) {
-    const { actions, rates, scope, store } = this._page;
+    const { rates, scope, store } = this._page;
     const tables = {
       connections: {
         caption: scope.isNetwork ? "Connections of clients" : "Connections of clients to this router",
@@ -89,10 +89,8 @@ export class ClientsView {
         columns: columnsOf("connections", {
           own: { publishers: countLink("publishers"), subscriptions: countLink("subscriptions") },
           extra: [{
-            name: "acts", label: "Actions", hideLabel: true, mark: () => `${this._page.may("operator")} ${store.overview?.router}`,
-            cell: (item) => (this._page.may("operator") && item.router === store.overview?.router
-              ? button("Close…", () => actions.closeConnection(item), { class: "button slim danger", "aria-label": `Close the connection of ${item.container_id}` })
-              : ""),
+            name: "acts", label: "Actions", hideLabel: true, mark: () => `${this._page.may("operator")} ${store.overview?.router} ${store.items("routers").length}`,
+            cell: (item) => this._closing(item),
           }],
         }),
       },
@@ -103,6 +101,23 @@ export class ClientsView {
       publishers: { caption: scope.isNetwork ? "Publishers of the network" : "Publishers of this router", empty: "No such publisher.", sort: "name", columns: columnsOf("publishers", { rates, without: FOR_ONE }) },
     };
     return tables[kind];
+  }
+
+  /** The button that closes a connection; of another router's, where that can be done: each closes its own. */
+  _closing(item) {
+    const { actions, store } = this._page;
+    if (!this._page.may("operator")) {
+      return "";
+    }
+    if (item.router === store.overview?.router) {
+      return button("Close…", () => actions.closeConnection(item), { class: "button slim danger", "aria-label": `Close the connection of ${item.container_id}` });
+    }
+    const address = webAddress(store.items("routers").find((each) => each.id === item.router)?.http);
+    const text = `Close at ${item.router}`;
+    const why = "A router closes its own connections only";
+    return address
+      ? h("a", { class: "small", href: `${address}#/clients/connections?q=${encodeURIComponent(item.container_id)}`, title: why }, text)
+      : h("span", { class: "small quiet", title: why }, text);
   }
 
   /** Asks for as many rows again as are shown; not while nobody looks. */

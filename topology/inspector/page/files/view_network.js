@@ -206,7 +206,7 @@ export class NetworkView {
       rowClass: (each) => [each.goneAt ? "gone" : "", each.id === this._picked ? "picked" : ""].join(" ").trim(),
       columns: columnsOf("routers", {
         rates: this._page.rates,
-        without: ["version", "group"],
+        without: ["version", "group", "http", "amqp"],  // these stand in the card of the router that is picked
         own: {
           id: ({ name, label }) => plain(name, label, {
             mark: (each) => `${each.id} ${each.is_self}`,
