@@ -26,6 +26,7 @@ from router.certificate_users import certificate_of, user_of
 from router.config import RouterConfig, anonymous_is_allowed, is_loopback
 from router.groups import MARK, groups_of
 from router.logs import EventLog, RouterEvent
+from router.operator.stated_callers import STATED_CALLER, StatedCallers, StatementRefused
 from router.users import Users, load_users
 from topology.inspector.schema.model import Role
 
@@ -91,6 +92,7 @@ class Access:
         self, config: RouterConfig, log: EventLog, users: Users | None = None, checks: Checks | None = None
     ) -> None:
         """Begin with the roles of `config`, and with its users where none are given; `checks` knows who else may."""
+        self.stated = StatedCallers()
         self._log = log
         self._checks = checks
         self._failures: dict[str, list[float]] = {}
@@ -140,6 +142,9 @@ class Access:
         Raises:
             AccessDenied: it comes from a page of another site, or its login is wrong.
         """
+        stated = request.headers.get(STATED_CALLER)
+        if stated is not None:
+            return self._stated_by_router(stated, request)
         if is_from_worker(request):
             return _caller_in(request.headers[CALLER])
         reason = from_another_site(request)
@@ -158,6 +163,15 @@ class Access:
             return Caller(self.role_of_user(shown), shown, peer)
         is_near = is_loopback(peer) and not is_forwarded(request)
         return Caller(self._loopback if is_near else self._anonymous, "", peer)
+
+    def _stated_by_router(self, stated: str, request: web.Request) -> Caller:
+        try:
+            user = self.stated.user_in(stated, request.method, request.raw_path)
+        except StatementRefused as refused:
+            raise AccessDenied(
+                403, f"the header {STATED_CALLER} is refused: {refused}", "log in: routers alone send that header"
+            ) from None
+        return Caller(self.role_of_user(user), user, request.remote or "")
 
     def check_page(self, request: web.Request, origins: Collection[str]) -> None:
         """Refuse a WebSocket of a web page, unless it is a page of this router or of one of these origins.

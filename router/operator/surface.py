@@ -39,6 +39,7 @@ from router.operator.websocket import WebSocketEntrance
 from router.operator.worker_front import WorkerFront
 from router.tls import RouterTls
 from topology.inspector.api import Inspector
+from topology.inspector.asking import StateCaller
 from topology.inspector.queues_api import QueuesApi
 from topology.inspector.source import Rights
 from topology.inspector.topic_names_core import topic_facts
@@ -83,6 +84,7 @@ class OperatorSurface:
         self._log = log
         self._listener = listener
         access = Access(config, log, listener.users, listener.checks)
+        self._stated = access.stated
         self._accounts = Accounts(config.node_id, version, listener, watch, log, tls, gates)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
         has_queues = bool(config.queue_store)
@@ -96,7 +98,7 @@ class OperatorSurface:
             may_view = queue_rights.may_view(caller_of(request), request.match_info.get("queue", ""))
             return replace(rights(request), bodies=may_view)
 
-        self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http)
+        self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http, self._caller_for_others)
         self.controls = RouterControls(lifecycle, config, listener, access, log, load, tls)
         group = config.worker.group if config.worker is not None else ""
         management = Management(config.node_id, self.inspection, self.controls, access, log, group)
@@ -187,6 +189,7 @@ class OperatorSurface:
             incarnation.driver.watch = self._accounts.telemetry.watch(incarnation.records)
         self.controls.begin(incarnation)
         self.inspection.begin(incarnation)
+        self._stated.begin(incarnation.records.rid, incarnation.membership.secrets)
         self._stuck = StuckNotice(incarnation.records, self._log)
 
     def end(self, incarnation: Incarnation) -> None:
@@ -195,7 +198,13 @@ class OperatorSurface:
             self._stuck.stop()
         self.controls.begin(None)
         self.inspection.begin(None)
+        self._stated.begin(0, None)
         self._accounts.end(incarnation)
+
+    def _caller_for_others(self, request: web.Request) -> StateCaller:
+        """States to other routers who sends a request."""
+        user = caller_of(request).user
+        return lambda other, target: self._stated.headers(user, int(other.rid, 16), target)
 
     def _other_nodes(self) -> list[str]:
         """Management nodes of the other routers."""

@@ -22,7 +22,7 @@ from router.tls import RouterTls
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.support.certificates import CertificateFiles, TestAuthority, replace_file
 from topology.etcd_server import free_port
-from topology.inspector.asking import ask_each
+from topology.inspector.asking import ask_each, nobody
 from topology.inspector.source import OtherRouter
 
 LONG_S = 60.0
@@ -389,8 +389,8 @@ async def test_a_router_asks_another_over_https_with_what_its_settings_trust(aut
     async with standalone(settings) as router:
         other = OtherRouter("alpha", "1", router.http)
         answers, missing = await ask_each(
-            [(other, {})], "/api/v1/overview", None, RouterTls(config, EventLog("beta")).to_http()
+            [(other, {})], "/api/v1/overview", nobody, RouterTls(config, EventLog("beta")).to_http()
         )
         assert (len(answers), missing) == (1, [])
-        answers, missing = await ask_each([(other, {})], "/api/v1/overview", None)
+        answers, missing = await ask_each([(other, {})], "/api/v1/overview", nobody)
         assert (answers, len(missing)) == ([], 1)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from delivery_records.topics import TopicError, check_pattern
 from topology.inspector.answers_core import answer_of
-from topology.inspector.asking import TlsOf, ask_others, no_tls
+from topology.inspector.asking import StateCaller, TlsOf, ask_others, no_tls, nobody
 from topology.inspector.events_core import EventRing
 from topology.inspector.merging_core import is_own
 from topology.inspector.network_tables import (
@@ -63,7 +63,10 @@ class InspectorRoute:
 class Inspector:
     """The API of one router."""
 
-    def __init__(self, source: Source, events: EventRing, rights_of: RightsOf, tls: TlsOf = no_tls) -> None:
+    def __init__(
+        self, source: Source, events: EventRing, rights_of: RightsOf, tls: TlsOf = no_tls,
+        caller_of: Callable[[web.Request], StateCaller] = lambda _request: nobody,
+    ) -> None:  # fmt: skip
         """Collects nothing yet.
 
         Args:
@@ -71,8 +74,10 @@ class Inspector:
             events: its last events.
             rights_of: rights of the sender of a request.
             tls: what other routers are asked with over https.
+            caller_of: states to other routers who sends a request.
         """
         self._tls = tls
+        self._caller_of = caller_of
         self.watchers = Watchers(source, events)
         self._source = source
         self._events = events
@@ -97,7 +102,7 @@ class Inspector:
         if not flag(request.query, "network"):
             return own
         with self._network.asking_all():
-            return await self._network.overview(own, request.headers.get("Authorization"))
+            return await self._network.overview(own, self._caller_of(request))
 
     async def _table(self, request: web.Request) -> Row:
         table = request.match_info["table"]
@@ -105,7 +110,7 @@ class Inspector:
         _check_topic(asked)
         if asked.is_network:
             with self._network.asking_all():
-                return await self._network.page(table, asked, request.query, request.headers.get("Authorization"))
+                return await self._network.page(table, asked, request.query, self._caller_of(request))
         return self._page(table, asked)
 
     def _page(self, table: str, asked: PageRequest) -> Row:
@@ -130,7 +135,7 @@ class Inspector:
         if not asked.is_network:
             return own
         with self._network.asking_all():
-            return await self._network.rates(table, own, request.query, request.headers.get("Authorization"))
+            return await self._network.rates(table, own, request.query, self._caller_of(request))
 
     def _own_rates(self, table: str, asked: PageRequest, points: int) -> Row:
         source = self._source
@@ -183,7 +188,7 @@ class Inspector:
             return found, []
         query = {"publisher": publisher} if publisher else {}
         answers, missing = await ask_others(
-            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, request.headers.get("Authorization"),
+            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, self._caller_of(request),
             self._tls(),
         )
         for answer in answers:
@@ -204,7 +209,7 @@ class Inspector:
             limit = min(limit, NETWORK_ROWS)
             own = self._events.after(None, limit).items
             with self._network.asking_all():
-                return await self._network.events(own, limit, request.headers.get("Authorization"))
+                return await self._network.events(own, limit, self._caller_of(request))
         page = self._events.after(after, limit)
         router = self._source.overview()["router"]
         return {"router": router, "items": page.items, "next": page.next, "dropped": page.dropped}

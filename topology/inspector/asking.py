@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import aiohttp
+from yarl import URL
 
 from topology.inspector.rows_core import Row
 from topology.inspector.source import OtherRouter
@@ -30,16 +31,25 @@ def no_tls() -> None:
     """Python's default, as far as there is https."""
 
 
+StateCaller: TypeAlias = Callable[[OtherRouter, str], Mapping[str, str]]
+"""Headers that state to a router who asks for this path and query."""
+
+
+def nobody(_router: OtherRouter, _target: str) -> Mapping[str, str]:
+    """Somebody without login asks."""
+    return {}
+
+
 async def ask_others(
-    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None,
+    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], caller: StateCaller,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends the same request to each of these routers: see `ask_each`."""
-    return await ask_each([(other, query) for other in others], path, authorization, tls)
+    return await ask_each([(other, query) for other in others], path, caller, tls)
 
 
 async def ask_each(
-    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None,
+    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, caller: StateCaller,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends requests to routers, several at a time.
@@ -47,7 +57,7 @@ async def ask_each(
     Args:
         questions: who is asked, with which parameters.
         path: below a router's HTTP address.
-        authorization: the header of who asks; all routers of a network take the same logins.
+        caller: states who asks. The login itself goes nowhere: an address is what a key in etcd says.
         tls: for https; None = Python's default.
 
     Returns:
@@ -56,7 +66,6 @@ async def ask_each(
     answers: list[dict[str, Any]] = []
     missing: dict[str, Row] = {other.rid: _missing(other, "not asked in time") for other, _ in questions}
     turns = asyncio.Semaphore(AT_ONCE)
-    headers = {} if authorization is None else {"Authorization": authorization}
 
     async def ask(session: aiohttp.ClientSession, other: OtherRouter, query: Mapping[str, str]) -> None:
         if not other.http:
@@ -65,12 +74,14 @@ async def ask_each(
         async with turns:
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    answers.append(await _get(session, other.http.rstrip("/") + path, query))
+                    target = URL.build(path=path, query=query).raw_path_qs
+                    url = URL(other.http.rstrip("/") + target, encoded=True)
+                    answers.append(await _get(session, url, caller(other, target)))
                 del missing[other.rid]
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 missing[other.rid] = _missing(other, _reason(error))
 
-    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=tls or True)) as session:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls or True)) as session:
         tasks = [asyncio.ensure_future(ask(session, other, query)) for other, query in questions]
         try:
             if tasks:
@@ -82,8 +93,8 @@ async def ask_each(
     return answers, list(missing.values())
 
 
-async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str]) -> dict[str, Any]:
-    async with session.get(url, params=query, allow_redirects=False) as answer:
+async def _get(session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]) -> dict[str, Any]:
+    async with session.get(url, headers=headers, allow_redirects=False) as answer:
         body = bytearray()
         async for piece in answer.content.iter_any():
             body += piece

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from topology.inspector.asking import TlsOf, ask_each, ask_others
+from topology.inspector.asking import StateCaller, TlsOf, ask_each, ask_others
 from topology.inspector.merging_core import OWN_TABLES, histories, merged, of_routers
 from topology.inspector.parameters_core import MAX_PAIRS, PageRequest, tag_of
 from topology.inspector.rows_core import WAITS, InputError, Row
@@ -59,36 +59,36 @@ class NetworkTables:
         finally:
             self._questions -= 1
 
-    async def page(self, table: str, asked: PageRequest, query: Mapping[str, str], login: str | None) -> Row:
+    async def page(self, table: str, asked: PageRequest, query: Mapping[str, str], caller: StateCaller) -> Row:
         """A page of a table, as all routers know it.
 
         Raises:
             InputError: rows that each router has for itself have no pages.
         """
         if table == WAITS or table in OWN_TABLES:
-            return await self._own_rows(table, asked, query, login)
+            return await self._own_rows(table, asked, query, caller)
         page = self._page(table, asked)
-        answers, missing = await self._ask(table, {**query, "own": "true"}, login)
+        answers, missing = await self._ask(table, {**query, "own": "true"}, caller)
         others = [row for answer in answers for row in rows_of(answer)]
         return {**page, "items": merged(table, rows_of(page), others), "missing": missing}
 
-    async def rates(self, table: str, own: Row, query: Mapping[str, str], login: str | None) -> Row:
+    async def rates(self, table: str, own: Row, query: Mapping[str, str], caller: StateCaller) -> Row:
         """The rates of a table's rows at all routers; `own` are those of this one."""
-        answers, missing = await self._ask(f"rates/{table}", query, login)
+        answers, missing = await self._ask(f"rates/{table}", query, caller)
         return {**own, "items": histories(table, [rows_of(own), *map(rows_of, answers)]), "missing": missing}
 
-    async def overview(self, own: Row, login: str | None) -> Row:
+    async def overview(self, own: Row, caller: StateCaller) -> Row:
         """The overview of this router, in which the counts of single routers are added up."""
-        answers, missing = await self._ask("overview", {}, login)
+        answers, missing = await self._ask("overview", {}, caller)
         counts = {**_map_of(own)}
         for answer in answers:
             counts |= {name: counts[name] + _map_of(answer).get(name, 0) for name in OWN_COUNTS}
         return {**own, "counts": counts, "missing": missing}
 
-    async def events(self, own: list[Row], limit: int, login: str | None) -> Row:
+    async def events(self, own: list[Row], limit: int, caller: StateCaller) -> Row:
         """The newest events of all routers, oldest first; `own` are those of this one."""
         me = str(self._source.overview()["router"])
-        answers, missing = await self._ask("events", {"limit": str(limit)}, login)
+        answers, missing = await self._ask("events", {"limit": str(limit)}, caller)
         items: list[Row] = []
         for answer in ({"router": me, "items": own}, *answers):
             router = str(answer.get("router"))
@@ -97,31 +97,31 @@ class NetworkTables:
         return {"items": items, "missing": missing}
 
     async def _ask(
-        self, path: str, query: Mapping[str, str], login: str | None
+        self, path: str, query: Mapping[str, str], caller: StateCaller
     ) -> tuple[list[dict[str, Any]], list[Row]]:
         asked = {name: value for name, value in query.items() if name != "network"}
-        return await ask_others(self._source.others(), f"{PREFIX}/{path}", asked, login, self._tls())
+        return await ask_others(self._source.others(), f"{PREFIX}/{path}", asked, caller, self._tls())
 
     # --- rows that each router has for itself -------------------------------------------------------------------------
 
-    async def _own_rows(self, table: str, asked: PageRequest, query: Mapping[str, str], login: str | None) -> Row:
+    async def _own_rows(self, table: str, asked: PageRequest, query: Mapping[str, str], caller: StateCaller) -> Row:
         if asked.cursor is not None:
             raise InputError(
                 f"{table} of the whole network have no pages", "leave cursor out; limit is for each router"
             )
         limit = min(asked.limit, NETWORK_ROWS)
         own = self._page(table, PageRequest(limit, None, asked.wanted, asked.min_s))
-        answers, missing = await self._ask(table, {**query, "limit": str(limit)}, login)
+        answers, missing = await self._ask(table, {**query, "limit": str(limit)}, caller)
         total = whole(own) + sum(map(whole, answers))
         if table == WAITS:
             items = [row for answer in (own, *answers) for row in rows_of(answer)]
             items.sort(key=age, reverse=True)
-            await self._ask_holders(items, login)
+            await self._ask_holders(items, caller)
         else:
             items = of_routers(row for answer in (own, *answers) for row in rows_of(answer))
         return {"items": items, "next": None, "total": total, "applied": self._source.applied(), "missing": missing}
 
-    async def _ask_holders(self, items: list[Row], login: str | None) -> None:
+    async def _ask_holders(self, items: list[Row], caller: StateCaller) -> None:
         """Replaces `elsewhere` by the state from the router of each subscription, as far as one request has room."""
         unknown: dict[str, list[tuple[Row, str, str]]] = {}
         for row in items:
@@ -135,7 +135,7 @@ class NetworkTables:
             pairs = unknown.pop(other.rid, [])[:MAX_PAIRS]
             if pairs and other.http:
                 questions.append((other, {"of": ",".join(f"{tag}.{key}" for _, tag, key in pairs)}))
-        answers, _ = await ask_each(questions, f"{PREFIX}/holders", login, self._tls())
+        answers, _ = await ask_each(questions, f"{PREFIX}/holders", caller, self._tls())
         for answer in answers:
             holders = answer.get("holders")
             if isinstance(holders, dict):
