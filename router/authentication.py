@@ -30,7 +30,7 @@ from oncewire.wire import (
     ServerMechanism,
     Step,
     Success,
-    saslprep,
+    verified_name,
 )
 from router.logs import EventLog, RouterEvent
 from router.passwords import PROOFS_PER_GUESS, Caller, Guesses
@@ -149,7 +149,7 @@ class Checks:
         try:
             async with asyncio.timeout(CHECK_S):
                 found = await self._authenticator.check(login)
-            user = saslprep(found.user, "user name")
+            user = verified_name(found.user, "user name")
         except (LoginRefused, LoginUndecided):
             raise
         except TimeoutError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from oncewire.settings.parsers import NotAllowed
-from oncewire.wire import LocalProtocolError, saslprep
+from oncewire.wire import LocalProtocolError, verified_name
 
 SOURCES = ("CN", "DNS", "URI", "email")
 """What a rule may look at: common names of the subject, and three kinds of subject alternative names."""
@@ -62,7 +62,7 @@ def user_of(rules: Sequence[CertificateRule], certificate: Mapping[str, object])
             user = rule.user_of(name)
             if user is not None:
                 try:
-                    return saslprep(user, "user name")
+                    return verified_name(user, "user name")
                 except LocalProtocolError:
                     return None
     return None

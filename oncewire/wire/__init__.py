@@ -144,7 +144,7 @@ from oncewire.wire.sasl import (
     Step,
     Success,
 )
-from oncewire.wire.saslprep import saslprep
+from oncewire.wire.saslprep import saslprep, verified_name
 from oncewire.wire.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -363,4 +363,5 @@ __all__ = [
     "to_json",
     "topic_annotations",
     "unsettled_map_bound",
+    "verified_name",
 ]

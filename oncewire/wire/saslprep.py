@@ -50,3 +50,20 @@ def saslprep(text: str, what: str) -> str:
         if any(map(stringprep.in_table_d2, prepared)) or not ends_are_right_to_left:
             raise LocalProtocolError(f"the {what} mixes text from right to left with text from left to right")
     return prepared
+
+
+def verified_name(name: str, what: str) -> str:
+    """A name that somebody else has verified, as a certificate or token states it.
+
+    Who issues those may know two names that SASLprep spells alike, and give one of them to anybody.
+
+    Args:
+        name: the name.
+        what: what it is, for the error; the name itself is never part of it.
+
+    Raises:
+        LocalProtocolError: see `saslprep`; or SASLprep spells the name otherwise, and it would be another user's login.
+    """
+    if saslprep(name, what) != name:
+        raise LocalProtocolError(f"the {what} is not spelled as SASLprep (RFC 4013) spells it")
+    return name

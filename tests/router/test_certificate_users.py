@@ -206,6 +206,14 @@ def test_the_first_rule_that_fits_names_the_user(rules: str, user: str | None) -
     assert user_of(certificate_rules(rules), CERTIFICATE) == (None if user == "\0" else user)
 
 
+@pytest.mark.parametrize("name", ["\uff41nn", "an\u00adn", "a\u0308nn", "\u2168", "ann\u00a0"])
+def test_a_name_that_saslprep_would_make_another_users_is_nobodys(name: str) -> None:
+    certificate = {"subject": ((("commonName", name),),), "subjectAltName": (("DNS", "ann"),)}
+    assert user_of(certificate_rules("CN;DNS"), certificate) is None
+    assert user_of(certificate_rules("DNS;CN"), certificate) == "ann"
+    assert user_of(certificate_rules("CN"), {"subject": ((("commonName", "\u00e4nn"),),)}) == "\u00e4nn"
+
+
 def test_rules_of_a_file_are_tables_and_a_long_name_fits_none() -> None:
     assert certificate_rules([{"take": "CN"}]) == (CertificateRule("CN"),)
     long = {"subject": ((("commonName", "a" * 1000),),)}

@@ -117,6 +117,9 @@ async def test_a_token_that_is_not_right_in_every_way_is_refused_and_the_log_say
         issuer.token("ann", nbf=4_000_000_000): "not valid yet",
         issuer.token("ann", sub=None): "no text as claim sub",
         issuer.token("a" * 300): "user name",
+        issuer.token("\uff41nn"): "SASLprep",  # in full width
+        issuer.token("an\u00adn"): "SASLprep",  # with a soft hyphen
+        issuer.token("ann\u00a0"): "SASLprep",
         resigned(good, "none"): "algorithm",
         resigned(good, "HS256", public): "algorithm",
         Issuer().token("ann"): "signature",
