@@ -176,16 +176,16 @@ class LinkPolicy:
         Raises:
             LinkRefusal: this user may not have it. The log names the setting, the client hears no more than needed.
         """
-        if address is not None and is_made(address):
+        if address is None:
+            address = self.subscribed_to(link.name, container_id, view)
+        if address is not None and is_made(address):  # X-2, also of a subscription that is looked up by its name
             self._refuse_unless_made(link, address, view)
             return
         rules, user = self._config().access_rules, self.user or ""
         if not rules:
             return
         if address is None:
-            address = self.subscribed_to(link.name, container_id, view)
-            if address is None:
-                raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
+            raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
         is_publisher = isinstance(link, ReceiverLink)
         if not (may_publish if is_publisher else may_subscribe)(rules, user, address, self.groups, self.vhost):
             verb = "publish to" if is_publisher else "subscribe to"

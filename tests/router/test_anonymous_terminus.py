@@ -463,6 +463,25 @@ async def test_nobody_else_receives_from_an_address_that_was_made(router: Router
     everything.accept(delivery)
 
 
+RULES = '[{"users": ["*"], "publish": ["#"], "subscribe": ["#"]}]'
+
+
+@pytest.mark.parametrize("flags", [(), (f"--access-rules={RULES}",)], ids=["no rules", "rules"])
+async def test_an_address_that_was_made_is_not_taken_over_by_its_links_name(flags: tuple[str, ...]) -> None:
+    """A look-up by container-id and link name names no address: what it finds is looked at."""
+    async with running_router("--standalone", *flags) as router:
+        requester = await RawClient.connect(router.port, "requester")
+        replies = await made(requester)
+        thief = await RawClient.connect(router.port, "requester")
+        taking = thief.session.attach_receiver("replies", source=None, target=Target())
+        assert await refused(thief, taking) == "amqp:resource-locked"
+        client = await RawClient.connect(router.port, "responder")
+        link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
+        await send(client, link, b"1", to(replies.address, b"private"))
+        replies.accept(await replies.delivery())
+        assert (await outcome(client, link, b"1")).state == ACCEPTED
+
+
 @pytest.mark.parametrize("target", [Target(), Target(dynamic=True)], ids=["anonymous", "dynamic"])
 async def test_no_link_is_resumed_whose_deliveries_no_router_keeps(router: RouterProcess, target: Target) -> None:
     """It was answered with an empty map, or none, so that its client sent again under new tags (A-3c)."""
