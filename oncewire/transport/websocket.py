@@ -17,12 +17,15 @@ import aiohttp
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 
 from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.websocket_frames_core import PIECE_BYTES, UNREAD_BYTES, FramesAsTheyCome
 
 SUBPROTOCOL = "amqp"
 MESSAGE_BYTES = 65_535
 """Longest message we write. Qpid JMS reads no longer ones unless it is configured to, and longer ones save nothing."""
 LEAST_READ_BYTES = 1 << 20
 """Messages up to this are read, however small frames are: Qpid JMS puts as many frames into one as fill this."""
+PASSED_ON_BYTES = PIECE_BYTES + 1
+"""Longer messages are not read where `pass_on_frames` makes them."""
 MAX_READ_BYTES = 1 << 31
 """No message may be longer, whatever the frame size: aiohttp counts in 32 bits."""
 HIGH_WATER_BYTES = 1 << 16
@@ -45,7 +48,7 @@ class WebSocketTransport(asyncio.Transport):
 
     def __init__(
         self, websocket: _WebSocket, below: asyncio.Transport, protocol: asyncio.Protocol,
-        peername: str | None = None,
+        peername: str | None = None, frames: FramesAsTheyCome | None = None,
     ) -> None:  # fmt: skip
         """Tell the protocol that it is connected; `run` carries its bytes.
 
@@ -54,12 +57,15 @@ class WebSocketTransport(asyncio.Transport):
             below: the transport under it, TCP or TLS.
             protocol: of the connection.
             peername: who the peer is, where `below` cannot know: behind a proxy.
+            frames: what the peer's frames go through; None = a library that keeps messages until they are whole.
         """
         super().__init__()
         self._websocket = websocket
         self._below = below
         self._protocol = protocol
         self._peername = peername
+        self._frames = frames
+        self._read = 0
         self._output: deque[bytes] = deque()
         self._unwritten = 0
         self._high = HIGH_WATER_BYTES
@@ -104,6 +110,7 @@ class WebSocketTransport(asyncio.Transport):
                 return
             kind = message.type
             if kind is WSMsgType.BINARY and message.data:
+                self._read += len(message.data)
                 self._protocol.data_received(message.data)
             elif kind in (WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG):
                 if kind is WSMsgType.PING:
@@ -200,7 +207,42 @@ class WebSocketTransport(asyncio.Transport):
         """See `asyncio.Transport`."""
         if name == "peername" and self._peername is not None:
             return self._peername
+        if name == UNREAD_BYTES and self._frames is not None:
+            return self._frames.passed_on - self._read
         return self._below.get_extra_info(name, default)
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+
+class _FilteredProtocol(asyncio.Protocol):
+    """In front of the protocol of a library, which gets a client's frames as they come."""
+
+    def __init__(self, behind: asyncio.Protocol, frames: FramesAsTheyCome) -> None:
+        self._frames = frames
+        self._behind = behind
+        self.eof_received = behind.eof_received  # type: ignore[method-assign]
+        self.connection_lost = behind.connection_lost  # type: ignore[method-assign]
+        self.pause_writing = behind.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = behind.resume_writing  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        taken = self._frames.take(data)
+        if taken:
+            self._behind.data_received(taken)
+
+
+def pass_on_frames(below: asyncio.Transport) -> FramesAsTheyCome:
+    """From now on the protocol of this transport gets the frames of a WebSocket as they come.
+
+    A client sends nothing before it has the answer to its handshake (RFC 6455, 4.1). What has come already is not seen
+    here, and `PASSED_ON_BYTES` is the most that it can make the library keep.
+    """
+    frames = FramesAsTheyCome()
+    behind = below.get_protocol()
+    assert isinstance(behind, asyncio.Protocol)
+    below.set_protocol(_FilteredProtocol(behind, frames))
+    return frames
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------

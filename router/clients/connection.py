@@ -14,6 +14,7 @@ from typing import Any
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkPlace
 from oncewire.transport.paced_protocol import PacedProtocol
+from oncewire.transport.websocket_frames_core import UNREAD_BYTES
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -161,6 +162,13 @@ class ClientConnection(PacedProtocol):
     def unwritten_bytes(self) -> int:
         """What the client has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def unread_bytes(self) -> int:
+        """What has come by a WebSocket, and the engine was not given yet."""
+        found = 0 if self._transport is None else self._transport.get_extra_info(UNREAD_BYTES, 0)
+        assert isinstance(found, int)
+        return found
 
     @property
     def link_numbers(self) -> list[int]:

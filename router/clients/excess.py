@@ -36,6 +36,11 @@ class Holder(Protocol):
         """What the client has not read."""
         ...
 
+    @property
+    def unread_bytes(self) -> int:
+        """What the client has sent, and the engine was not given yet."""
+        ...
+
     def close(self, condition: str, description: str) -> None:
         """Close it."""
 
@@ -91,7 +96,7 @@ class ExcessWatch:
         if why is not None:
             self.closed += 1
             holder.close(RESOURCE_LIMIT_EXCEEDED, why)
-        elif (loose := holder.unwritten_bytes + holder.engine.buffered) >= SMALL_BYTES:
+        elif (loose := holder.unwritten_bytes + holder.unread_bytes + holder.engine.buffered) >= SMALL_BYTES:
             self._loose[holder] = loose
 
     def _excess(self, holder: Holder, now: float) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from oncewire.transport.tls import SHUTDOWN_S
-from oncewire.transport.websocket import SUBPROTOCOL, WebSocketTransport, longest_message
+from oncewire.transport.websocket import PASSED_ON_BYTES, SUBPROTOCOL, WebSocketTransport, pass_on_frames
 from router.admission import ListenerGate
 from router.clients.listener import ClientListener, Entrance
 from router.config import RouterConfig
@@ -39,7 +39,7 @@ class WebSocketEntrance:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         websocket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,), timeout=SHUTDOWN_S, autoping=False, compress=False,
-            max_msg_size=longest_message(self._config.max_frame_size),
+            max_msg_size=PASSED_ON_BYTES,
         )  # fmt: skip
         peername = f"{_place(request)} (a proxy)" if is_forwarded(request) else None
         host = "" if peername else self._config.http_host
@@ -51,11 +51,13 @@ class WebSocketEntrance:
         except AccessDenied as denied:
             self._log.event(RouterEvent.CLIENT_REFUSED, peer=request.remote or "", why=str(denied))
             return refusal(denied.status, str(denied), denied.fix)
-        await websocket.prepare(request)
         below = request.transport
         if below is not None:  # else the client is gone
-            connection = self._listener.make(entrance)
-            await WebSocketTransport(websocket, below, connection, peername).run()
+            frames = pass_on_frames(below)
+            await websocket.prepare(request)
+            if request.transport is not None:
+                connection = self._listener.make(entrance)
+                await WebSocketTransport(websocket, below, connection, peername, frames).run()
         return websocket
 
     def _check(self, request: web.Request, websocket: web.WebSocketResponse, entrance: Entrance) -> None:

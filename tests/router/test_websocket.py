@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
@@ -22,12 +22,16 @@ from oncewire.wire import (
     ConnectionClosed,
     ConnectionOpened,
     Event,
+    Open,
     Role,
     SaslClient,
     SaslOutcome,
 )
+from oncewire.wire.frames import encode_frame
+from oncewire.wire.performative_codec import encode_performative
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.commands.local_network import LocalNetwork
+from tests.router.abusers import AMQP_HEADER
 from tests.router.honest_pair import others_lose_nothing
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, run_to_end, running_router
@@ -44,6 +48,7 @@ from tests.support.certificates import TestAuthority, replace_file
 E = TypeVar("E", bound=Event)
 DEADLINE_S = 40.0
 MAX_FRAME = 4096
+MIB = 1 << 20
 ON = "--http-websocket=true"
 AMQP = {"Sec-WebSocket-Protocol": "amqp"}
 
@@ -97,6 +102,26 @@ async def heard(websocket: ClientWebSocketResponse, kind: type[E], engine: Conne
         message = await websocket.receive()
         assert message.type is WSMsgType.BINARY, message
         engine.receive_data(message.data, 0.0)
+
+
+def masked(opcode: int, payload: bytes, *, final: bool = True, total: int | None = None) -> bytes:
+    """A frame of a client, of which so many bytes have come of `total`."""
+    length = len(payload) if total is None else total
+    header = bytes((opcode | 0x80 * final, 0x80 | 127)) + length.to_bytes(8)
+    return header + b"\0\0\0\0" + payload
+
+
+async def raw_handshake(router: RouterProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which a WebSocket for AMQP was agreed, for whatever bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(router.http).port)
+    writer.write(
+        b"GET /amqp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        b"Sec-WebSocket-Protocol: amqp\r\n\r\n"
+    )
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
+    assert answer.startswith(b"HTTP/1.1 101 "), answer
+    return reader, writer
 
 
 def anonymous_client() -> Connection:
@@ -335,21 +360,52 @@ async def test_the_path_is_not_there_unless_the_settings_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [("text", WSCloseCode.UNSUPPORTED_DATA), ("long", WSCloseCode.MESSAGE_TOO_BIG)]
-)
+    ("sent", "code"), [
+        (masked(1, b"AMQP"), WSCloseCode.UNSUPPORTED_DATA),
+        (masked(1, b"AMQP", total=1 << 40), WSCloseCode.UNSUPPORTED_DATA),
+        (b"\x82\x04AMQP", WSCloseCode.PROTOCOL_ERROR),  # RFC 6455, 5.1: not masked
+        (b"\x89\x00", WSCloseCode.PROTOCOL_ERROR), (masked(0, b"AMQP"), WSCloseCode.PROTOCOL_ERROR),
+        (masked(2, b"A", final=False) + masked(2, b"M"), WSCloseCode.PROTOCOL_ERROR),
+        (masked(2, b"", total=1 << 63), WSCloseCode.PROTOCOL_ERROR),
+        (masked(9, b"", final=False), WSCloseCode.PROTOCOL_ERROR),
+    ],
+)  # fmt: skip
 async def test_what_amqp_over_websocket_does_not_allow_ends_the_connection_and_nobody_else_is_harmed(
-    kind: str, code: int, router: RouterProcess
+    sent: bytes, code: int, router: RouterProcess
 ) -> None:
     async with others_lose_nothing(router.port):
         for _ in range(3):
-            async with raw_websocket(router) as websocket:
-                if kind == "text":
-                    await websocket.send_str("AMQP")
-                else:
-                    with suppress(ConnectionError):  # it may be refused before all of it is sent
-                        await websocket.send_bytes(bytes((1 << 20) + 65_536))
-                message = await websocket.receive()
-                assert (message.type, message.data) == (WSMsgType.CLOSE, code)
+            reader, writer = await raw_handshake(router)
+            writer.write(sent)
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await reader.readuntil(code.to_bytes(2))
+                assert answer[-4] == 0x88  # a frame that closes
+            writer.close()
+
+
+async def test_what_is_under_way_in_a_websocket_message_counts_as_what_is_under_way_by_tcp() -> None:
+    """A MiB of a frame from each of twelve, in one message or in many parts of one, none of which ends."""
+    part = MIB.to_bytes(4, "big") + b"\x02\x00\x00\x00" + b"x" * (MIB - 100)
+    opened = AMQP_HEADER + encode_frame(0, encode_performative(Open("half")))
+    pieces = [part[at : at + 1000] for at in range(0, len(part), 1000)]
+    in_parts = masked(2, b"", final=False) + b"".join(masked(0, piece, final=False) for piece in pieces)
+    quiet = "--listen-idle-timeout-s=600"
+    async with running_router("--standalone", ON, quiet, "--limits-router-bytes=16777216") as router:
+        clients = [await raw_handshake(router) for _ in range(12)]
+
+        ends = [asyncio.ensure_future(reader.read()) for reader, _ in clients]
+
+        async def gone() -> int:
+            return sum(end.done() for end in ends)
+
+        async with others_lose_nothing(router.port):
+            for number, (_, writer) in enumerate(clients):
+                writer.write(masked(2, opened) + (in_parts if number % 2 else masked(2, part, total=MIB + 1000)))
+            await until(gone, lambda count: count >= 8)
+        assert await gone() < len(clients)
+        for _, writer in clients:
+            writer.close()
+        await asyncio.wait(ends)
 
 
 @pytest.mark.parametrize("reads", [True, False])
