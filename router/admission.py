@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from router.admission_core import Admission, group_of
+from oncewire.transport.admission_core import Admission, group_of
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 

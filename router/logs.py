@@ -9,7 +9,7 @@ from enum import Enum
 
 from delivery_records.outcomes import Decision
 from delivery_records.topics import VHOST_SEPARATOR
-from router.log_limit_core import LogLimit
+from oncewire.transport.log_limit_core import LogLimit
 from topology.inspector.events_core import EventRing
 from topology.inspector.topic_names_core import topic_facts
 

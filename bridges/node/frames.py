@@ -82,7 +82,7 @@ def decode_header(encoded: bytes) -> dict[str, Any]:
     """
     try:
         header = json.loads(encoded)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(
             "a header cannot be read", f"it is no JSON: {error}", "use the client that belongs to this node"
         ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import secrets
 import stat
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bridges.node.door import HELLO_S, Door, Room
 from bridges.node.errors import BadRequest, InternalError, NodeError, NodeUnavailable, StorageError
 from bridges.node.frames import (
     HEAD,
@@ -29,12 +29,10 @@ from bridges.node.node import BridgeNode
 from bridges.node.requests import Operations
 from oncewire.client import ClientError
 
-logger = logging.getLogger("oncewire.bridge")
-
 MAX_CONNECTIONS = 1024
 """A task slot of the cluster uses one; each may hold a body of 64 MiB for a moment."""
-HELLO_S = 10.0
-"""How long a connection may take to prove the secret."""
+READ_AHEAD_BYTES = 1 << 16
+"""What is read of a connection before somebody asks for it, twice: nobody without the secret is asked for more."""
 REQUEST_S = 60.0
 """How long the rest of a request may take after its first byte."""
 
@@ -52,6 +50,9 @@ class Server:
         self._secret = secret
         self._servers: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._known = 0
+        self.door = Door()
+        self.room = Room()
         self._unix_path: Path | None = None
         self.requests: dict[str, int] = dict.fromkeys([*self._operations.single, "range"], 0)
         self.errors: dict[str, int] = {}
@@ -68,7 +69,7 @@ class Server:
             StorageError: it cannot be had.
         """
         try:
-            server = await asyncio.start_server(self._serve, host, port, limit=1 << 20)
+            server = await asyncio.start_server(self._serve, host, port, limit=READ_AHEAD_BYTES)
         except OSError as error:
             raise StorageError(
                 f"the node cannot listen on {host}:{port}",
@@ -88,7 +89,7 @@ class Server:
         await _remove_stale(path)
         before = os.umask(0o177)
         try:
-            server = await asyncio.start_unix_server(self._serve, path, limit=1 << 20)
+            server = await asyncio.start_unix_server(self._serve, path, limit=READ_AHEAD_BYTES)
         except OSError as error:
             raise StorageError(
                 f"the node cannot listen on {path}", _reason(error), "give listen.unix another path"
@@ -114,37 +115,55 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        host = _host_of(writer)
+        place = self.door.arrive(host, writer.transport.abort)
+        if place is None:
+            writer.transport.abort()
+            return
         self._connections[task] = writer
         try:
-            if len(self._connections) > MAX_CONNECTIONS:
-                full = NodeUnavailable(
-                    "the node takes no more connections", f"it has {MAX_CONNECTIONS}", "try again later"
-                )
-                writer.write(encode_frame(error_header(full)))
-                return
-            await self._converse(reader, writer)
+            await self._converse(reader, writer, host, place)
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass  # the client disconnected, or stopped in the middle of a request
         except asyncio.CancelledError:
             pass  # the server stops
+        except Exception as error:  # noqa: BLE001  (a fault of ours ends this connection)
+            self.door.tell_fault("a connection", error)
         finally:
+            self.door.leave(place)
             del self._connections[task]
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, place: int
+    ) -> None:
         try:
-            async with asyncio.timeout(HELLO_S):
-                await self._greet(reader, writer)
-            while True:
-                head = await reader.readexactly(HEAD.size)
-                async with asyncio.timeout(REQUEST_S):
-                    header, body = await _read_rest(reader, head, MAX_HEADER_BYTES)
-                await self._answer(header, body, writer)
+            try:
+                async with asyncio.timeout(HELLO_S):
+                    await self._greet(reader, writer)
+            except NodeError as error:
+                self.door.tell(host, error.why)
+                raise
+            self.door.leave(place)
+            self._known += 1
+            try:
+                await self._take_requests(reader, writer)
+            finally:
+                self._known -= 1
         except NodeError as error:  # what is no request ends the connection: its next byte has no meaning
             self._count(error)
             writer.write(encode_frame(error_header(error)))
             with suppress(ConnectionError):
                 await writer.drain()
+
+    async def _take_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readexactly(HEAD.size)
+            async with self.room.hold(sum(decode_head(head))):
+                async with asyncio.timeout(REQUEST_S):
+                    header, body = await _read_rest(reader, head, MAX_HEADER_BYTES)
+                await self._answer(header, body, writer)
+                del header, body  # the next request may be long in coming
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonce = secrets.token_hex(NONCE_BYTES)
@@ -154,6 +173,8 @@ class Server:
         if not isinstance(theirs, str) or not NONCE_BYTES <= len(theirs) <= MAX_HELLO_BYTES:
             raise BadRequest("a hello cannot be used", "it has no nonce", "use the client of this node")
         check_proof(self._secret, "client", nonce, theirs, hello.get("proof"))
+        if self._known >= MAX_CONNECTIONS:
+            raise NodeUnavailable("the node takes no more connections", f"it has {MAX_CONNECTIONS}", "try again later")
         writer.write(encode_frame({"ok": True, "proof": proof(self._secret, "server", nonce, theirs)}))
 
     async def _answer(self, header: dict[str, Any], body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -184,8 +205,8 @@ class Server:
             self._fail(BadRequest(error.what, error.why, error.fix), writer)
         except (ConnectionError, TimeoutError):
             raise
-        except Exception as error:
-            logger.exception("the request %s failed", name)
+        except Exception as error:  # noqa: BLE001  (a fault of ours ends this request)
+            self.door.tell_fault(f"the request {name}", error)
             fault = InternalError(f"the request {name} failed", repr(error), "see the node's log, and report this")
             self._fail(fault, writer)
         await writer.drain()
@@ -196,6 +217,12 @@ class Server:
 
     def _count(self, error: NodeError) -> None:
         self.errors[error.code] = self.errors.get(error.code, 0) + 1
+
+
+def _host_of(writer: asyncio.StreamWriter) -> str:
+    """The address of the other end; empty for a socket of this machine."""
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def _mode_of(path: Path) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from router.admission_core import group_of
+from oncewire.transport.admission_core import group_of
 from router.clients.attach_rate_core import CONNECTION_PART, AttachRates, Bucket
 
 

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias
 from delivery_records.attachments.view import View
 from delivery_records.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.tags import link_key
+from oncewire.transport.admission_core import group_of
 from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Connection
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.admission_core import group_of
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal
 from router.clients.session_window import SessionWindows

@@ -262,6 +262,7 @@ async def test_bytes_that_are_no_request_end_their_connection_only(
             HEAD.pack(MAGIC, 1 << 30, 0),
             HEAD.pack(MAGIC, 10, MAX_BODY_BYTES + 1),
             HEAD.pack(MAGIC, 4, 0) + b"null",
+            HEAD.pack(MAGIC, 4096, 0) + b"[" * 4096,
             encode_frame({"op": "status"}),
             encode_frame({"nonce": 7}),
         ):

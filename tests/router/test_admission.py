@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from oncewire.transport.admission_core import PATIENCE_S, Admission, group_of
 from router.admission import shares
-from router.admission_core import PATIENCE_S, Admission, group_of
 from router.config import RouterConfig
 
 TIME_S = 10.0

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from router.log_limit_core import AGAIN_S, MAX_EVENTS, LogLimit
+from oncewire.transport.log_limit_core import AGAIN_S, MAX_EVENTS, LogLimit
 from router.logs import EventLog, RouterEvent
 
 

@@ -13,7 +13,7 @@ import pytest
 from delivery_records.diagnostics.lateness import STUCK_S
 from oncewire.client import connect
 from oncewire.client.transactions import Consumer
-from router.log_limit_core import AGAIN_S
+from oncewire.transport.log_limit_core import AGAIN_S
 from router.logs import EventLog
 from router.operator.stuck_notice import MOST, StuckNotice
 from tests.delivery_records.harness import Net
