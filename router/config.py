@@ -281,7 +281,8 @@ class RouterConfig:
     )  # fmt: skip
     http_loopback_role: str = setting(
         "http.loopback_role", one_of("none", *ROLES), "admin", _ROLE,
-        "Role of programs on this machine without login, over HTTP and at $management.", applies=Applies.NOW,
+        "Role of programs on this machine without login, over HTTP and at $management; that of everybody is the least "
+        "they have.", applies=Applies.NOW,
     )  # fmt: skip
     http_max_connections: int = setting(
         "http.max_connections", whole_number(4, 100_000), HTTP_CONNECTIONS, "4 to 100000",

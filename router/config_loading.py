@@ -49,6 +49,11 @@ def load(file: str | None, flags: Mapping[str, object], environment: Mapping[str
     return LoadedConfig(config, given.sources)
 
 
+def has_secrets_of(loaded: LoadedConfig, file: str) -> bool:
+    """Whether a secret in force stands in this file."""
+    return any(each.secret and loaded.sources[name] == file for name, each in SETTINGS.items())
+
+
 def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
     """Refuse settings that are right one by one and wrong together."""
 

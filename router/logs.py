@@ -42,6 +42,7 @@ class RouterEvent(Enum):
     TLS_REFUSED = "tls_refused"
     TLS_REVOKED = "tls_revoked"
     USERS_FILE_OPEN = "users_file_open"
+    CONFIG_FILE_OPEN = "config_file_open"
     MANAGEMENT_DONE = "management_done"
     MANAGEMENT_REFUSED = "management_refused"
     CONFIG_RELOADED = "config_reloaded"
@@ -83,6 +84,7 @@ _WARNINGS = frozenset(
         RouterEvent.TLS_REFUSED,
         RouterEvent.TLS_REVOKED,
         RouterEvent.USERS_FILE_OPEN,
+        RouterEvent.CONFIG_FILE_OPEN,
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,

@@ -27,6 +27,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 class LogFormatter(logging.Formatter):
     """Times as routers write them, in UTC: a local one is shown twice where clocks are put back."""
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        """One line, in which names of others stand as they are written, with no control of the terminal in them."""
+        line = super().formatMessage(record)
+        return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's
         """The record's time; see logging.Formatter."""
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -12,7 +12,7 @@ import click
 from oncewire.cli import variables
 from oncewire.settings.options_cli import setting_options
 from router.config import RouterConfig
-from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, load
+from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, has_secrets_of, load
 from router.worker import Worker
 
 
@@ -53,7 +53,11 @@ def router(
         return found.of_worker(Worker(found.node_id, worker, loaded.config.workers, worker_folder))
 
     again = None if file is None else lambda: config_of(load(file, flags, os.environ).config)
-    run_router(config_of(loaded.config), installed_version(), announce=announce, parent_pid=parent_pid, load=again)
+    secrets_in = file if file is not None and has_secrets_of(loaded, file) else ""
+    run_router(
+        config_of(loaded.config), installed_version(), announce=announce, parent_pid=parent_pid, load=again,
+        secrets_in=secrets_in,
+    )  # fmt: skip
     return None
 
 

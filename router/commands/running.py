@@ -19,11 +19,12 @@ from router.log_output import set_up_logging
 from router.logs import EventLog, RouterEvent
 from router.node import RouterNode
 from router.operator.arguments import ManagementError
+from router.users_file import is_open_to_others
 
 
 def run_router(
     config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None,
-    load: Callable[[], RouterConfig] | None = None,
+    load: Callable[[], RouterConfig] | None = None, secrets_in: str = "",
 ) -> None:  # fmt: skip
     """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
 
@@ -35,6 +36,7 @@ def run_router(
         announce: print one line of JSON on stdout when the router is ready.
         parent_pid: end with that process; None = live on.
         load: reads the settings again; None = there is no file to read.
+        secrets_in: the file of settings, where it holds passwords.
 
     Raises:
         CliError: it cannot start.
@@ -43,15 +45,17 @@ def run_router(
         die_with_parent(parent_pid)
     raise_descriptor_limit()
     set_up_logging(config.log_level, config.log_format, config.node_id)
+    log = EventLog(config.node_id)
+    if secrets_in and is_open_to_others(secrets_in):
+        log.event(RouterEvent.CONFIG_FILE_OPEN, path=secrets_in, fix=f"chmod 600 {secrets_in}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(config, version, announce, load))
+        runner.run(_run(config, version, announce, load, log))
 
 
 async def _run(
-    config: RouterConfig, version: str, announce: bool, load: Callable[[], RouterConfig] | None
+    config: RouterConfig, version: str, announce: bool, load: Callable[[], RouterConfig] | None, log: EventLog
 ) -> None:
     loop = asyncio.get_running_loop()
-    log = EventLog(config.node_id)
     loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
     node = RouterNode(config, version, log, load)
     if config.worker is None:

@@ -112,7 +112,8 @@ class Access:
         self._group_roles = {user.removeprefix(MARK): role for user, role in roles.items() if user.startswith(MARK)}
         self._groups = config.groups
         self._anonymous = role_named(config.http_anonymous_role)
-        self._loopback = role_named(config.http_loopback_role)
+        # What everybody may do, programs on this machine may, too.
+        self._loopback = max(self._anonymous, role_named(config.http_loopback_role))
         self._names = _own_names(config)
 
     def role_of_user(self, user: str) -> Role:
@@ -221,7 +222,8 @@ class Access:
             raise AccessDenied(401, needs, "log in with a user whose role in the setting roles allows it")
         raise AccessDenied(
             403, f"{needs}; without login you are {caller.role.word}",
-            "call from the router's own machine, or set users and roles",
+            "set users and roles, or the role of those without login: http.loopback_role on this machine, "
+            "http.anonymous_role elsewhere",
         )  # fmt: skip
 
     async def _logged_in(self, given: str, peer: str) -> str:
@@ -384,11 +386,6 @@ _CALLER: ContextVar[Caller] = ContextVar("oncewire_caller")
 def caller_of(request: web.Request) -> Caller:
     """Who a request is from, inside a handler that `guard` has wrapped."""
     return _CALLER.get()
-
-
-def role_of(request: web.Request) -> Role:
-    """The role of a request, inside a handler that `guard` has wrapped."""
-    return caller_of(request).role
 
 
 @dataclass(frozen=True, slots=True)

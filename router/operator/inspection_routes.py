@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 
-from router.operator.access import AccessDenied, Route, caller_of, refusal, role_of
+from oncewire.transport.admission_core import group_of
+from router.operator.access import AccessDenied, Route, caller_of, refusal
 from router.operator.queue_rights import QueueRights
 from topology.inspector.api import Inspector
 from topology.inspector.page import serving
@@ -17,8 +18,9 @@ from topology.inspector.source import Rights
 
 def rights_of(request: web.Request) -> Rights:
     """What whoever asks may do beside looking; inside a route that asks for a role."""
-    role = role_of(request)
-    return Rights(manage=role >= Role.OPERATOR, bodies=role >= Role.ADMIN)
+    caller = caller_of(request)
+    whose = f"user {caller.user}" if caller.user else group_of(caller.peer)
+    return Rights(manage=caller.role >= Role.OPERATOR, bodies=caller.role >= Role.ADMIN, caller=whose)
 
 
 def inspection_routes(inspector: Inspector, queues: QueuesApi, rights: QueueRights) -> Iterable[Route]:

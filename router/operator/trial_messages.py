@@ -17,6 +17,8 @@ from delivery_records.tags import network_tag
 from delivery_records.topics import TopicError, check_topic, split_vhost
 from oncewire.wire import BodyKind, Message, Properties, encode_message
 from router.access_rules import adopts, may_publish
+from router.clients.addresses import MADE_PREFIX
+from router.clients.link_refusal import RESERVED_PREFIX
 from router.config import RouterConfig
 from router.groups import groups_of
 from router.incarnation import Incarnation
@@ -53,6 +55,8 @@ def trial_of(config: RouterConfig, name: str, body: str, caller: Caller) -> tupl
     """
     named = topic_named(name)
     vhost, topic = split_vhost(named)
+    if topic.startswith((RESERVED_PREFIX, MADE_PREFIX, *config.services_prefixes)):
+        raise ManagementError(400, f"{topic} is no topic: that address is served otherwise", "give a topic")
     try:
         check_topic(topic)
     except TopicError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import resource
 import secrets
 import socket
@@ -19,6 +20,7 @@ from bridges.node.door import MAX_OPENING, Door, Room
 from bridges.node.errors import NodeUnavailable
 from bridges.node.frames import HEAD, MAGIC, NONCE_BYTES, decode_head, encode_frame, proof
 from bridges.node.node import BridgeNode, NodeSettings
+from bridges.node.running import LogFormatter
 from bridges.node.server import MAX_CONNECTIONS, Server
 from tests.client.shell_helpers import LONG, until
 
@@ -98,6 +100,11 @@ async def test_who_waits_for_room_in_vain_is_told_so_and_keeps_none(monkeypatch:
                 pass
         assert room.held == 8
     assert room.held == 0
+
+
+def test_a_name_in_a_log_line_begins_no_line_and_turns_none_around() -> None:
+    record = logging.LogRecord("oncewire.bridge", logging.INFO, "", 0, "of %s", ("a\n\u202eb\x1b[2J",), None)
+    assert LogFormatter("%(message)s").format(record) == "of a\\n\\u202eb\\x1b[2J"
 
 
 def test_the_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,6 +67,16 @@ async def test_without_login_the_role_is_that_of_the_place() -> None:
             assert (await call(router.http, "GET", path))[0] == 200
 
 
+async def test_a_program_on_this_machine_may_at_least_what_everybody_may() -> None:
+    """A scraper beside a router that has no role for its machine, as behind a proxy."""
+    async with running_router("--standalone", "--http-loopback-role=none") as router:
+        assert (await call(router.http, "GET", "/api/v1/overview"))[0] == 200
+        status, told = await set_level(router)
+        assert status == 403
+        assert "http.loopback_role" in told["fix"]
+        assert "http.anonymous_role" in told["fix"]
+
+
 async def test_a_wrong_login_is_refused_even_where_none_is_needed_and_too_many_lock_the_address_out() -> None:
     async with running_router("--standalone", *USERS) as router:
         for _ in range(MAX_FAILURES):

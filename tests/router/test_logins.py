@@ -157,6 +157,20 @@ async def test_a_file_that_others_may_read_is_warned_of(file: str) -> None:
     assert (warning["level"], warning["path"]) == ("warning", file)
 
 
+async def test_a_file_of_settings_with_passwords_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
+    for text, mode, warned in (
+        ('users = {ann = "a"}', 0o644, 1), ('users = {ann = "a"}', 0o600, 0), ('log.level = "info"', 0o644, 0),
+    ):  # fmt: skip
+        config = tmp_path / f"router-{warned}-{mode:o}.toml"
+        config.write_text(f"standalone = true\n{text}\n")
+        config.chmod(mode)
+        async with running_router(f"--config={config}") as router:
+            log = await router.stop()
+        warnings = events(log, "config_file_open")
+        assert len(warnings) == warned, text
+        assert all((each["level"], each["path"]) == ("warning", str(config)) for each in warnings)
+
+
 async def test_proofs_are_limited_for_each_user_and_address() -> None:
     async with running_router(*GUARDED, "--users=ann:a,vera:v") as router:
         results = [await login_outcome(router.port, scram("ann", f"guess-{number}")) for number in range(22)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from oncewire.client import connect
 from router.operator.trial_messages import CONTAINER_ID, MAX_BYTES, MAX_OPEN
@@ -22,10 +23,10 @@ async def publish(
     router: RouterProcess, topic: str, body: object = "hello", user: str | None = None
 ) -> tuple[int, Any]:
     headers = {} if user is None else {"Authorization": "Basic " + b64encode(f"{user}:pw".encode()).decode()}
-    path = f"/api/v1/management/topic/{topic}/publish"
+    path = URL(f"{router.http}/api/v1/management/topic/{topic}/publish", encoded=True)
     async with (
         aiohttp.ClientSession(headers=headers) as session,
-        session.post(router.http + path, json={"body": body}) as answer,
+        session.post(path, json={"body": body}) as answer,
     ):
         return answer.status, await answer.json()
 
@@ -98,8 +99,11 @@ async def test_a_few_may_wait_and_no_more() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "body", "why"),
-    [("orders.*", "x", "topic"), ("orders", "x" * (MAX_BYTES + 1), "no text of at most"), ("orders", 7, "body")],
-)
+    [
+        ("queue:%2F%2Forders", "x", "no topic"), ("$management", "x", "no topic"), ("_reply%2Fabc", "x", "no topic"),
+        ("orders.*", "x", "topic"), ("orders", "x" * (MAX_BYTES + 1), "no text of at most"), ("orders", 7, "body"),
+    ],
+)  # fmt: skip
 async def test_what_is_no_topic_or_too_long_is_refused(topic: str, body: object, why: str) -> None:
     async with running_router("--standalone") as router:
         status, told = await publish(router, topic, body)

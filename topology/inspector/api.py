@@ -45,7 +45,7 @@ from topology.inspector.parameters_core import (
 from topology.inspector.rates_core import POINT_S
 from topology.inspector.rows_core import COLLECTIONS, MAX_ROWS, MEASURED, WAITS, InputError, Row
 from topology.inspector.source import RightsOf, Source
-from topology.inspector.watching import MAX_WATCHERS, Watchers
+from topology.inspector.watching import Watchers
 
 TAGS_FOLLOWED = 4
 """Deliveries looked up at other routers for one publisher's tag, when no publisher is named."""
@@ -217,9 +217,11 @@ class Inspector:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         if not web.WebSocketResponse().can_prepare(request).ok:
             return _refused(400, "this is for WebSockets", f"ask for the tables below {PREFIX}/ one by one, or upgrade")
-        if self.watchers.is_full:
-            return _refused(503, f"{MAX_WATCHERS} watch this router already", "try another router, or later")
-        return await self.watchers.serve(request, self._rights_of(request))
+        rights = self._rights_of(request)
+        why = self.watchers.refuses(rights)
+        if why:
+            return _refused(503, why, "try another router, or later")
+        return await self.watchers.serve(request, rights)
 
 
 def _answering(answer: Callable[[web.Request], Awaitable[Row]]) -> Handler:

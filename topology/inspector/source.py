@@ -21,6 +21,8 @@ class Rights:
     """See first bytes of messages."""
     queues: bool = False
     """See work queues: the router has a store of them."""
+    caller: str = ""
+    """Whose they are: a user, or the address of somebody without login."""
 
     def as_row(self) -> Row:
         """For `can` of the overview."""

@@ -34,6 +34,10 @@ PERIOD_S = 0.25
 """Interval between messages of changes: as fast as people see."""
 MAX_WATCHERS = 64
 """Data is collected for each one separately."""
+MAX_READERS = 48
+"""Of those, for callers who may change nothing: operators find a place when these are taken."""
+MAX_OF_A_CALLER = 24
+"""For one user or address among the readers: others find a place, too."""
 SEND_TIMEOUT_S = 30.0
 """A watcher that reads nothing for this long is disconnected."""
 HEARTBEAT_S = 20.0
@@ -51,19 +55,39 @@ class Watchers:
         self._source = source
         self._events = events
         self._watchers: set[_Watcher] = set()
+        self._readers: dict[str, int] = {}
 
     @property
     def count(self) -> int:
         """Watchers that are connected."""
         return len(self._watchers)
 
-    @property
-    def is_full(self) -> bool:
-        """True when no further one is accepted."""
-        return len(self._watchers) >= MAX_WATCHERS
+    def refuses(self, rights: Rights) -> str:
+        """Why no further one with these rights is accepted; empty when it is."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            return f"{MAX_WATCHERS} watch this router already"
+        if rights.manage:
+            return ""
+        if sum(self._readers.values()) >= MAX_READERS:
+            return f"{MAX_READERS} who may only read watch this router already"
+        if self._readers.get(rights.caller, 0) >= MAX_OF_A_CALLER:
+            return f"{MAX_OF_A_CALLER} of this user or address watch this router already"
+        return ""
 
     async def serve(self, request: web.Request, rights: Rights) -> web.WebSocketResponse:
         """Serves one watcher until it disconnects."""
+        if rights.manage:
+            return await self._serve(request, rights)
+        readers, caller = self._readers, rights.caller
+        readers[caller] = readers.get(caller, 0) + 1
+        try:
+            return await self._serve(request, rights)
+        finally:
+            readers[caller] -= 1
+            if not readers[caller]:
+                del readers[caller]
+
+    async def _serve(self, request: web.Request, rights: Rights) -> web.WebSocketResponse:
         # No compression: it would cost the router's one thread more than the bytes cost the network.
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MAX_WISH_BYTES, compress=False)
         transport = request.transport

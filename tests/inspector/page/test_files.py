@@ -34,6 +34,21 @@ async def session(router: RouterProcess) -> AsyncIterator[aiohttp.ClientSession]
         yield found
 
 
+def test_no_name_can_look_like_another_one_on_the_page() -> None:
+    """What turns a text around or takes no place stands there as its number, in all texts that are put on the page."""
+    found = re.search(r"const UNSEEN = /(\[.*\])/g;", (FOLDER / "dom.js").read_text())
+    assert found is not None
+    unseen = re.compile(found[1])
+    for each in (0, 0x1B, 0x7F, 0x9B, 0xAD, 0x61C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2060, 0x2066, 0x2069, 0xFEFF):
+        assert unseen.fullmatch(chr(each)), hex(each)
+    assert not unseen.search("Orders\n\tÄrger \u05d0\u0628\u6f22 !~")
+    dom = (FOLDER / "dom.js").read_text()
+    assert "element.append(child instanceof Node ? child : seen(child))" in dom
+    assert "element.textContent = shown" in dom
+    raw = re.compile(r"innerHTML|insertAdjacent|document\.write|createTextNode|innerText")
+    assert [path.name for path in FOLDER.glob("*.js") if raw.search(path.read_text())] == []
+
+
 @pytest.mark.parametrize(
     "path",
     ["/", "/inspector", *(f"/inspector/{name}" for name in ("main.js", "tokens.css", "schema.js", "none.js"))],

@@ -25,6 +25,17 @@ const ICONS = {
   close: "M6 6l12 12M18 6 6 18",
 };
 
+// Controls, and characters that turn the direction of text or take no place: a name with them would look like another one.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+
+// Attributes that people see or hear.
+const READ = new Set(["title", "aria-label", "placeholder"]);
+
+/** A text in which what cannot be seen stands as its number: names come from clients. */
+export function seen(text) {
+  return String(text).replace(UNSEEN, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /** An element. `properties`: attributes, `on` (listeners), `data` (data-*), `class`; children: nodes, text or nothing. */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -39,7 +50,7 @@ export function h(tag, properties = {}, ...children) {
     } else if (name === "data") {
       Object.assign(element.dataset, value);
     } else {
-      element.setAttribute(name, value === true ? "" : String(value));
+      element.setAttribute(name, value === true ? "" : READ.has(name) ? seen(value) : String(value));
     }
   }
   add(element, children);
@@ -50,7 +61,7 @@ export function h(tag, properties = {}, ...children) {
 export function add(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) {
-      element.append(child instanceof Node ? child : String(child));
+      element.append(child instanceof Node ? child : seen(child));
     }
   }
   return element;
@@ -64,8 +75,9 @@ export function fill(element, ...children) {
 
 /** Sets a text where it differs, so that selections and screen readers are left alone. */
 export function setText(element, text) {
-  if (element.textContent !== text) {
-    element.textContent = text;
+  const shown = seen(text);
+  if (element.textContent !== shown) {
+    element.textContent = shown;
   }
 }
 
