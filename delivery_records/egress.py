@@ -371,6 +371,7 @@ class Egress(Endpoint):
         if sync.annotated:
             sync.forget_annotated(runs)
         tracing = self._turn.tracing
+        mapped = self.outgoing.mapped
         for first, count in runs:
             named: Sequence[int] = range(first, first + count)
             if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
@@ -383,8 +384,9 @@ class Egress(Endpoint):
                     if tracing is not None:
                         self.outgoing.trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
                     self.outgoing.settle(entry)
+        has_settled = self.outgoing.mapped != mapped
         self.outgoing.pump()
-        if self.is_member:
+        if self.is_member and has_settled:
             self.after_settling()
 
     def after_settling(self) -> None:

@@ -26,7 +26,7 @@ from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
 
 GROWTH: Final = 2
-"""Free credit that has grown by so much since it was stated is stated again."""
+"""Room that has grown by so much since it was stated is stated again."""
 MAX_ROOM: Final = 0xFFFFFFFF
 """What a CLAIM or a ROOM can say; link-credit is no larger (AMQP 1.0 section 2.7.4)."""
 
@@ -63,7 +63,7 @@ class MemberEgress(FilteredEgress):
         self._short: dict[int, SyncState] = {}
         """Publishers whose ingress was notified that there is no room."""
         self._stated = 0
-        """Free credit that was last counted in a CLAIM or ROOM."""
+        """Room that was last stated in a CLAIM or ROOM."""
         self._left: dict[int, int] = {}
         """Publisher epoch -> what is left at least of the room that was stated to its ingress: answers give it back."""
         self._used: dict[int, SyncState] = {}
@@ -211,6 +211,7 @@ class MemberEgress(FilteredEgress):
         """SH-5: what a member does not want is not its own any more, and no CLAIM may name it."""
         super()._want_again(entry, outcome, settled, delay_ms)
         self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)
+        self._offer_room()  # C-4: its place in the map is free
 
     def _hand_back(self, entries: dict[bytes, Entry], entry: Entry) -> None:
         self.outgoing.settle(entry)
@@ -252,13 +253,18 @@ class MemberEgress(FilteredEgress):
         self._failures.pop(epoch, None)
         self.outgoing.reserve = len(self.syncs)
 
+    @property
+    def _room(self) -> int:
+        """SH-2: deliveries that it takes now, by its credit and its map, which keeps a place for the oldest one (C-4)."""
+        return min(self.outgoing.free_credit, max(1, self.outgoing.places)) if self._lives else 0
+
     def _free(self) -> int:
         """Deliveries that it takes beyond those that it has; what was stated is remembered."""
-        self._stated = self.outgoing.free_credit
+        self._stated = self._room
         return min(self._stated, MAX_ROOM)
 
     def _offer_room(self) -> None:
-        free = self.outgoing.free_credit if self._lives else 0
+        free = self._room
         # Twice as much, so that a client that adds one at a time costs each ingress a few messages and not one each.
         has_grown = free > GROWTH * self._stated
         if has_grown or (free and self._short):
@@ -285,7 +291,7 @@ class MemberEgress(FilteredEgress):
 
     def look_at_credit(self) -> None:
         """SH-2: nobody would hear of credit for those that follow, where nothing is answered meanwhile."""
-        free = self.outgoing.free_credit if self._lives else 0
+        free = self._room
         self._state_room([sync for epoch, sync in self._used.items() if free > GROWTH * self._left[epoch]])
 
     def _state_room(self, syncs: list[SyncState]) -> None:

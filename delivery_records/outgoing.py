@@ -34,6 +34,8 @@ from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
 from delivery_records.turn import Turn
 
+NO_BOUND: Final = 0xFFFFFFFF
+"""Places of a map without a bound: as many as there can be credit for (AMQP 1.0 section 2.7.4)."""
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE: Final = SubscriptionMode.AT_MOST_ONCE
 
@@ -131,6 +133,11 @@ class Outgoing:
     def has_room(self) -> bool:
         """C-4: a new delivery fits the subscriber's map."""
         return not self._is_full
+
+    @property
+    def places(self) -> int:
+        """C-4: new deliveries that fit the subscriber's map."""
+        return self._map_bound - self.mapped - self.reserve if self._map_bound else NO_BOUND
 
     def take_presettled(self, tag: bytes, message: bytes, message_format: int) -> Entry | None:
         """I-1c: at once, or behind all that is held; None where there is no room for it."""

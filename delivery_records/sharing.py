@@ -54,7 +54,12 @@ class Member:
 
     def takes_more(self, turn: Turn) -> bool:
         """SH-2: it has room, as far as this ingress knows."""
-        return not self.is_full and len(self.has) < self.room and self.is_there(turn)
+        return not self.is_out_of_room and self.is_there(turn)
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """It has all that it has stated room for, or returned something (SH-2)."""
+        return self.is_full or len(self.has) >= self.room
 
     def is_there(self, turn: Turn) -> bool:
         """SH-4: its map is known, and its link, as far as the view says; `on_deleted` may be about to be called."""
@@ -82,7 +87,7 @@ class Share:
 
     __slots__ = (
         "_again", "_also", "_assigned", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members",
-        "_order", "_refused", "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
+        "_open", "_order", "_refused", "_turn", "_unclaimed", "_untried", "_waiting", "_way", "_window", "key",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
@@ -110,8 +115,10 @@ class Share:
         self._is_assigning = False
         self._assigned = 0
         """Assignments so far."""
-        self._tried: set[str] = set()
-        """Members that were offered the head of the window though they had no room for others (C-4)."""
+        self._open: dict[str, Member] = {}
+        """All members that take more, and some that do not any more: who has no room costs others nothing (SH-2)."""
+        self._untried: dict[str, Member] = {}
+        """Those that may be offered the head of the window though they have no room for others (C-4, SH-2)."""
         self._unclaimed: dict[int, None] = {}
         """Of the presented map: a member that has not answered yet may have it (SH-4)."""
         self._blocking: set[str] = set()
@@ -160,9 +167,8 @@ class Share:
             others.pop(key, None)
         for number in sorted(claimed):
             self._on_claimed(member, number)
-        member.room, member.is_full = room + len(member.has), not room
+        self._state_room(member, room)
         self._blocking.discard(key)
-        self._tried.clear()
         self._release_unclaimed()
         self.assign()
 
@@ -190,9 +196,22 @@ class Share:
         """SH-2: the member takes more, or its link is gone."""
         member = self._members.get(key)
         if member is not None and member.epoch == epoch:
-            member.room, member.is_full = room + len(member.has), not room
-            self._tried.clear()
-            self.assign()
+            self._state_room(member, room)
+            if room:
+                self.assign()
+
+    def _state_room(self, member: Member, room: int) -> None:
+        """SH-2: what it states reopens itself and nobody else, and only if it has room."""
+        member.room, member.is_full = room + len(member.has), not room
+        if room:
+            self._reopen(member)
+        else:
+            self._open.pop(member.key, None)
+            self._untried.pop(member.key, None)
+
+    def _reopen(self, member: Member) -> None:
+        self._open[member.key] = member
+        self._untried[member.key] = member
 
     def on_returned(self, key: str, epoch: int, number: int) -> None:
         """SH-2: the member was not sent it; nobody has it."""
@@ -212,6 +231,8 @@ class Share:
     def on_deleted(self, key: str) -> None:
         """SH-3: only now goes what it had to others."""
         member = self._members.pop(key, None)
+        self._open.pop(key, None)
+        self._untried.pop(key, None)
         self._blocking.discard(key)
         for refused in self._refused.values():
             refused.discard(key)  # whoever comes under that key is another member
@@ -307,7 +328,7 @@ class Share:
                     continue
                 member = self._choose(number)
                 is_head = member is None
-                member = member or self._choose_for_head(number, self._members.values())
+                member = member or self._choose_for_head(number, self._untried.values())
                 if member is not None:
                     self._give(slot, member, is_head=is_head)
                     continue
@@ -336,26 +357,30 @@ class Share:
         self._send(slot, member, is_head)
 
     def _choose(self, number: int) -> Member | None:
-        able = [member for member in self._members.values() if member.takes_more(self._turn)]
+        for key in [member.key for member in self._open.values() if member.is_out_of_room]:
+            del self._open[key]
+        able = [member for member in self._open.values() if member.is_there(self._turn)]
         refused = self._refused.get(number)
         if refused:
             able = [member for member in able if member.key not in refused]
         return min(able, key=lambda member: (len(member.has), member.last, member.key), default=None)
 
     def _choose_for_head(self, number: int, members: Iterable[Member]) -> Member | None:
-        """C-4: maps that are full of what comes after the oldest delivery wait for it: each is asked once."""
+        """C-4: maps that are full of what comes after the oldest delivery wait for it: each is asked once.
+
+        Who returns it is asked again when it has stated room, or is done with something that it had (SH-2).
+        """
         if number != self._window.next_accept:
             return None
         for member in members:
-            may_be_asked = member.key not in self._tried and member.key not in self._refused.get(number, ())
+            may_be_asked = member.key in self._untried and member.key not in self._refused.get(number, ())
             if may_be_asked and member.is_there(self._turn):
-                self._tried.add(member.key)
+                del self._untried[member.key]
                 return member
         return None
 
     def after_settling(self) -> None:
-        """C-4: something has left the members' maps."""
-        self._tried.clear()
+        """C-4: the head of the window may be another one; whose map has room again states it (SH-2)."""
         self.assign()
 
     def _send(self, slot: Slot, member: Member, is_head: bool = False) -> None:
@@ -382,6 +407,7 @@ class Share:
             del holder.has[number]
             holder.claimed.discard(number)
             holder.handed_back.discard(number)
+            self._reopen(holder)
         self._waiting.discard(number)
         self._unclaimed.pop(number, None)
         self._again.discard(number)
@@ -457,12 +483,12 @@ class Share:
         del member.has[number]
         member.claimed.discard(number)
         member.handed_back.discard(number)
+        self._reopen(member)
         self._way.stop_sending(number, member.key)  # its egress drops what is on the way (SH-5)
 
     def retry(self, number: int, attempt: int) -> None:
         """E-4a: the delay is over."""
         self._attempts[number] = attempt
-        self._tried.clear()
         if number in self._unclaimed:
             return  # SH-4: it was sent again meanwhile, and waits for those that have not answered
         if number not in self._at and self._cursor.owes(number):

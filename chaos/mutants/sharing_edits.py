@@ -94,11 +94,11 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reassigned-while-its-member-is-away", "SH-3", "sharing",
-        "            member.room, member.is_full = room + len(member.has), not room\n            self._tried.clear()\n",
-        "            member.room, member.is_full = room + len(member.has), not room\n"
+        "            self._state_room(member, room)\n            if room:\n",
+        "            self._state_room(member, room)\n"
         "            for number in [] if room else list(member.has):\n"
         "                self._take_back(number)\n"
-        "            self._tried.clear()\n",
+        "            if True:\n",
         "a member that comes back has processed what another one was given",
         aim=("drop-s", *_TWO),
     ),
@@ -118,8 +118,8 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "released-at-the-first-answer", "SH-4", "sharing",
-        "        self._blocking.discard(key)\n        self._tried",
-        "        self._blocking.clear()\n        self._tried",
+        "        self._state_room(member, room)\n        self._blocking.discard(key)\n",
+        "        self._state_room(member, room)\n        self._blocking.clear()\n",
         "the publisher's next router gives away what a member has that answers later",
         aim=("drop-p", "drop-s", *_TWO),
     ),
@@ -178,6 +178,13 @@ SHARING_EDITS: tuple[Edit, ...] = (
         "        if self._over.get(sync.epoch) in sync.numbers or self._heads.get(sync.epoch) != number:\n",
         "        if True:\n",
         "all maps are full of what comes after a delivery that was wanted again, and nothing of it is settled before",
+        aim=("map_bound=4", "refuses=1", "window=8", "messages=20", "prefetch=5", "publishers=2", *_TWO),
+    ),
+    Edit(
+        "who-returned-the-oldest-is-never-asked-again", "SH-2", "sharing",
+        "            self._reopen(member)\n        else:",
+        "            self._open[member.key] = member\n        else:",
+        "a member states room, and is not offered what its publisher waits for, though its map keeps a place for that",
         aim=("map_bound=4", "refuses=1", "window=8", "messages=20", "prefetch=5", "publishers=2", *_TWO),
     ),
     Edit(
