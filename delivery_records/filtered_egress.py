@@ -60,7 +60,12 @@ class FilteredEgress(Egress):
     def _excludes(self, publisher_epoch: int, message: bytes, message_format: int) -> bool:
         if self._filter is None:
             return False
-        return publisher_epoch in self._local or not self._filters.matches(self._filter, message, message_format)
+        if publisher_epoch in self._local:
+            return True
+        matches = self._filters.matches(self._filter, message, message_format)
+        if matches is None:
+            self._turn.note(Decision.FILTER_TOO_COSTLY, subscription=self.name, topic=self._record.topic, key=self.key)
+        return not matches
 
     def _leave_out(self, sync: SyncState, number: int, tag: bytes) -> None:
         """E-9: no entry. As one it would stand behind held deliveries, and E-2 would take those for skipped."""

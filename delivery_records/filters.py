@@ -23,8 +23,9 @@ class CompiledFilter:
 
     no_local: bool = False
     """It excludes what publishers of the subscriber's own container send."""
-    test: Callable[[object], bool] | None = None
-    """True for what `FilterEngine.open` made of a message that matches; None: each message does. Never raises."""
+    test: Callable[[object], bool | None] | None = None
+    """True for what `FilterEngine.open` made of a message that matches; None: each message does. Never raises. It
+    answers None where finding out takes more than a filter may: such a message does not match."""
 
 
 class FilterEngine(Protocol):
@@ -62,7 +63,7 @@ class SharedFilter:
         """Not evaluated yet."""
         self.compiled = compiled
         self.serial = 0
-        self.result = True
+        self.result: bool | None = True
 
 
 class MessageFilters:
@@ -95,8 +96,11 @@ class MessageFilters:
         self._known[text] = found  # the last that anybody asked for
         return found
 
-    def matches(self, shared: SharedFilter, message: bytes, message_format: int) -> bool:
-        """Whether a message matches. The egresses of a router get the same object, so identity tells messages apart."""
+    def matches(self, shared: SharedFilter, message: bytes, message_format: int) -> bool | None:
+        """Whether a message matches; None: it does not, for its filter is too costly for it.
+
+        The egresses of a router get the same object, so identity tells messages apart.
+        """
         test = shared.compiled.test
         if test is None:
             return True

@@ -255,7 +255,7 @@ class MemberEgress(FilteredEgress):
 
     @property
     def _room(self) -> int:
-        """SH-2: deliveries that it takes now, by its credit and its map, which keeps a place for the oldest one (C-4)."""
+        """SH-2: deliveries that it takes now, by credit and map; a full map keeps a place for the oldest one (C-4)."""
         return min(self.outgoing.free_credit, max(1, self.outgoing.places)) if self._lives else 0
 
     def _free(self) -> int:

@@ -106,6 +106,8 @@ class Decision(Enum):
     HELD = "held"
     SKIPPED = "skipped"
     FILTERED = "filtered"
+    FILTER_TOO_COSTLY = "filter_too_costly"
+    """A message does not match a filter, for finding out takes more than a filter may (E-9)."""
     EXPIRED = "delivery_expired"
     LARGE_DELIVERED = "large_delivered"
     LARGE_CUT_OFF = "large_cut_off"

@@ -10,7 +10,7 @@ from chaos.fuzz.mutations import STRANGE, TEXTS, mutate_octets, mutate_text
 from chaos.fuzz.target import Finding, InputTarget
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import SYMBOLS, canonical_text, compile_text
-from oncewire.filters.sections import MessageSections
+from oncewire.filters.sections import MessageSections, TooCostly
 from oncewire.filters.selector import read_selector
 from oncewire.filters.syntax import write
 from oncewire.wire import Described, Header, Message, Properties, Symbol, encode_message
@@ -104,7 +104,10 @@ def take(given: Input) -> bool:
             raise Finding(f"the refusal says too little: {refused!r}") from None
         return False
     if filters is not None and filters.test is not None:
-        answer = filters.test(MessageSections(given.message, 0))
+        try:
+            answer = filters.test(MessageSections(given.message, 0))
+        except TooCostly:
+            answer = False
         if not isinstance(answer, bool):
             raise Finding(f"a filter answered {answer!r}")
     selector = None if given.asked is None else given.asked.get(SYMBOLS["selector"])

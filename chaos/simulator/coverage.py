@@ -64,6 +64,7 @@ NEVER: Mapping[Decision, str] = {
     Decision.TRANSFER_ABORTED: "small transfers are whole in the simulator",
     Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resume what the reply's map has",
     Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",
+    Decision.FILTER_TOO_COSTLY: "messages are not read in the simulator",
     Decision.ANNOTATIONS_REFUSED: "simulated subscribers add a few bytes",
     Decision.TRANSFER_TAG_IN_USE: "simulated publishers keep to P-2",
 }

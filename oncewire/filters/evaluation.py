@@ -69,7 +69,8 @@ def _predicate(node: Between | In | Like | IsNull) -> Evaluation:
                     _comparison(Comparison("<=", node.operand, node.high))]
         )  # fmt: skip
     elif isinstance(node, In):
-        evaluation = _of_strings(_compile(node.operand), frozenset(node.values).__contains__)
+        values = frozenset(node.values)
+        evaluation = _of_strings(_compile(node.operand), lambda text, _sections: text in values)
     else:
         evaluation = _of_strings(_compile(node.operand), compile_like(node.pattern, node.escape))
     return _negation(evaluation) if node.negated else evaluation
@@ -93,12 +94,22 @@ def _header(index: int, default: Value) -> Evaluation:
 
 def _identifier(name: str, *, is_message_id: bool) -> Evaluation:
     at = PROPERTY_FIELDS.index(name)
-    return lambda sections: identifier(sections.property(at), is_message_id=is_message_id)
+
+    def read(sections: MessageSections) -> Value:
+        value = sections.property(at)
+        if isinstance(value, (str, bytes)):
+            sections.spend_on(value)
+        return identifier(value, is_message_id=is_message_id)
+
+    return read
 
 
 def _user(sections: MessageSections) -> Value:
     value = sections.property(PROPERTY_FIELDS.index("user-id"))
-    return value.decode(errors="replace") if isinstance(value, bytes) else plain(value)
+    if not isinstance(value, bytes):
+        return plain(value)
+    sections.spend_on(value)
+    return value.decode(errors="replace")
 
 
 def _delivery_mode(sections: MessageSections) -> Value:
@@ -160,14 +171,14 @@ def _comparison(node: Comparison) -> Evaluation:
     return evaluate
 
 
-def _of_strings(operand: Evaluation, test: Callable[[str], bool]) -> Evaluation:
+def _of_strings(operand: Evaluation, test: Callable[[str, MessageSections], bool]) -> Evaluation:
     """IN and LIKE: unknown without a value, false for what is no string."""
 
     def evaluate(sections: MessageSections) -> Value:
         value = operand(sections)
         if value is None:
             return None
-        return isinstance(value, str) and test(value)
+        return isinstance(value, str) and test(value, sections)
 
     return evaluate
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 
 from oncewire.filters.errors import FilterError
 from oncewire.filters.evaluation import compile_selector
-from oncewire.filters.limits import MAX_FILTER_TEXT, MAX_FILTERS
+from oncewire.filters.limits import MAX_FILTER_TEXT, MAX_FILTERS, MAX_STEPS
 from oncewire.filters.property_filters import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
@@ -24,7 +24,7 @@ from oncewire.filters.property_filters import (
     read_fields,
 )
 from oncewire.filters.sections import MessageSections, Unreadable
-from oncewire.filters.selector import read_selector
+from oncewire.filters.selector import check_sum, read_selector
 from oncewire.filters.subjects import check_subject_pattern, compile_subject, compile_subject_pattern
 from oncewire.filters.syntax import Node, write
 from oncewire.wire.types import Described, Symbol, ULong
@@ -61,7 +61,8 @@ class FilterSet:
 
     Attributes:
         no_local: what the subscriber's own container publishes is excluded.
-        test: True for the sections of a message that matches; None where each message does. It never raises.
+        test: True for the sections of a message that matches; None where each message does. It raises `TooCostly`
+            and nothing else: for a message that does not match, as finding out takes too much.
     """
 
     no_local: bool
@@ -79,6 +80,8 @@ def canonical_text(asked: Mapping[Symbol, object] | None) -> str:
     if len(asked) > MAX_FILTERS:
         raise FilterError(f"{len(asked)} filters are more than {MAX_FILTERS}; join them in one selector")
     found: list[tuple[str, object]] = []
+    wanted = [each for name, each in asked.items() if each is not None and _kind_of(name, each) == SELECTOR]
+    check_sum([str(each.value) for each in wanted if isinstance(each, Described)])
     for name, described in asked.items():
         if described is None:
             continue  # 3.5.8: no filter
@@ -196,6 +199,7 @@ def _fields(value: object) -> Fields:
 
 def _safe(tests: list[Callable[[MessageSections], bool]]) -> Callable[[MessageSections], bool]:
     def test(sections: MessageSections) -> bool:
+        sections.steps_left = MAX_STEPS
         try:
             return all(test(sections) for test in tests)
         except Unreadable:

@@ -1,4 +1,4 @@
-"""The patterns of LIKE: `%` stands for any characters, `_` for one. The time is proportional to the string.
+"""The patterns of LIKE: `%` stands for any characters, `_` for one. What it reads of a string is counted.
 
 A regular expression may go back again and again. Here each part between two `%` is looked for once, at its first place.
 """
@@ -6,8 +6,24 @@ A regular expression may go back again and again. Here each part between two `%`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from oncewire.filters.limits import CHARS_A_STEP
+
+WIDE: Final = 512
+"""Characters of a part with `_` that one step compares: they are bits of one number."""
+
+
+class Steps(Protocol):
+    """Counts what is done; see `MessageSections`."""
+
+    steps_left: int
+
+    def spend(self, steps: int) -> None:
+        """So many more; raises when it is too much."""
+
+
+Search: TypeAlias = Callable[[str, int, int, Steps], int]
 _Part: TypeAlias = Sequence[str | None]
 """Characters; None stands for any."""
 
@@ -33,22 +49,22 @@ def parts_of(pattern: str, escape: str) -> list[list[str | None]]:
     return parts
 
 
-def compile_like(pattern: str, escape: str) -> Callable[[str], bool]:
-    """A test of strings."""
+def compile_like(pattern: str, escape: str) -> Callable[[str, Steps], bool]:
+    """A test of strings; what it does is counted."""
     first, *rest = parts_of(pattern, escape)
     if not rest:
-        return lambda text: len(text) == len(first) and _is_at(first, text, 0)
+        return lambda text, _steps: len(text) == len(first) and _is_at(first, text, 0)
     *middle, last = rest
     searches = [_search_for(part) for part in middle if part]
     least = len(first) + len(last)
 
-    def test(text: str) -> bool:
+    def test(text: str, steps: Steps) -> bool:
         end = len(text) - len(last)
         if len(text) < least or not _is_at(first, text, 0) or not _is_at(last, text, end):
             return False
         at = len(first)
         for search in searches:
-            at = search(text, at, end)
+            at = search(text, at, end, steps)
             if at < 0:
                 return False
         return True
@@ -60,14 +76,16 @@ def _is_at(part: _Part, text: str, at: int) -> bool:
     return all(wanted is None or wanted == text[at + place] for place, wanted in enumerate(part))
 
 
-def _search_for(part: _Part) -> Callable[[str, int, int], int]:
+def _search_for(part: _Part) -> Search:
     """Finds the first place of a part in text[start:stop], and returns where it ends there; -1: nowhere."""
     if None not in part:
         plain = "".join(character for character in part if character is not None)
 
-        def find(text: str, start: int, stop: int) -> int:
+        def find(text: str, start: int, stop: int, steps: Steps) -> int:
             at = text.find(plain, start, stop)
-            return at if at < 0 else at + len(plain)
+            end = at + len(plain)
+            steps.spend(((stop if at < 0 else end) - start) // CHARS_A_STEP)
+            return at if at < 0 else end
 
         return find
     # Shift-And: bit n of `state` says that the n + 1 characters read last are the first ones of the part.
@@ -78,12 +96,17 @@ def _search_for(part: _Part) -> Callable[[str, int, int], int]:
             masks[wanted] = masks.get(wanted, anything) | 1 << place
     done = 1 << len(part) - 1
 
-    def scan(text: str, start: int, stop: int) -> int:
+    each = 1 + len(part) // WIDE
+
+    def scan(text: str, start: int, stop: int, steps: Steps) -> int:
         state = 0
-        for at in range(start, stop):
+        last = min(stop, start + steps.steps_left // each + 1)  # what is read beyond that is not paid for
+        for at in range(start, last):
             state = (state << 1 | 1) & masks.get(text[at], anything)
             if state & done:
+                steps.spend((at + 1 - start) * each)
                 return at + 1
+        steps.spend((last - start) * each)
         return -1
 
     return scan

@@ -5,13 +5,21 @@ from __future__ import annotations
 MAX_FILTERS = 8
 """Filters of one source: each kind once, with room to spare."""
 MAX_SELECTOR_CHARS = 4096
-"""A selector is part of a key in etcd and of each attach; JMS applications write some hundred characters."""
+"""Of all selectors of a source together. They are part of a key in etcd and of each attach; JMS applications write some
+hundred characters."""
 MAX_SELECTOR_TOKENS = 512
-"""Reading them costs some 5 ms, and evaluating them for a message some 50 microseconds."""
+"""Of all selectors of a source together. Reading them costs some 5 ms, and evaluating them for a message some 50
+microseconds."""
 MAX_SELECTOR_DEPTH = 64
 """Nesting of parentheses, NOT and signs: each level is a Python call for each message."""
 MAX_LIKES = 16
-"""A LIKE reads a whole string of a message, in time proportional to its length."""
+"""Of all selectors of a source together. A LIKE reads a whole string of a message."""
+MAX_STEPS = 8_192
+"""What the filters of a subscription may do for one message; beyond it the message does not match. A step is a
+character that is compared with `_`, 0.1 microseconds, or 64 that are searched or written as one. 16 LIKE may so read
+strings of 500 characters."""
+CHARS_A_STEP = 64
+"""Characters that are searched, decoded or written in one go, for one step."""
 MAX_FIELDS = 16
 """Fields of a filter for properties or application properties, as RabbitMQ has it."""
 MAX_FILTER_TEXT = 5_000

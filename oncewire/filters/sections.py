@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias, cast
 from uuid import UUID
 
-from oncewire.filters.limits import MAX_READ_BYTES, MAX_READ_VALUES
+from oncewire.filters.limits import CHARS_A_STEP, MAX_READ_BYTES, MAX_READ_VALUES, MAX_STEPS
 from oncewire.wire.annotations import (
     APPLICATION_PROPERTIES_CODE,
     DATA_CODE,
@@ -31,10 +31,14 @@ class Unreadable(Exception):
     """The sections of the message cannot be read, so no filter matches it."""
 
 
+class TooCostly(Exception):
+    """The filters of a subscription have done all that they may do for this message, so it does not match."""
+
+
 class MessageSections:
     """A message as filters see it: as it came, with no mark of a repeat."""
 
-    __slots__ = ("_application", "_broken", "_format", "_header", "_message", "_places", "_properties")
+    __slots__ = ("_application", "_broken", "_format", "_header", "_message", "_places", "_properties", "steps_left")
 
     def __init__(self, message: bytes, message_format: int) -> None:
         """Nothing is read yet."""
@@ -45,6 +49,26 @@ class MessageSections:
         self._header: list[object] | None = None
         self._properties: list[object] | None = None
         self._application: dict[object, object] | None = None
+        self.steps_left = MAX_STEPS
+        """What the filters of the subscription whose turn it is may still do (`MAX_STEPS`)."""
+
+    def spend(self, steps: int) -> None:
+        """Count what a filter does.
+
+        Raises:
+            TooCostly: it has done all that it may do.
+        """
+        self.steps_left -= steps
+        if self.steps_left < 0:
+            raise TooCostly
+
+    def spend_on(self, text: str | bytes) -> None:
+        """Count what is searched or written in one go.
+
+        Raises:
+            TooCostly: see `spend`.
+        """
+        self.spend(len(text) // CHARS_A_STEP)
 
     def header(self, index: int) -> object:
         """A field of the header by its place (3.2.1); None where it is not set.

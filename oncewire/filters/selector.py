@@ -207,6 +207,27 @@ def read_selector(text: str) -> Node:
     return node
 
 
+def check_sum(texts: Sequence[str]) -> None:
+    """The limits that hold for all selectors of a source together, before the first is parsed.
+
+    Raises:
+        FilterError: they are too long together, or too costly for each message.
+    """
+    if len(texts) < 2:  # `read_selector` looks at each
+        return
+    characters = sum(map(len, texts))
+    if characters > MAX_SELECTOR_CHARS:
+        raise FilterError(
+            f"the selectors have {characters} characters, more than {MAX_SELECTOR_CHARS}; make them shorter"
+        )
+    found = [token.upper() for text in texts for token in _TOKEN.findall(text)]
+    if len(found) > MAX_SELECTOR_TOKENS:
+        raise FilterError(f"the selectors have more than {MAX_SELECTOR_TOKENS} words and signs; make them simpler")
+    likes = found.count("LIKE")
+    if likes > MAX_LIKES:
+        raise FilterError(f"the selectors have {likes} LIKE, more than {MAX_LIKES}; use IN, or several subscriptions")
+
+
 def _parsed(text: str) -> Node:
     from lark import UnexpectedInput
     from lark.exceptions import VisitError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from delivery_records.filters import CompiledFilter, UnknownFilter
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import compile_text
-from oncewire.filters.sections import MessageSections
+from oncewire.filters.sections import MessageSections, TooCostly
 
 
 class AmqpFilters:
@@ -25,9 +25,12 @@ class AmqpFilters:
         if test is None:
             return CompiledFilter(found.no_local)
 
-        def matches(opened: object) -> bool:
+        def matches(opened: object) -> bool | None:
             assert isinstance(opened, MessageSections)
-            return test(opened)
+            try:
+                return test(opened)
+            except TooCostly:
+                return None
 
         return CompiledFilter(found.no_local, matches)
 

@@ -24,10 +24,10 @@ class Words:
         if text == "not local":
             return CompiledFilter(no_local=True)
 
-        def test(opened: object) -> bool:
+        def test(opened: object) -> bool | None:
             self.tested[text] += 1
             assert isinstance(opened, bytes)
-            return text.encode() in opened
+            return None if opened == b"costly" else text.encode() in opened
 
         return CompiledFilter(test=test)
 
@@ -49,6 +49,19 @@ def test_what_does_not_match_is_accepted_without_credit_and_leaves_nothing() -> 
     publisher.send(b"2", b"red")
     subscriber.flow(10)
     assert subscriber.deliveries == [b"2"]
+
+
+def test_what_a_filter_is_too_costly_for_does_not_match_and_is_counted_and_logged() -> None:
+    net = Net(1, filters=Words())
+    subscriber = net.subscriber(net.nodes[0], filter_text="red")
+    publisher = net.publisher(net.nodes[0])
+    publisher.send(b"1", b"costly")
+    publisher.send(b"2", b"red")
+    assert publisher.accepted == [1]
+    assert subscriber.deliveries == [b"2"]
+    assert net.nodes[0].count(Decision.FILTER_TOO_COSTLY) == 1
+    noted = [note for note in net.nodes[0].all(effects.Note) if note.decision is Decision.FILTER_TOO_COSTLY]
+    assert [note.fields["subscription"] for note in noted] == ["s/link"]
 
 
 def test_an_excluded_delivery_does_not_make_a_sync_skip_those_held_before_it() -> None:
