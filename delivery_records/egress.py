@@ -392,6 +392,10 @@ class Egress(Endpoint):
     def after_settling(self) -> None:
         """For members; see there."""
 
+    def weight(self) -> int:
+        """What a message may cost here, in deliveries."""
+        return 1
+
     def look_at_credit(self) -> None:
         """For members; see there."""
 

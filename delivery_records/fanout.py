@@ -38,8 +38,9 @@ class Fanout:
 
     __slots__ = (
         "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
-        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_window", "annotated",
-        "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares", "streams",
+        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_weight", "_window",
+        "annotated", "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares",
+        "streams",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,7 @@ class Fanout:
         self._left_told = 0
         """The revision of that kind that SETTLEs wait for at other routers."""
         self._plan_version = -1
+        self._weight = 1
         self._local: list[Egress] = []
         self._remote: list[Channel] = []
         self._members_local: list[Egress] = []
@@ -97,6 +99,7 @@ class Fanout:
     def join_all(self, subscriptions: Iterable[Subscription], starts: Sequence[Start]) -> None:
         """At activation every subscription in view owes the map (I-3), from where its own stream starts (I-6a)."""
         self.is_active = True
+        self._turn.activations += 1
         known = Starts(starts)
         for subscription in subscriptions:
             self._admit(subscription, known.of(subscription.created))
@@ -492,6 +495,12 @@ class Fanout:
         if self._turn.tracing is not None:
             self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
 
+    def weight(self) -> int:
+        """What one message costs this router, in deliveries and in messages to other routers."""
+        if self.is_active:
+            self._refresh_plan()
+        return self._weight
+
     def _refresh_plan(self) -> None:
         """Where all subscriptions are; recomputed only when a subscription or an egress changed."""
         if self._plan_version == self._turn.plan_version:
@@ -521,3 +530,5 @@ class Fanout:
                 elif rid not in remote and rid not in other and rid in turn.view.routers:
                     other[rid] = self._channels.channel(rid)
         self._members_remote = list(other.values())
+        of_members = max((egress.weight() for egress in self._members_local), default=1)  # one of them gets it
+        self._weight = sum(egress.weight() for egress in self._local) + len(remote) + len(self.shares) * of_members

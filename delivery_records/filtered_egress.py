@@ -57,6 +57,10 @@ class FilteredEgress(Egress):
             return
         super().on_presettled(publisher_epoch, tag, message, message_format, ttl_ms)
 
+    def weight(self) -> int:
+        """See Egress."""
+        return 1 if self._filter is None else self._filter.compiled.weight
+
     def _excludes(self, publisher_epoch: int, message: bytes, message_format: int) -> bool:
         if self._filter is None:
             return False

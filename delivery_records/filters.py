@@ -26,6 +26,8 @@ class CompiledFilter:
     test: Callable[[object], bool | None] | None = None
     """True for what `FilterEngine.open` made of a message that matches; None: each message does. Never raises. It
     answers None where finding out takes more than a filter may: such a message does not match."""
+    weight: int = 1
+    """What it may cost for a message, in deliveries (see `Fanout.weight`)."""
 
 
 class FilterEngine(Protocol):

@@ -152,6 +152,15 @@ class Records:
 
     # ------------------------------------------------------------------ driving
 
+    def weights_version(self) -> int:
+        """Grows whenever what a message of some publisher costs may have changed."""
+        return self.turn.plan_version + self.turn.activations
+
+    def weight_of(self, link: int) -> int:
+        """What a message on a publisher's link costs this router, in deliveries; 0 for any other link."""
+        endpoint = self.links.get(link)
+        return endpoint.fanout.weight() if isinstance(endpoint, Ingress) else 0
+
     def handle(self, batch: Sequence[Input], now: float) -> list[effects.Effect]:
         """Take the inputs of one turn, in order; return the effects to carry out, in order.
 

@@ -21,8 +21,8 @@ class Turn:
     """The facts of this turn, and what it has asked the shell for so far. One object for a whole incarnation."""
 
     __slots__ = (
-        "_era", "budget", "counts", "delivered", "durations", "is_draining", "limits", "nonce", "now", "out",
-        "plan_version", "policy_of", "rid", "settled", "settled_at_subscriber", "store_available", "stored",
+        "_era", "activations", "budget", "counts", "delivered", "durations", "is_draining", "limits", "nonce", "now",
+        "out", "plan_version", "policy_of", "rid", "settled", "settled_at_subscriber", "store_available", "stored",
         "timers", "trace", "tracing", "view",
     )  # fmt: skip
 
@@ -56,6 +56,8 @@ class Turn:
         """No credit, nothing new to subscribers, no attach (K-8a)."""
         self.plan_version = 0
         """Grows whenever a subscription or an egress changes."""
+        self.activations = 0
+        """Of publishers, so far."""
 
     def begin(self, now: float) -> None:
         """A call of the shell begins at `now`, which is never smaller than before."""

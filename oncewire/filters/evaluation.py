@@ -28,6 +28,7 @@ from oncewire.filters.syntax import (
     Node,
     Not,
     Sign,
+    children,
 )
 
 Evaluation: TypeAlias = Callable[[MessageSections], Value]
@@ -40,6 +41,17 @@ def compile_selector(node: Node) -> Callable[[MessageSections], bool]:
     """A test of messages; it raises `Unreadable` for those whose sections cannot be read."""
     evaluation = _compile(node)
     return lambda sections: evaluation(sections) is True
+
+
+def takes_steps(node: Node) -> bool:
+    """Whether a selector reads strings so that it is counted (`MAX_STEPS`)."""
+    left = [node]
+    while left:
+        found = left.pop()
+        if isinstance(found, Like) or (isinstance(found, Name) and found.name in COUNTED):
+            return True
+        left.extend(children(found))
+    return False
 
 
 def _compile(node: Node) -> Evaluation:
@@ -134,6 +146,8 @@ FIELDS: Final[dict[str, Evaluation]] = {
     **{f"amqp.{name.replace('-', '_')}": _field(name) for name in PROPERTY_FIELDS if name != "user-id"},
 }
 """Names that are no application properties."""
+COUNTED: Final = frozenset({"JMSMessageID", "JMSCorrelationID", "JMSXUserID", "amqp.user_id"})
+"""Of these, what is written anew each time that it is read."""
 
 
 def _name(name: str) -> Evaluation:

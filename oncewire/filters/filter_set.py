@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 from oncewire.filters.errors import FilterError
-from oncewire.filters.evaluation import compile_selector
-from oncewire.filters.limits import MAX_FILTER_TEXT, MAX_FILTERS, MAX_STEPS
+from oncewire.filters.evaluation import compile_selector, takes_steps
+from oncewire.filters.limits import COUNTED_WEIGHT, MAX_FILTER_TEXT, MAX_FILTERS, MAX_STEPS
 from oncewire.filters.property_filters import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
@@ -61,11 +61,13 @@ class FilterSet:
 
     Attributes:
         no_local: what the subscriber's own container publishes is excluded.
+        weight: what it may cost for a message, in plain filters.
         test: True for the sections of a message that matches; None where each message does. It raises `TooCostly`
             and nothing else: for a message that does not match, as finding out takes too much.
     """
 
     no_local: bool
+    weight: int
     test: Callable[[MessageSections], bool] | None
 
 
@@ -173,7 +175,9 @@ def compile_text(text: str) -> FilterSet:
         raise
     except (ValueError, TypeError, AttributeError) as error:
         raise FilterError(f"the filter of this subscription cannot be read ({error!s:.200})") from None
-    return FilterSet(any(kind == NO_LOCAL for kind, _ in filters), _safe(tests) if tests else None)
+    selectors = [_selector(str(value)) for kind, value in filters if kind == SELECTOR]
+    weight = COUNTED_WEIGHT if any(map(takes_steps, selectors)) else 1
+    return FilterSet(any(kind == NO_LOCAL for kind, _ in filters), weight, _safe(tests) if tests else None)
 
 
 def _compile(kind: str, value: object) -> Callable[[MessageSections], bool]:

@@ -408,6 +408,7 @@ class Connection:
             begin = parser.pos
             frame = parser.next_frame()
             if frame is None:
+                self._work += 1  # nothing was carried out: with a limit of one unit it would be called without end
                 return
             channel, frame_type, buf, pos, end = frame
             if frame_type != AMQP_FRAME:

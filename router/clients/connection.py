@@ -13,7 +13,7 @@ from typing import Any
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkPlace
-from oncewire.transport.paced_protocol import PacedProtocol
+from oncewire.transport.paced_protocol import STEP_WORK, PacedProtocol, units_of_a_step
 from oncewire.transport.websocket_frames_core import UNREAD_BYTES
 from oncewire.wire import (
     CONNECTION_FORCED,
@@ -88,7 +88,8 @@ class ClientConnection(PacedProtocol):
     __slots__ = (
         "__weakref__", "_driver", "_expiry", "_has_failed", "_is_closing", "_is_redirected", "anonymous",
         "attaches", "container_id", "ends", "kept_message_size", "links", "listener", "log", "max_message_size",
-        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings", "windows",
+        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings", "step", "weighed_at",
+        "windows",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +119,10 @@ class ClientConnection(PacedProtocol):
         """None once the client has logged in."""
         self._expiry: asyncio.TimerHandle | None = None
         self.peer_host = ""
+        self.step = STEP_WORK
+        """See `step_work`."""
+        self.weighed_at = -1
+        """The version of weights that it is for."""
         self.nodes = NodeLinks(listener.node, self)
         self.windows = SessionWindows(listener.window_limits())
         self.quota = listener.quota(self, self.windows)
@@ -287,6 +292,14 @@ class ClientConnection(PacedProtocol):
             self.pause_for(delay_s)
         if self.listener.is_draining:
             self.leave_if_unused()
+
+    def step_work(self) -> int:
+        """See `PacedProtocol`: a message to thousands of subscriptions, or costly filters, is thousands of units."""
+        if self._driver is not None and self.weighed_at != (version := self._driver.records.weights_version()):
+            self.weighed_at = version
+            records = self._driver.records
+            self.step = units_of_a_step(max(map(records.weight_of, self.links), default=0))
+        return self.step
 
     def pause_again(self) -> float:
         """See `PacedProtocol`: who has attached too often waits on."""

@@ -32,7 +32,7 @@ class AmqpFilters:
             except TooCostly:
                 return None
 
-        return CompiledFilter(found.no_local, matches)
+        return CompiledFilter(found.no_local, matches, found.weight)
 
     def open(self, message: bytes, message_format: int) -> MessageSections:
         """What the tests of this message share."""

@@ -1,0 +1,123 @@
+"""A message to thousands of subscriptions, or to costly filters, is thousands of units of a turn: counts, not times."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from oncewire.transport.paced_protocol import STEP_WORK, USUAL_WEIGHT, PacedProtocol, units_of_a_step
+from oncewire.transport.turn import Backlog, Turn
+from oncewire.wire import DeliveryReceived
+from router.clients.message_filters import AmqpFilters
+from tests.delivery_records.harness import Net
+from tests.filters.test_filter_budget import asked
+from tests.support.engines import Pipe
+
+MOST = STEP_WORK * USUAL_WEIGHT
+"""Deliveries between two looks at the clock."""
+MESSAGES = 300
+
+
+@pytest.mark.parametrize("weight", [0, 1, 16, 17, 100, 3_600, 4_096, 10_000])
+def test_a_step_leads_to_a_bounded_number_of_deliveries_unless_one_message_does(weight: int) -> None:
+    units = units_of_a_step(weight)
+    assert 1 <= units <= STEP_WORK
+    assert units * weight <= MOST or units == 1
+    assert units == STEP_WORK or weight > USUAL_WEIGHT, "what is usual costs nothing more"
+
+
+def test_a_message_weighs_what_it_is_sent_to() -> None:
+    net = Net(2)
+    records = net.nodes[0].core
+    publisher = net.publisher(net.nodes[0])
+    assert records.weight_of(publisher.number) == 0
+    for number in range(20):
+        before = records.weights_version()
+        net.subscriber(net.nodes[0], f"s{number}")
+        assert records.weights_version() > before, "connections look again"
+    assert records.weight_of(publisher.number) == 20
+    for number in range(20):
+        net.subscriber(net.nodes[1], f"far{number}")
+    assert records.weight_of(publisher.number) == 21, "one message to the other router"
+    other = net.publisher(net.nodes[0], "p2", topic="another")
+    assert records.weight_of(other.number) == 0
+
+
+def test_a_publisher_weighs_from_its_activation_on() -> None:
+    net = Net()
+    for number in range(20):
+        net.subscriber(net.nodes[0], f"s{number}")
+    records = net.nodes[0].core
+    before = records.weights_version()
+    publisher = net.publisher(net.nodes[0])
+    assert records.weights_version() > before
+    assert records.weight_of(publisher.number) == 20
+
+
+def test_filters_that_read_strings_weigh_as_many_deliveries() -> None:
+    net = Net(filters=AmqpFilters())
+    publisher = net.publisher(net.nodes[0])
+    records = net.nodes[0].core
+    net.subscriber(net.nodes[0], "plain", filter_text=asked("a = 1 AND b IN ('x')"))
+    assert records.weight_of(publisher.number) == 1
+    for number, selector in enumerate(["a LIKE '%b_'", "JMSMessageID = 'x'", "NOT (a = 1 OR a + 1 = 2 OR b LIKE 'x')"]):
+        net.subscriber(net.nodes[0], f"s{number}", filter_text=asked(selector))
+        weight = records.weight_of(publisher.number)
+        assert units_of_a_step(weight) * (number + 1) <= USUAL_WEIGHT, "some milliseconds each"
+
+
+class Counting(PacedProtocol):
+    """Counts the messages of each step."""
+
+    high_water_bytes = None
+    output_limit_bytes = 1 << 20
+    timer_resolution_s = 0.05
+    peer_noun = "a client"
+    weight = 1
+
+    def __init__(self, pipe: Pipe) -> None:
+        turn = Turn()
+        super().__init__(pipe.server, turn, time.monotonic, Backlog(turn))
+        self.steps: list[int] = []
+        self.has_all, self.is_over = asyncio.Event(), asyncio.Event()
+
+    def may_carry_out(self, now: float) -> bool:
+        return True
+
+    def step_work(self) -> int:
+        return units_of_a_step(self.weight)
+
+    def process_events(self) -> None:
+        self.steps.append(sum(isinstance(event, DeliveryReceived) for event in self.engine.events()))
+        if sum(self.steps) == MESSAGES:
+            self.has_all.set()
+
+    def on_disconnected(self, _exc: Exception | None) -> None:
+        self.is_over.set()
+
+    def on_fault(self, error: Exception, doing: str) -> None:
+        raise error
+
+
+@pytest.mark.parametrize("weight", [1, 400, 3_600])
+async def test_what_was_read_is_carried_out_in_steps_of_so_few_messages(weight: int) -> None:
+    pipe = Pipe()
+    sender, _ = pipe.link_to_server("link", credit=MESSAGES)
+    for number in range(MESSAGES):
+        sender.send(b"%d" % number, b"m")
+    protocol = Counting(pipe)
+    protocol.weight = weight
+    server = await asyncio.get_running_loop().create_server(lambda: protocol, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(pipe.client.data_to_send())
+        async with asyncio.timeout(60):
+            await protocol.has_all.wait()
+            writer.close()
+            await writer.wait_closed()
+            await protocol.is_over.wait()
+    assert sum(protocol.steps) == MESSAGES
+    assert max(protocol.steps) * weight <= MOST
