@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
+import aiohttp
 import pytest
 
 from oncewire.wire import LinkDetached, Source, Symbol, Target, TerminusDurability
 from tests.router.processes import RouterProcess, running_router
-from tests.router.raw_client import RawClient
+from tests.router.raw_client import RawClient, until
 
 SHARED, GLOBAL, GROUP_ORDER = Symbol("shared"), Symbol("global"), Symbol("topic-group-order")
 
@@ -88,3 +91,29 @@ async def test_a_shared_subscription_is_looked_up_by_its_name_alone(
     assert found is not None
     assert found.address == "orders"
     assert set(found.capabilities) == {SHARED, *capabilities}
+
+
+async def decided(router: RouterProcess, decision: str) -> float:
+    """How often the router has taken a decision."""
+    async with aiohttp.ClientSession() as session, session.get(router.http + "/metrics") as answer:
+        text = await answer.text()
+    await asyncio.sleep(0)  # the session's transport closes in the next turn of the loop
+    return float(text.split(f'oncewire_decisions_total{{decision="{decision}"}} ')[1].split("\n")[0])
+
+
+async def test_members_without_credit_that_leave_together_cost_one_message_each(router: RouterProcess) -> None:  # SH-2
+    count = 100
+    client = await RawClient.connect(router.port)
+    links = [
+        client.session.attach_receiver(f"pool|{number}", source=shared(), target=Target("in"))
+        for number in range(count)
+    ]
+    client.flush()
+    for link in links:
+        await client.attached(link)
+    publisher = await (await RawClient.connect(router.port)).publisher("orders")
+    publisher.send(b"1", b"waits")
+    await until(partial(decided, router, "transfer_stored"), bool)
+    client.cut()
+    await until(partial(decided, router, "subscriber_lost"), lambda lost: lost >= count)
+    assert await decided(router, "returned_by_member") <= count
