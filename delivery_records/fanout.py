@@ -495,6 +495,11 @@ class Fanout:
         if self._turn.tracing is not None:
             self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
 
+    @property
+    def is_changed(self) -> bool:
+        """What a message costs is not known, and takes a look at each subscription."""
+        return self.is_active and self._plan_version != self._turn.plan_version
+
     def weight(self) -> int:
         """What one message costs this router, in deliveries and in messages to other routers."""
         if self.is_active:

@@ -7,7 +7,7 @@ Records away and starts with new ones (K-3): nothing in here outlives the incarn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from delivery_records import effects, inputs
@@ -156,10 +156,22 @@ class Records:
         """Grows whenever what a message of some publisher costs may have changed."""
         return self.turn.plan_version + self.turn.activations
 
-    def weight_of(self, link: int) -> int:
-        """What a message on a publisher's link costs this router, in deliveries; 0 for any other link."""
-        endpoint = self.links.get(link)
-        return endpoint.fanout.weight() if isinstance(endpoint, Ingress) else 0
+    def weigh(self, links: Iterable[int], most: int) -> int | None:
+        """What a message on the heaviest of these links costs this router, in deliveries; 0 without a publisher.
+
+        Returns:
+            None when more than `most` fan-outs had changed: the others are looked at by the next call.
+        """
+        heaviest = 0
+        for link in links:
+            endpoint = self.links.get(link)
+            if isinstance(endpoint, Ingress):
+                if endpoint.fanout.is_changed:
+                    if not most:
+                        return None
+                    most -= 1
+                heaviest = max(heaviest, endpoint.fanout.weight())
+        return heaviest
 
     def handle(self, batch: Sequence[Input], now: float) -> list[effects.Effect]:
         """Take the inputs of one turn, in order; return the effects to carry out, in order.

@@ -56,6 +56,7 @@ from router.clients.anonymous_links import AnonymousLinks, is_anonymous
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
+    MAX_WEIGHED,
     OUTPUT_HIGH_BYTES,
     OUTPUT_LIMIT_BYTES,
 )
@@ -296,9 +297,9 @@ class ClientConnection(PacedProtocol):
     def step_work(self) -> int:
         """See `PacedProtocol`: a message to thousands of subscriptions, or costly filters, is thousands of units."""
         if self._driver is not None and self.weighed_at != (version := self._driver.records.weights_version()):
-            self.weighed_at = version
-            records = self._driver.records
-            self.step = units_of_a_step(max(map(records.weight_of, self.links), default=0))
+            weight = self._driver.records.weigh(self.links, MAX_WEIGHED)
+            self.step = 1 if weight is None else units_of_a_step(weight)
+            self.weighed_at = version if weight is not None else self.weighed_at
         return self.step
 
     def pause_again(self) -> float:

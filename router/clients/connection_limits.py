@@ -11,3 +11,5 @@ CLOSE_TIMEOUT_S = 2.0
 
 MAX_CONTAINER_ID_BYTES = 1024
 """It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
+MAX_WEIGHED = 16
+"""Publishers of a connection whose subscriptions are counted in one step of a turn: some 10 ms for 3,600 of each."""

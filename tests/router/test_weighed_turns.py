@@ -32,17 +32,17 @@ def test_a_message_weighs_what_it_is_sent_to() -> None:
     net = Net(2)
     records = net.nodes[0].core
     publisher = net.publisher(net.nodes[0])
-    assert records.weight_of(publisher.number) == 0
+    assert records.weigh([publisher.number], 1) == 0
     for number in range(20):
         before = records.weights_version()
         net.subscriber(net.nodes[0], f"s{number}")
         assert records.weights_version() > before, "connections look again"
-    assert records.weight_of(publisher.number) == 20
+    assert records.weigh([publisher.number], 1) == 20
     for number in range(20):
         net.subscriber(net.nodes[1], f"far{number}")
-    assert records.weight_of(publisher.number) == 21, "one message to the other router"
+    assert records.weigh([publisher.number], 1) == 21, "one message to the other router"
     other = net.publisher(net.nodes[0], "p2", topic="another")
-    assert records.weight_of(other.number) == 0
+    assert records.weigh([other.number], 1) == 0
 
 
 def test_a_publisher_weighs_from_its_activation_on() -> None:
@@ -53,7 +53,7 @@ def test_a_publisher_weighs_from_its_activation_on() -> None:
     before = records.weights_version()
     publisher = net.publisher(net.nodes[0])
     assert records.weights_version() > before
-    assert records.weight_of(publisher.number) == 20
+    assert records.weigh([publisher.number], 1) == 20
 
 
 def test_filters_that_read_strings_weigh_as_many_deliveries() -> None:
@@ -61,11 +61,21 @@ def test_filters_that_read_strings_weigh_as_many_deliveries() -> None:
     publisher = net.publisher(net.nodes[0])
     records = net.nodes[0].core
     net.subscriber(net.nodes[0], "plain", filter_text=asked("a = 1 AND b IN ('x')"))
-    assert records.weight_of(publisher.number) == 1
+    assert records.weigh([publisher.number], 1) == 1
     for number, selector in enumerate(["a LIKE '%b_'", "JMSMessageID = 'x'", "NOT (a = 1 OR a + 1 = 2 OR b LIKE 'x')"]):
         net.subscriber(net.nodes[0], f"s{number}", filter_text=asked(selector))
-        weight = records.weight_of(publisher.number)
+        weight = records.weigh([publisher.number], 1)
+        assert weight is not None
         assert units_of_a_step(weight) * (number + 1) <= USUAL_WEIGHT, "some milliseconds each"
+
+
+def test_of_many_publishers_a_few_are_looked_at_in_each_step() -> None:
+    net = Net()
+    links = [net.publisher(net.nodes[0], f"p{number}").number for number in range(10)]
+    net.subscriber(net.nodes[0], "s")
+    records = net.nodes[0].core
+    records.turn.plan_version += 1  # as with a subscription that comes, before anything looks at them
+    assert [records.weigh(links, 4) for _ in range(4)] == [None, None, 1, 1]
 
 
 class Counting(PacedProtocol):
