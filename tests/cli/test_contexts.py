@@ -205,7 +205,7 @@ async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: 
     password = tmp_path / "password"
     password.write_text("pa\n")
     flags = ("--standalone", "--id=alpha", "--listen-allow-anonymous=never", "--users=ann:pa", "--roles=ann=viewer")
-    async with running_router(*flags, "--http-loopback-role=none") as router:
+    async with running_router(*flags, "--http-loopback-role=none", "--http-anonymous-role=none") as router:
         code, _, err = await command("pub", "orders", "--url", router.url)
         assert code == 2, err
         login = ("--user", "ann", "--password-file", str(password))
