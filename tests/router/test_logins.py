@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -50,12 +51,18 @@ def oncewire_users(*arguments: str, password: str = "") -> str:
     return result.output
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    path = str(tmp_path / "users")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("made") / "users")
     for name in ("ann", "bob"):
         oncewire_users("add", path, name, password=f"secret-of-{name}")
     return path
+
+
+@pytest.fixture
+def file(made: str, tmp_path: Path) -> str:
+    """A copy of one file: to derive its keys takes a second."""
+    return shutil.copy2(made, tmp_path / "users").as_posix()
 
 
 def scram(user: str, password: str, number: int = 0) -> SaslClient:
