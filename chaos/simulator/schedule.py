@@ -202,9 +202,10 @@ def heal(world: World, rng: random.Random) -> None:
     Raises:
         Violation: it does not.
     """
-    patience = world.now + 3 * HEALING_S
     under_way = world.under_way()
     messages = sum(publisher.messages for publisher in world.publishers)
+    # A message that is wanted again comes behind a delay (E-4a), and the next one behind it where windows are small.
+    patience = world.now + HEALING_S * (3 + messages * world.traits.refuses)
     for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * messages + 4 * under_way):
         if world.now > patience:
             if not world.mortals.bury():  # their deliveries may keep a subscriber's patience looking (K-5b)
