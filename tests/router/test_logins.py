@@ -62,7 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def file(made: str, tmp_path: Path) -> str:
     """A copy of one file: to derive its keys takes a second."""
-    return shutil.copy2(made, tmp_path / "users").as_posix()
+    return str(shutil.copy2(made, tmp_path / "users"))
 
 
 def scram(user: str, password: str, number: int = 0) -> SaslClient:
