@@ -246,7 +246,10 @@ class SyncState:
     def forget_annotated(self, runs: Iterable[Run]) -> None:
         """E-5: it does not come any more."""
         for first, count in runs:
-            for number in range(first, first + count):
+            named: Sequence[int] = range(first, first + count)
+            if count > len(self.annotated):  # however long the run is, the work is bounded by what is here
+                named = [number for number in self.annotated if number in named]
+            for number in named:
                 self.annotated.pop(number, None)
 
     def take_tag(self, tag: bytes) -> Entry | None:

@@ -75,6 +75,20 @@ def test_what_a_subscriber_added_goes_with_it_to_its_next_router(routers: int) -
     assert [(each.tag[11:], each.annotations) for each in moved.all(effects.Deliver)] == [(b"1", BUSY), (b"2", None)]
 
 
+def test_what_was_added_is_forgotten_in_work_that_does_not_grow_with_the_length_of_a_run() -> None:
+    net = Net(1)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    (egress,) = net.nodes[0].core.egresses.values()
+    (sync,) = egress.syncs.values()
+    sync.annotated.update({7: BUSY, 8: WHO})
+    egress.on_settle(sync.epoch, ((7, 1),))
+    assert sync.annotated == {8: WHO}
+    egress.on_settle(sync.epoch, ((0, 2**62),))
+    assert sync.annotated == {}
+    assert carried(subscriber) == [{}]
+
+
 def test_what_a_subscriber_added_survives_its_publishers_router_and_then_its_own() -> None:
     net = Net(4)
     subscriber = net.subscriber(net.nodes[0])
