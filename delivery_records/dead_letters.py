@@ -17,6 +17,7 @@ from delivery_records.diagnostics.trace import Rule
 from delivery_records.letter_topics import gets_letters
 from delivery_records.limits import LETTER_NOTE_S, TopicPolicy
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.timers import Timer
 from delivery_records.topics import split_vhost
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, TOLD, Slot, Window, add_run, frozen_runs
@@ -93,9 +94,9 @@ class DeadLetters:
     """Letters of one publisher, and its dead-letter subscriptions."""
 
     __slots__ = (
-        "_attempts", "_channels", "_errors", "_former", "_letters", "_make", "_members", "_noted_at", "_poisoned",
-        "_policy", "_publisher", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
-        "_window",
+        "_attempts", "_channels", "_errors", "_former", "_is_given_up", "_letters", "_make", "_members", "_noted_at",
+        "_poisoned", "_policy", "_publisher", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
+        "_waits_until", "_window",
     )  # fmt: skip
 
     def __init__(
@@ -137,7 +138,12 @@ class DeadLetters:
         self._settled_runs: list[list[int]] = []
         self._poisoned = ("", 0, 0)
         """Key, number and failed attempts of what is about to count as rejected."""
-        self._noted_at = -LETTER_NOTE_S
+        self._noted_at: dict[Decision, float] = {}
+        """When the log had it last."""
+        self._waits_until = 0.0
+        """When letters that nobody is there for are given up; 0: none waits, or for as long as it takes."""
+        self._is_given_up = False
+        """Nobody was there for that long: what comes now waits no longer."""
 
     # ------------------------------------------------------------------ dead-letter subscriptions
 
@@ -166,6 +172,7 @@ class DeadLetters:
         """It owes what nobody is done with."""
         self._members[key] = None
         self._former.pop(key, None)
+        self._wait_anew()
         self._turn.plan_version += 1
         for letter in self._letters.values():
             if letter.is_out and not letter.is_done:
@@ -179,19 +186,20 @@ class DeadLetters:
 
     def _leave(self, key: str) -> None:
         del self._members[key]
-        for number, letter in self._letters.items():
+        for number, letter in list(self._letters.items()):
             if key in letter.owed:
                 del letter.owed[key]
                 self._after(number, letter)
 
     def use(self, policy: TopicPolicy) -> None:
         """At activation, or when the operator's rules have changed (I-3d): everybody in view, and U for each (I-5)."""
-        is_same = policy.dead_letter == self._policy.dead_letter
-        self._policy = policy
-        if is_same:
+        former, self._policy = self._policy, policy
+        if policy.dead_letter_wait_s != former.dead_letter_wait_s:
+            self._wait_anew()
+        if policy.dead_letter == former.dead_letter:
             return
         if not policy.dead_letter:
-            self._give_up()
+            self._forget_all()
         found = {subscription.key: subscription for subscription in self._in_view()}
         for key in [key for key in self._members if key not in found]:
             self._leave(key)
@@ -202,7 +210,7 @@ class DeadLetters:
         self.sync([subscriptions[key] for key in (*self._members, *self._former) if key in subscriptions])
         self._publisher.mark_dirty()
 
-    def _give_up(self) -> None:
+    def _forget_all(self) -> None:
         """The policy names no topic any more: nothing waits for letters. What is failed later may have one again."""
         for number, letter in self._letters.items():
             slot = self._window.at(number)
@@ -260,10 +268,10 @@ class DeadLetters:
     def _note(self, decision: Decision, **fields: object) -> None:
         """Count it; log the first in a while."""
         turn = self._turn
-        if turn.now - self._noted_at < LETTER_NOTE_S:
+        if turn.now - self._noted_at.get(decision, -LETTER_NOTE_S) < LETTER_NOTE_S:
             turn.counts[decision] += 1
             return
-        self._noted_at = turn.now
+        self._noted_at[decision] = turn.now
         turn.note(decision, publisher=self._publisher.name, **fields)
 
     # ------------------------------------------------------------------ sending
@@ -387,10 +395,7 @@ class DeadLetters:
         slot = self._window.at(number)
         assert slot is not None
         if not letter.is_done:
-            self._note(
-                Decision.DEAD_LETTER_WAITS, topic=self._publisher.topic, dead_letter=self._policy.dead_letter,
-                tag=slot.tag.hex(),
-            )  # fmt: skip
+            self._wait(slot)
         else:
             slot.pending -= 1
             self._turn.counts[Decision.DEAD_LETTER_DONE] += 1
@@ -398,10 +403,60 @@ class DeadLetters:
                 self._publisher.trace(slot, Rule.LETTER_DONE, slot.pending)
         self._publisher.mark_dirty()
 
+    # ------------------------------------------------------------------ nobody is there
+
+    def _wait(self, slot: Slot) -> None:
+        """Its letter is owed to the next one that joins, unless nobody has been there for too long."""
+        if self._is_given_up:
+            self._give_up(slot)
+            return
+        self._note_letter(Decision.DEAD_LETTER_WAITS, slot)
+        wait_s = self._policy.dead_letter_wait_s
+        if wait_s and not self._waits_until:
+            self._waits_until = self._turn.now + wait_s
+            self._turn.timers.set(Timer.LETTERS, self._publisher.key, self._waits_until)
+
+    def _wait_anew(self) -> None:
+        """Somebody is there, or the policy's time is another."""
+        self._waits_until, self._is_given_up = 0.0, False
+        self._turn.timers.cancel(Timer.LETTERS, self._publisher.key)
+        if not self._members:
+            for slot in self._waiting_slots():
+                self._wait(slot)
+
+    def on_timer(self) -> None:
+        """I-3e: nobody was there in all the time that the policy gives letters."""
+        if not self._waits_until or self._turn.now < self._waits_until:
+            return  # a timer of a former ingress
+        self._is_given_up = True
+        for slot in self._waiting_slots():
+            self._give_up(slot)
+        self._publisher.mark_dirty()
+
+    def _waiting_slots(self) -> list[Slot]:
+        waiting = [number for number, letter in self._letters.items() if letter.is_out and not letter.is_over]
+        return [slot for slot in map(self._window.at, waiting) if slot is not None]
+
+    def _give_up(self, slot: Slot) -> None:
+        """Nobody owes it, and the publisher, which is told *rejected*, keeps the message."""
+        self.discard(slot)
+        slot.has_no_letter = True
+        slot.pending -= 1
+        self._note_letter(Decision.DEAD_LETTER_GIVEN_UP, slot)
+        if self._turn.tracing is not None:
+            self._publisher.trace(slot, Rule.LETTER_GIVEN_UP, slot.pending)
+
+    def _note_letter(self, decision: Decision, slot: Slot) -> None:
+        self._note(
+            decision, topic=self._publisher.topic, dead_letter=self._policy.dead_letter, tag=slot.tag.hex()
+        )
+
+    # ------------------------------------------------------------------ settled
+
     def forget(self, slot: Slot) -> None:
         """The entry left the window: its letter is settled with it, also one that an earlier ingress has sent."""
         letter = self.discard(slot)
-        if slot.repeated or letter is not None:
+        if slot.repeated or letter is not None or slot.has_no_letter:
             add_run(self._settled_runs, slot.number)
 
     def discard(self, slot: Slot) -> Letter | None:

@@ -164,6 +164,8 @@ class TopicPolicy:
     retry_cap_s: float = RETRY_CAP_S
     dead_letter: str = ""
     """The topic for what subscriptions fail (I-3e), as routers know it; empty: there is none."""
+    dead_letter_wait_s: float = 0.0
+    """How long letters wait while nobody subscribes to that topic (I-3e); 0: without end."""
     is_dead_letter: bool = False
     """Some rule names this very topic as `dead_letter`."""
     ttl_s: float = 0.0

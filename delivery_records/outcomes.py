@@ -88,6 +88,8 @@ class Decision(Enum):
     DEAD_LETTER_DONE = "dead_letter_done"
     DEAD_LETTER_WAITS = "dead_letter_waits"
     """There is no dead-letter subscription for a letter, or there is none any more."""
+    DEAD_LETTER_GIVEN_UP = "dead_letter_given_up"
+    """There was none for as long as the policy lets letters wait (I-3e)."""
     # subscribers
     SUBSCRIBER_ATTACHED = "subscriber_attached"
     SUBSCRIBER_RESUMED = "subscriber_resumed"

@@ -160,17 +160,20 @@ class PublisherOutcomes:
         if slot.verdict is not None:
             return _OF_VERDICT.get(slot.verdict, _NOBODY)
         if self.policy.report_rejections or (slot.has_no_letter and self.policy.dead_letter):  # I-3e
-            return self._reported(slot.rejected_by or [], self.expired_by.get(slot.number, []))
+            return self._reported(slot, slot.rejected_by or [], self.expired_by.get(slot.number, []))
         return _ACCEPTED
 
-    def _reported(self, rejected: list[str], expired: list[str]) -> Told:
-        """on_reject=report: who rejected it, and for whom it expired (E-10)."""
+    def _reported(self, slot: Slot, rejected: list[str], expired: list[str]) -> Told:
+        """on_reject=report, or no letter: who rejected it, and for whom it expired (E-10)."""
         said = [f"rejected by {len(rejected)}"] if rejected else []
         said += [f"expired for {len(expired)}"] if expired else []
-        if not said:
+        has_no_letter = slot.has_no_letter and bool(self.policy.dead_letter)
+        if not said and not has_no_letter:
             return _ACCEPTED
+        of_subscriptions = [" and ".join(said) + " of its subscriptions"] if said else []
+        no_letter = ["nobody has a dead letter of it"] if has_no_letter else []
         return Told(
-            DeliveryOutcome.REJECTED, "oncewire:rejected", " and ".join(said) + " of its subscriptions",
+            DeliveryOutcome.REJECTED, "oncewire:rejected", "; ".join(of_subscriptions + no_letter),
             tuple(rejected[:OWING_NAMES]), len(rejected), tuple(expired[:OWING_NAMES]), len(expired),
         )  # fmt: skip
 

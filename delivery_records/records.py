@@ -430,6 +430,8 @@ class Records:
             self._departing.on_timer(ingress)
         elif timer is Timer.STREAM:
             ingress.large.look()
+        elif timer is Timer.LETTERS and ingress.fanout.letters is not None:
+            ingress.fanout.letters.on_timer()
 
     def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:
         if timer is Timer.STOCK_REPLY:

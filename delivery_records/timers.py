@@ -35,10 +35,12 @@ class Timer(IntEnum):
     CREDIT = 23
     ENDING = 24
     MAP_REST = 25
+    LETTERS = 26
 
 
 OF_AN_INGRESS = (
     Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM, Timer.ENDING,
+    Timer.LETTERS,
 )  # fmt: skip
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
 OF_AN_EGRESS = (

@@ -189,7 +189,8 @@ class RouterConfig:
     topic_rules: tuple[TopicRule, ...] = setting(
         "topics.rules", topic_rules, (),
         'tables {topics, vhosts, and some of on_empty = "accept", "release" or "reject", on_reject = "accept" or '
-        '"report", max_attempts, retry_first_s, retry_cap_s, dead_letter = "a topic", ttl_s}; in a text as JSON',
+        '"report", max_attempts, retry_first_s, retry_cap_s, dead_letter = "a topic", dead_letter_wait_s, ttl_s}; '
+        "in a text as JSON",
         "Policies of topics, the same at every router: the first rule that fits; else limits.* apply (I-3d).",
         applies=Applies.NOW,
     )  # fmt: skip

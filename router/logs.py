@@ -106,6 +106,7 @@ _WARNINGS = frozenset(
         Decision.DELIVERY_POISONED,
         Decision.DELIVERY_FAILED,
         Decision.DEAD_LETTER_WAITS,
+        Decision.DEAD_LETTER_GIVEN_UP,
         Decision.EXPIRED,
         Decision.FILTER_TOO_COSTLY,
         Decision.ATTACH_REFUSED,

@@ -30,6 +30,9 @@ MAX_TTL_S = 30 * 86_400.0
 """A month: what a message that waits longer is worth, its operator knows; and the time between routers fits 32 bits."""
 TTL_S = number(0, MAX_TTL_S)
 TTL_ALLOWED = f"0 to {MAX_TTL_S:.0f} seconds"
+LETTER_WAIT_S = number(0, MAX_RETRY_S)
+LETTER_WAIT_ALLOWED = f"0 to {MAX_RETRY_S:.0f} seconds"
+"""A day, as for attempts: so long a letter may be in nobody's hands but its publisher's."""
 _Value = TypeVar("_Value")
 
 
@@ -46,6 +49,7 @@ class TopicRule:
         retry_first_s: wait before the next attempt; it doubles.
         retry_cap_s: longest such wait.
         dead_letter: topic for what subscriptions fail, of the same virtual host (I-3e).
+        dead_letter_wait_s: how long dead letters wait while nobody subscribes to that topic; 0: without end.
         ttl_s: longest life of a message that was not sent to a subscription; 0: without end.
 
     What is None is as the settings limits.* say.
@@ -60,6 +64,7 @@ class TopicRule:
     retry_cap_s: float | None = None
     ttl_s: float | None = None
     dead_letter: str | None = None
+    dead_letter_wait_s: float | None = None
 
 
 def _topic(value: object) -> str:
@@ -76,6 +81,7 @@ _DECIDED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "retry_first_s": (RETRY_S, RETRY_ALLOWED),
     "retry_cap_s": (RETRY_S, RETRY_ALLOWED),
     "dead_letter": (_topic, DEAD_LETTER_ALLOWED),
+    "dead_letter_wait_s": (LETTER_WAIT_S, LETTER_WAIT_ALLOWED),
     "ttl_s": (TTL_S, TTL_ALLOWED),
 }
 """What a rule may decide, and what is allowed."""
@@ -101,6 +107,8 @@ def _rule(table: Mapping[str, object]) -> TopicRule:
     first_s, cap_s = rule.retry_first_s, rule.retry_cap_s
     if first_s is not None and cap_s is not None and first_s > cap_s:
         raise NotAllowed("retry_first_s is at most retry_cap_s")
+    if rule.dead_letter_wait_s is not None and rule.dead_letter is None:
+        raise NotAllowed("a rule with dead_letter_wait_s has dead_letter, the topic that is waited for")
     return rule
 
 
@@ -132,6 +140,7 @@ def policy_by(rules: Sequence[TopicRule], default: TopicPolicy, topic: str) -> T
         retry_first_s=_or(rule.retry_first_s, default.retry_first_s),
         retry_cap_s=_or(rule.retry_cap_s, default.retry_cap_s),
         dead_letter=in_vhost(vhost, dead_letter) if dead_letter else "",
+        dead_letter_wait_s=_or(rule.dead_letter_wait_s, default.dead_letter_wait_s) if dead_letter else 0.0,
         is_dead_letter=is_dead_letter,
         ttl_s=_or(rule.ttl_s, default.ttl_s),
     )
@@ -152,6 +161,7 @@ def described(policy: TopicPolicy) -> str:
         f" retry={policy.retry_first_s:g}-{policy.retry_cap_s:g}s"
         f"{f' ttl={policy.ttl_s:g}s' if policy.ttl_s else ''}"
         + (f" dead_letter={split_vhost(policy.dead_letter)[1]}" if policy.dead_letter else "")
+        + (f" dead_letter_wait={policy.dead_letter_wait_s:g}s" if policy.dead_letter_wait_s else "")
     )
 
 

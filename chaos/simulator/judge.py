@@ -144,6 +144,7 @@ class Judge:
             self.shared.on_confirmed(incarnation)
             return
         if self._world.gets_letters(subscriber):
+            self.letters.on_confirmed(subscriber, incarnation)
             return
         self._histories.on_confirmed(subscriber, incarnation)
 
@@ -178,7 +179,7 @@ class Judge:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
-        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
+        self._check_letter((publisher, number), is_rejected=False)
         self._check_released(publisher, number)
         self.policies.check_accepted((publisher, number))
         if not self._is_over_for_members((publisher, number)):
@@ -187,6 +188,9 @@ class Judge:
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
         gone = [owing for owing in self._unprocessed((publisher, number)) if self.created(owing[0]) != owing[1]]
         self.ended.check_accepted(publisher, number, gone)
+
+    def _check_letter(self, message: Message, *, is_rejected: bool) -> None:
+        self.letters.check_told(message, is_poisoned=self._is_poisoned(message), is_rejected=is_rejected)
 
     def _is_over_for_members(self, message: Message) -> bool:
         """SH-5, E-4a: together they failed as often as the policy allows; or none took it in time (E-10)."""
@@ -212,10 +216,10 @@ class Judge:
         if outcome is DeliveryOutcome.MODIFIED_FAILED:
             return  # A-9a: judged when its router states it
         traits = self._world.traits
-        self.letters.check_told((publisher, number), is_poisoned=self._is_poisoned((publisher, number)))
+        self._check_letter((publisher, number), is_rejected=outcome is DeliveryOutcome.REJECTED)
         message = (publisher, number)
         has_reason = traits.refuses or self.expiry.has_expired(message) or self.shared.is_declined(message)  # SH-5
-        is_reported = traits.reports or (traits.letters and self._world.is_large(number))  # I-3e
+        is_reported = traits.reports or traits.letter_wait or (traits.letters and self._world.is_large(number))  # I-3e
         if outcome is DeliveryOutcome.REJECTED and is_reported and has_reason:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.filters import FilterJudge
 from chaos.simulator.policy_judge import PolicyJudge
+from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
@@ -41,9 +42,16 @@ class LettersJudge:
         self._answered: set[tuple[int, Message]] = set()
         """What a subscriber may have answered before it lost its map: that outcome may be the one that counts (I-2)."""
         self._repeats: Counter[tuple[int, Message]] = Counter()
+        self._sent_at: dict[Message, float] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         """Dead-letter subscribers that were confirmed when it was sent, and the lives of their subscriptions."""
         self._last: dict[tuple[int, int], int] = {}
+        self._confirmed: dict[int, int] = {}
+        """Dead-letter subscribers, and the life of their subscriptions that was confirmed last."""
+        self._seen_at = 0.0
+        """When one of those was there the last time that anybody looked."""
+        self._absent_until = -1.0
+        """The end of the last time for which nobody was there as long as letters wait."""
 
     def _created(self, subscriber: int) -> int:
         held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
@@ -53,11 +61,27 @@ class LettersJudge:
 
     def on_first_send(self, message: Message, confirmed: Iterable[tuple[int, int]]) -> None:
         """A publisher sends it, when these dead-letter subscriptions are confirmed."""
+        self._look()
+        self._sent_at.setdefault(message, self._world.now)
         self._owed[message] = [
             (subscriber, created)
             for subscriber, created in confirmed
             if self._world.gets_letters(subscriber) and self._created(subscriber) == created
         ]
+
+    def on_confirmed(self, subscriber: int, life: int) -> None:
+        """Each router knows this dead-letter subscription from now on."""
+        self._look()
+        self._confirmed[subscriber] = life
+        self._look()
+
+    def _look(self) -> None:
+        """Whether somebody is there; between two looks with somebody nobody may have been there for all of it."""
+        now, wait_s = self._world.now, self._world.traits.letter_wait
+        if now - self._seen_at >= wait_s / FASTEST_CLOCK:
+            self._absent_until = now
+        if any(self._created(subscriber) == life for subscriber, life in self._confirmed.items()):
+            self._seen_at = now
 
     def on_failed(self, subscriber: int, message: Message, life: int = 0) -> None:
         """A subscriber fails a message; `life`: of its subscription, when its map says that it rejects it."""
@@ -91,6 +115,7 @@ class LettersJudge:
     def on_restore(self) -> None:
         """K-9: nothing that was sent before is owed."""
         self._rejected.clear()
+        self._confirmed.clear()
         self._owed = {message: [] for message in self._owed}
 
     # ------------------------------------------------------------------ what dead-letter subscribers get
@@ -132,13 +157,19 @@ class LettersJudge:
 
     # ------------------------------------------------------------------ what publishers are told
 
-    def check_told(self, message: Message, *, is_poisoned: bool) -> None:
-        """A publisher is told the outcome of a message; `is_poisoned`: a subscription there failed it too often.
+    def check_told(self, message: Message, *, is_poisoned: bool, is_rejected: bool) -> None:
+        """A publisher is told the outcome of a message.
+
+        Args:
+            message: which one.
+            is_poisoned: a subscription there failed it too often.
+            is_rejected: the outcome is *rejected*.
 
         Raises:
             Violation: a subscription that is there has rejected it, or has failed it too often, and its letter is not
-                done.
+                done, or was given up before its time.
         """
+        self._look()
         world = self._world
         if not world.traits.letters or world.is_without_letters or world.is_large(message[1]):
             return
@@ -152,7 +183,11 @@ class LettersJudge:
             if self._created(subscriber) == created and not self._is_done(subscriber, message):
                 raise Violation(f"LOST: {it} before s{subscriber} is done with the letter")
         if not any(self._is_done(s.index, message) for s in world.subscribers if world.gets_letters(s.index)):
-            raise Violation(f"LOST: {it} before anybody is done with the letter")
+            if not (is_rejected and world.traits.letter_wait):
+                raise Violation(f"LOST: {it} before anybody is done with the letter")
+            if self._absent_until < self._sent_at[message]:
+                raise Violation(f"EARLY: {it}, for the letter is given up after less than {world.traits.letter_wait} s")
+            return
         world.coverage[coverage.LETTER_FIRST] += 1
 
     def _is_done(self, subscriber: int, message: Message) -> bool:

@@ -72,6 +72,7 @@ def _policy(traits: Traits) -> TopicPolicy:
     plain = TopicPolicy(
         report_rejections=traits.reports, max_attempts=traits.attempts or MAX_ATTEMPTS,
         dead_letter=LETTERS_TOPIC if traits.letters else "", ttl_s=float(traits.ttl_s),
+        dead_letter_wait_s=float(traits.letter_wait),
     )  # fmt: skip
     on_empty = _ON_EMPTY[traits.on_empty]
     return plain if on_empty is None else replace(plain, on_empty=on_empty, on_empty_exactly_once=on_empty)

@@ -312,7 +312,8 @@ def draw_letters(rng: random.Random, traits: Traits) -> tuple[Traits, dict[str, 
         return traits, {}
     traits = replace(traits, letters=rng.choice([1, 1, 2]), late_letters=rng.choice([0, 0, 20, 70]), refuses=True)
     changes = {RELOAD: 1} if rng.random() < 0.2 else {}
-    return replace(traits, reload_at_sync=rng.random() < 0.2), changes
+    traits = replace(traits, reload_at_sync=rng.random() < 0.2)
+    return replace(traits, letter_wait=rng.choice([0, 0, 2, 15])), changes
 
 
 def draw_expiry(rng: random.Random, traits: Traits) -> int:

@@ -113,6 +113,8 @@ class Traits:
     """Operators take their topic away while a letters stream is on its way to another router."""
     late_letters: int = 0
     """They come after so many seconds."""
+    letter_wait: int = 0
+    """Letters wait so many seconds while nobody asks for them (I-3e); 0: without end."""
 
     streams: int = 0
     """Every so-many-th message is large and comes in parts, over time (L-1); 0: none is."""

@@ -114,6 +114,7 @@ _DELIVERIES = {
             "sent": Decision.DEAD_LETTER_SENT,
             "done": Decision.DEAD_LETTER_DONE,
             "waited": Decision.DEAD_LETTER_WAITS,
+            "given-up": Decision.DEAD_LETTER_GIVEN_UP,
             "no-topic": Decision.DELIVERY_FAILED,
         },
     ),

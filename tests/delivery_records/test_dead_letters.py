@@ -96,6 +96,71 @@ def test_a_large_message_that_was_rejected_before_it_came_again_has_no_letter_ei
     assert publisher.outcomes[1:] == [(sent, DeliveryOutcome.ACCEPTED)]
 
 
+GIVEN_UP = replace(LIMITS, policy=replace(POLICY, dead_letter_wait_s=30.0))
+
+
+@pytest.mark.parametrize("routers", [1, 2])
+def test_a_letter_that_nobody_asks_for_is_given_up_in_time_and_its_publisher_told_rejected(routers: int) -> None:
+    net = Net(routers, limits=GIVEN_UP)
+    subscriber, publisher = net.subscriber(net.nodes[-1]), net.publisher(net.nodes[0])
+    sent = [publisher.send(tag) for tag in (b"1", b"2", b"3")]
+    subscriber.answer(REJECTED, b"1", b"2")
+    net.advance(29.0)
+    assert publisher.outcomes == []
+    net.advance(2.0)
+    assert publisher.outcomes == [(number, REJECTED) for number in sent[:2]]
+    told = {each.description for each in publisher.all(effects.Dispose)}
+    assert told == {"rejected by 1 of its subscriptions; nobody has a dead letter of it"}
+    subscriber.answer(REJECTED, b"3")  # nobody has been there for long: it waits no longer
+    assert publisher.outcomes == [(number, REJECTED) for number in sent]
+    assert net.nodes[0].count(Decision.DEAD_LETTER_GIVEN_UP) == 3
+
+
+def test_letters_wait_anew_when_a_dead_letter_subscription_has_come_and_gone() -> None:
+    net = Net(limits=GIVEN_UP)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    sent = publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    net.advance(29.0)
+    letters = dead_letters(net)
+    net.advance(60.0)
+    assert publisher.outcomes == []
+    letters.detach(closed=True)
+    net.advance(29.0)
+    assert publisher.outcomes == []
+    net.advance(2.0)
+    assert publisher.outcomes == [(sent, REJECTED)]
+
+
+def test_a_letter_that_was_given_up_is_no_letter_for_who_comes_later_and_is_settled_where_it_was_sent() -> None:
+    net = Net(limits=GIVEN_UP)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    letters = dead_letters(net)
+    publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    (had,) = letters.all(effects.Deliver)
+    letters.detach(closed=True)
+    net.advance(31.0)
+    again = dead_letters(net, unsettled={had.tag: None})
+    assert again.all(effects.Deliver) == []
+    publisher.settle(b"1")
+    assert again.settled == [b"1"]
+
+
+def test_a_shorter_time_of_the_policy_counts_from_now_on_for_what_waits() -> None:
+    net = Net(limits=LIMITS)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    sent = publisher.send(b"1")
+    subscriber.answer(REJECTED, b"1")
+    net.advance(3600.0)
+    assert publisher.outcomes == []
+    net.feed(net.nodes[0], PoliciesChanged(lambda _topic: GIVEN_UP.policy))
+    net.advance(29.0)
+    assert publisher.outcomes == []
+    net.advance(2.0)
+    assert publisher.outcomes == [(sent, REJECTED)]
+
+
 def test_what_expired_becomes_a_letter_that_says_so_and_does_not_expire() -> None:
     limits = replace(LIMITS, policy=replace(POLICY, ttl_s=5.0))
     net = Net(2, limits=limits, make_letter=described)

@@ -113,3 +113,23 @@ async def test_a_dead_letter_that_nobody_is_there_for_waits_is_shown_and_logged_
         assert (await sending).is_accepted
         for task in tasks:
             task.cancel()
+
+
+async def test_who_rejects_while_nobody_asks_for_dead_letters_holds_up_a_publisher_for_no_longer_than_the_rule_says(
+    tmp_path: Path,
+) -> None:
+    settings = {"topics.rules": json.dumps([{"topics": ["work"], "dead_letter": "dead", "dead_letter_wait_s": 1}])}
+    async with (
+        LocalNetwork(2, log_folder=tmp_path, settings=settings) as network,
+        connect(urls(network, 0), container_id="shop") as shop,
+        connect(urls(network, 1), container_id="picky") as picky,
+    ):
+        task = asyncio.create_task(work(await picky.subscriber("work", name="s"), rejects=True))
+        publisher = await shop.publisher("work", name="p")
+        async with asyncio.timeout(END_S):
+            outcomes = [await (await publisher.submit(b"%d" % number)) for number in (0, 3, 1)]
+        assert [outcome.is_accepted for outcome in outcomes] == [False, False, True]
+        assert "nobody has a dead letter of it" in str(outcomes[0])
+        assert "dead_letter_given_up" in (tmp_path / "r1.log").read_text()
+        await picky.close()
+        await task

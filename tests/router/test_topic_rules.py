@@ -59,14 +59,18 @@ def test_a_rule_holds_in_the_virtual_hosts_that_it_names() -> None:
 def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its_own() -> None:
     rules = topic_rules(
         [
-            {"topics": ["orders.#"], "vhosts": ["crm", "$default"], "dead_letter": "dead.orders"},
+            {
+                "topics": ["orders.#"], "vhosts": ["crm", "$default"], "dead_letter": "dead.orders",
+                "dead_letter_wait_s": 60,
+            },
             {"topics": ["#"], "dead_letter": "dead"},
         ]
     )
     config = RouterConfig(topic_rules=rules)
     assert config.policy_of(in_vhost("crm", "orders.eu")).dead_letter == in_vhost("crm", "dead.orders")
     assert config.policy_of("orders.eu").dead_letter == "dead.orders"
-    assert described(config.policy_of(in_vhost("crm", "orders.eu"))).endswith(" dead_letter=dead.orders")
+    of_crm = described(config.policy_of(in_vhost("crm", "orders.eu")))
+    assert of_crm.endswith(" dead_letter=dead.orders dead_letter_wait=60s")
     for topic, is_one in (("dead.orders", True), ("dead", True), (in_vhost("erp", "dead.orders"), False)):
         policy = config.policy_of(topic)
         assert (policy.is_dead_letter, policy.dead_letter == "") == (is_one, is_one)
@@ -80,6 +84,8 @@ def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its
         ([{"topics": ["a"], "dead_letter": "dead.#"}], "dead_letter is a topic without wildcards"),
         ([{"topics": ["a"], "dead_letter": ""}], "dead_letter is a topic without wildcards"),
         ([{"topics": ["a"], "dead_letter": "a\x1fb"}], "dead_letter is a topic without wildcards"),
+        ([{"topics": ["a"], "dead_letter": "b", "dead_letter_wait_s": -1}], "dead_letter_wait_s is 0 to 86400 seconds"),
+        ([{"topics": ["a"], "dead_letter_wait_s": 9}], "a rule with dead_letter_wait_s has dead_letter"),
         ([{"topics": ["a"], "dead_letter": 3}], "dead_letter is a topic without wildcards"),
         ("[{", "in a text it is JSON"),
         ([{"topics": ["a"]}], "a rule has topics and one at least of on_empty, on_reject, max_attempts"),
@@ -91,7 +97,7 @@ def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its
         ([{"topics": ["a"], "max_attempts": "x"}], "max_attempts is 1 to 1000000"),
         ([{"topics": ["a"], "retry_first_s": 0}], "retry_first_s is 0.01 to 86400 seconds"),
         ([{"topics": ["a"], "retry_first_s": 9, "retry_cap_s": 3}], "retry_first_s is at most retry_cap_s"),
-        ([{"topics": ["a"], "attempts": 3}], "a table has dead_letter, max_attempts, on_empty, on_reject, retry_cap_s"),
+        ([{"topics": ["a"], "attempts": 3}], "a table has dead_letter, dead_letter_wait_s, max_attempts, on_empty"),
     ],
 )
 def test_a_rule_for_topics_that_cannot_be_used_is_refused(value: object, why: str) -> None:
