@@ -259,7 +259,8 @@ def campaign(
 def _chosen(names: tuple[str, ...]) -> list[Edit]:
     """The edits of these names, or all; each can be carried out."""
     from chaos.mutants.catalogue import ALL
-    from chaos.mutants.edits import EditError, load
+    from chaos.mutants.edit_error import EditError
+    from chaos.mutants.edits import load
 
     known = {edit.name: edit for edit in ALL}
     for name in names:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from chaos.mutants.anchors import Anchor, find, replaced
+from chaos.mutants.edit_error import EditError
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.sources import source_of
 
@@ -33,28 +36,26 @@ _ALONE = {
     "topology.history_core": ("history", "SeenHistory"),
     "topology.lease_clock": ("lease_clock", "LeaseClock"),
 }
-"""Modules outside the record core that an edit may name: the field of `Cores` and the class it holds."""
+"""Modules outside the record core that edits may change: the field of `Cores` and the class it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One rule taken out: in `module`, `old` becomes `new`; several pairs belong to one rule."""
+    """One rule taken out: `old` becomes `new`."""
 
     name: str
     rule: str
-    module: str
     old: str
+    """Found by its tokens, in whatever file and layout they stand (`anchors`)."""
     new: str
     why: str
     """What the rule is for: the counterexample or finding it answers."""
+    where: str = ""
+    """The function or class that the old text stands in, where others have the same."""
     aim: tuple[str, ...] = ()
     """Faults that show its absence, when random ones rarely do."""
     is_directed: bool = False
     """A written schedule of that name shows it, and no seed does."""
-
-
-class EditError(Exception):
-    """The edit's old text is not in the source: the rule moved, so the edit must follow it."""
 
 
 def load(edits: tuple[Edit, ...]) -> Cores:
@@ -63,15 +64,12 @@ def load(edits: tuple[Edit, ...]) -> Cores:
     Raises:
         EditError: an old text is not found exactly once.
     """
-    sources = {name: path.read_text() for name, path in _modules().items()}
+    sources = _sources()
     touched = set()
     for edit in edits:
-        if edit.module not in sources:
-            raise EditError(f"{edit.name}: {edit.module} is not a module that can be edited")
-        if (count := sources[edit.module].count(edit.old)) != 1:
-            raise EditError(f"{edit.name}: the old text stands {count} times in {edit.module}, not once")
-        sources[edit.module] = sources[edit.module].replace(edit.old, edit.new)
-        touched.add(edit.module)
+        anchor = anchor_of(edit, sources)
+        sources[anchor.module] = replaced(sources[anchor.module], anchor, edit.old, edit.new)
+        touched.add(anchor.module)
     parts: dict[str, Any] = {}
     for name in touched & _ALONE.keys():
         field, made = _ALONE[name]
@@ -83,9 +81,20 @@ def load(edits: tuple[Edit, ...]) -> Cores:
     return replace(SHIPPED, **parts)
 
 
-def places(edit: Edit) -> int:
-    """How often its old text stands in its module."""
-    return _modules()[edit.module].read_text().count(edit.old)
+def anchor_of(edit: Edit, sources: Mapping[str, str] | None = None) -> Anchor:
+    """Where it applies: in the shipped cores, or in these sources of them.
+
+    Raises:
+        EditError: an old text is not found exactly once.
+    """
+    try:
+        return find(_sources() if sources is None else sources, edit.old, edit.where)
+    except EditError as error:
+        raise EditError(f"{edit.name}: {error}") from None
+
+
+def _sources() -> dict[str, str]:
+    return {name: path.read_text(encoding="utf-8") for name, path in _modules().items()}
 
 
 def run_from_sources() -> dict[str, types.ModuleType]:
@@ -94,7 +103,7 @@ def run_from_sources() -> dict[str, types.ModuleType]:
 
 
 def _modules() -> dict[str, Path]:
-    """Modules an edit may name: those of the record core by their last name, others by their whole name."""
+    """Modules that edits may change: those of the record core by their last name, others by their whole name."""
     return {name: source_of(module) for name, module in {**_names(), **{alone: alone for alone in _ALONE}}.items()}
 
 

@@ -6,7 +6,7 @@ from chaos.mutants.edits import Edit
 
 IDENTITY_EDITS: tuple[Edit, ...] = (
     Edit(
-        "whoever-logs-in", "A-2c", "attaching",
+        "whoever-logs-in", "A-2c",
         '        user = "" if owner.adopts else owner.user\n',
         '        user = ""\n',
         "two users whose links have the same names cannot both attach",

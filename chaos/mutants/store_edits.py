@@ -6,13 +6,13 @@ from chaos.mutants.edits import Edit
 
 STORE_EDITS: tuple[Edit, ...] = (
     Edit(
-        "overtakes-its-receiver", "A-2d", "session_order",
+        "overtakes-its-receiver", "A-2d",
         "                return unanswered[link] < place\n", "                return False\n",
         "a client's publisher gets credit before its subscriber is there, and its message is nobody's",
         aim=("drop-s", "pairs=1", "slow_store=1"),
     ),
     Edit(
-        "acts-before-the-watch", "K-2", "records",
+        "acts-before-the-watch", "K-2",
         "                    handlers[type(item)](item)\n",
         "                    if type(item) is inputs.ReadDone and item.record is not None:\n"
         "                        attempt = self.attaching._by_nonce.get(item.nonce)\n"
@@ -27,14 +27,14 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "drop-p", "stall", "routers=2", "subscribers=2", "window=8", "messages=8"),
     ),
     Edit(
-        "nonces-of-one-router", "K-2a", "proposals",
+        "nonces-of-one-router", "K-2a",
         '        return f"{self._turn.rid:x}.{self._nonces}"\n',
         '        return f"{self._nonces}"\n',
         "a router takes another router's put for its own",
         aim=("drop-p", "drop-s", "routers=2"),
     ),
     Edit(
-        "snapshot-without-deletions", "K-4", "watch_handlers",
+        "snapshot-without-deletions", "K-4",
         "        for change in turn.view.difference(list(snapshot.entries)):\n"
         "            self._apply(change)\n",
         "        for change in turn.view.difference(list(snapshot.entries)):\n"
@@ -44,7 +44,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("compact", "relist", "expire-s", "expire-p"),
     ),
     Edit(
-        "C8-expiry-in-one-place", "K-5", "watch_handlers",
+        "C8-expiry-in-one-place", "K-5",
         "        self._orphans(rid)\n",
         "        self._orphans(rid)\n"
         "        for key, subscription in turn.view.subscriptions.items():\n"
@@ -55,21 +55,21 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("crash",),
     ),
     Edit(
-        "expiry-outlives-attach", "K-5", "expiry",
+        "expiry-outlives-attach", "K-5",
         "        self._turn.timers.cancel(Timer.EXPIRY, path)\n",
         "",
         "the time of a link that was lost goes on although its client is back",
         aim=("drop-p", "drop-s"),
     ),
     Edit(
-        "outage-counts", "K-6", "expiry",
+        "outage-counts", "K-6",
         "        delay = timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S\n",
         "        delay = self._rank(path) * ORPHAN_RANK_STEP_S\n",
         "a router that has just come takes every key of its dead predecessors for an expired one",
         aim=("crash",),
     ),
     Edit(
-        "applied-too-early", "K-7", "watch_handlers",
+        "applied-too-early", "K-7",
         "            turn.view.applied = max(turn.view.applied, change.mod_revision)\n"
         "            self._apply(change)\n",
         "            self._advance(changes.revision)\n"
@@ -78,28 +78,28 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "drop-s"),
     ),
     Edit(
-        "session-ends-with-the-link", "A-2", "attaching",
+        "session-ends-with-the-link", "A-2",
         "        session = old_session\n",
         "        session = SESSION_NONE\n",
         "an attach that does not copy the old session ends it, and the map it presents belongs to none",
         aim=("drop-p",),
     ),
     Edit(
-        "sessions-outlive-the-nonce", "K-9", "attaching",
+        "sessions-outlive-the-nonce", "K-9",
         "            if old_session < self._nonce_revision:\n",
         "            if old_session < 0:\n",
         "after a restore a publisher goes on in a session whose tags its subscribers hold under the former nonce",
         aim=("restore",),
     ),
     Edit(
-        "nothing-is-remembered", "K-9", "topology.history_core",
+        "nothing-is-remembered", "K-9",
         "        if revision < seen.revision:\n",
         "        if revision < 0:\n",
         "after a restore that nobody announces a publisher goes on in an older session of its own",
         aim=("rollback", "drop-p", "crash-p"),
     ),
     Edit(
-        "compare-with-the-view", "A-2", "attaching",
+        "compare-with-the-view", "A-2",
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
         "        self._proposals.put(attempt.nonce, attempt.path, expect, record, shared)\n",
@@ -111,7 +111,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("thief-p", "half-p", "drop-p"),
     ),
     Edit(
-        "view-instead-of-read", "A-2b", "attaching",
+        "view-instead-of-read", "A-2b",
         "        self._turn.out.append(effects.Read(attempt.nonce, attempt.path))\n",
         "        held = self._turn.view.attachment(attempt.path)\n"
         "        if held is None:\n"
@@ -122,7 +122,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "clog", "routers=2"),
     ),
     Edit(
-        "judged-before-the-watch", "A-3", "attaching",
+        "judged-before-the-watch", "A-3",
         "        attempt = Attempt(request, path, self.order.next_place())\n",
         "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
         "            from dataclasses import replace\n"
@@ -138,20 +138,20 @@ STORE_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "resume-is-not-said", "A-3a", "ingress",
+        "resume-is-not-said", "A-3a",
         "        resumed = len(self.window) > 0\n",
         "        resumed = False\n",
         "a publisher must refuse a router that does not say it resumed what was presented",
         aim=("drop-p", "shipped=1"),
     ),
     Edit(
-        "C15-session-in-the-tag", "A-4", "ingress",
+        "C15-session-in-the-tag", "A-4",
         "record, session=SESSION_IS_THIS_PUT)", "record, session=1)",
         "a publisher that restarts its tags meets its own stale entries",
         aim=("crash-p", "drop-p"),
     ),
     Edit(
-        "live", "A-4", "ingress",
+        "live", "A-4",
         "        if self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
         "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
         "        elif self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
@@ -159,54 +159,55 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
-        "session1", "A-4", "attaching",
+        "session1", "A-4",
         "        if not unsettled and not request.exactly_once:\n",
         "        if not unsettled and (not request.exactly_once or not old_session):\n",
         "a stale attach creates the session a later resume falls into",
         aim=("drop-p", "expire-p", "shipped=0"),
     ),
     Edit(
-        "session2", "A-4", "attaching",
+        "session2", "A-4",
         "        if not unsettled and not request.exactly_once:\n",
         "        if not unsettled:\n",
         "a stale attach replaces the session that a later resume relies on",
         aim=("drop-p",),
     ),
     Edit(
-        "credit", "A-4", "ingress",
+        "credit", "A-4",
         "        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "        self._activate()\n"
         "        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "a delivery sent before its session is in etcd falls into the old session",
+        where="Ingress._start_session",
     ),
     Edit(
-        "F2-proof-of-life", "A-4", "ingress",
+        "F2-proof-of-life", "A-4",
         "        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:\n",
         "        if self.phase is Phase.PROVING:\n",
         "a flow pipelined behind a stale attach counts as proof of life",
         aim=("drop-p", "pipelines=1", "shipped=0"),
     ),
     Edit(
-        "expired", "A-5", "attaching",
+        "expired", "A-5",
         "        if unsettled and (not old_session or moved_topic):\n", "        if False:\n",
         "a resume of a session that ended looks legitimate",
     ),
     Edit(
-        "C4-attach-barrier", "A-6", "barrier",
+        "C4-attach-barrier", "A-6",
         "        turn = self._turn\n        if turn.view.applied < created:\n            return False\n",
         "        turn = self._turn\n        return True\n",
         "an attach confirmed before every router knows it misses accepted messages",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
     Edit(
-        "reply-map-of-done-only", "A-6", "egress",
+        "reply-map-of-done-only", "A-6",
         "for tag, entry in entries.items() if entry.state in IN_REPLY]",
         "for tag, entry in entries.items() if entry.state is State.DONE_PRESENTED]",
         "an entry that is left out of the reply map is settled, so leaving one out has it processed twice",
         aim=("drop-s", "drop-p"),
     ),
     Edit(
-        "barrier-answered-early", "A-6a", "barrier",
+        "barrier-answered-early", "A-6a",
         "            if self._turn.view.applied >= message.revision:\n"
         "                self._turn.out.append(effects.SendDatagram(rid, "
         "Applied(self._turn.view.applied)))\n",
@@ -216,7 +217,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
     ),
     Edit(
-        "reply-confirms", "A-6b", "egress",
+        "reply-confirms", "A-6b",
         "        self.outgoing.is_replied = True\n",
         "        self.outgoing.is_replied = True\n"
         "        if self.exactly_once:\n"
@@ -225,7 +226,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
     Edit(
-        "no-settled-resume", "A-7", "outgoing",
+        "no-settled-resume", "A-7",
         "                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held "
         "deliveries\n",
         "                    pass\n",
@@ -233,21 +234,21 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "shipped=1"),
     ),
     Edit(
-        "suspended-for-ever", "A-9", "endpoints",
+        "suspended-for-ever", "A-9",
         "            self._expiry.on_link_lost(subscription_path(egress.key), subscription, policy, cause, ",
         "            (",
         "a link that is gone starts no time-out, so its subscription stays for ever",
         aim=("close-s", "drop-s"),
     ),
     Edit(
-        "loss-ends-the-session", "A-9", "endpoints",
+        "loss-ends-the-session", "A-9",
         "            self._expiry.on_link_lost(publisher_path(ingress.key), publisher, policy, cause, ingress.place)\n",
         "            self._expiry._proposals.delete(publisher_path(ingress.key), publisher.epoch)\n",
         "a lost transport is taken for the end of the session",
         aim=("drop-p",),
     ),
     Edit(
-        "refused-with-its-connection", "A-1", "closing",
+        "refused-with-its-connection", "A-1",
         "            self._turn.out.append(refused_by_store(ingress.link, text))\n"
         "            self._endpoints.suspend(ingress, LossCause.DETACH)\n",
         "            self._turn.out.append(refused_by_store(ingress.link, text))\n"
@@ -256,21 +257,21 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("isolate", "outage", "session_end=1", "stock_publisher=0", "leases=1", "slow_store=1"),
     ),
     Edit(
-        "session-end-at-the-detach", "A-9", "expiry",
+        "session-end-at-the-detach", "A-9",
         "        return place.amqp_session\n",
         "        return 0\n",
         "a terminus that is to be kept until its AMQP session ends expires while the session is open",
         aim=("detach-s", "session_end=1", "stock_subscriber=0", "settled_subscriber=0"),
     ),
     Edit(
-        "states-what-does-not-hold", "A-10", "egress",
+        "states-what-does-not-hold", "A-10",
         "held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,\n",
         "held_terms(subscription.record).expiry_policy, self.proof._terms.timeout_s, request.patience,\n",
         "the reply states the whole time-out of a subscription that is provisional",
         aim=("away-s", "timeout_s=90", "subscribers=1"),
     ),
     Edit(
-        "confirmed-before-it-is-written", "A-10", "proof",
+        "confirmed-before-it-is-written", "A-10",
         "        if not self.is_known or self.awaits_proof:\n"
         "            return\n",
         "        if self.is_known and self._exactly_once and not self.is_proven:\n"
@@ -283,28 +284,28 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("away-s", "drop-s", "timeout_s=90", "subscribers=1", "messages=2"),
     ),
     Edit(
-        "no-life-and-other-terms", "A-10", "attaching",
+        "no-life-and-other-terms", "A-10",
         "            terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change\n",
         "            provisional = record.provisional\n",
         "an attach that nobody stands behind shortens the time-out of a subscription that is there",
         aim=("thief-s", "away-s", "never=1", "subscribers=1", "messages=2"),
     ),
     Edit(
-        "former-epoch-names-nothing", "A-10", "egress",
+        "former-epoch-names-nothing", "A-10",
         "        self._parts.former_epochs[self.epoch] = self.key\n",
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch, which is dropped",
         aim=("presettled_publisher=1", "routers=2", "timeout_s=90"),
     ),
     Edit(
-        "answers-ahead-of-the-new-epoch", "A-10", "entries",
+        "answers-ahead-of-the-new-epoch", "A-10",
         "                self.named = epoch\n",
         "                pass\n",
         "what an egress says of the stream before a SYNC is taken for what it says of the one behind it",
         aim=("streams=1", "timeout_s=90", "routers=2", "messages=8", "window=3", "subscribers=2", "prefetch=50"),
     ),
     Edit(
-        "F31-replaced-link", "K-2a", "closing",
+        "F31-replaced-link", "K-2a",
         "        if not self._endpoints.is_here(ingress):\n"
         "            return  # K-2a: a newer attach has taken the link over, and its timers are not ours\n",
         "",
@@ -312,14 +313,14 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("half-p", "drop-p", "isolate", "outage", "slow_store=1", "leases=1"),
     ),
     Edit(
-        "never-confirms", "A-6b", "proof",
+        "never-confirms", "A-6b",
         "        if not self.is_known or self.awaits_proof:\n",
         "        if self._exactly_once:\n",
         "a subscriber never learns that its subscription counts",
         aim=("drop-s",),
     ),
     Edit(
-        "tells-another-incarnation", "A-6", "egress",
+        "tells-another-incarnation", "A-6",
         "                self.mode, self._turn.told_incarnation(self.created),\n",
         "                self.mode, self._turn.told_incarnation(self.epoch),\n",
         "a subscriber cannot tell a new life of its subscription from a new attach",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from chaos.mutants.anchors import find, replaced
 from chaos.sources import source_of
 
 MODULES = (
@@ -27,19 +28,17 @@ WINDOW_FRAMES = 4
 """Small, so that windows close in a short run."""
 
 
-class EditError(Exception):
-    """The old text of an edit is not in its module exactly once: the rule has moved, and the edit must follow."""
-
-
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One rule taken out: in `module`, `old` becomes `new`."""
+    """One rule taken out: `old` becomes `new`."""
 
     name: str
     rule: str
-    module: str
     old: str
+    """Found by its tokens (`chaos.mutants.anchors`)."""
     new: str
+    where: str = ""
+    """The function or class that it stands in, where others have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,10 @@ def load(edit: Edit | None = None) -> Code:
     Raises:
         EditError: the edit does not fit.
     """
-    sources = {name: _source(name, edit) for name in MODULES}
+    sources = {name: source_of(name).read_text(encoding="utf-8") for name in MODULES}
+    if edit is not None:
+        anchor = find(sources, edit.old, edit.where)
+        sources[anchor.module] = replaced(sources[anchor.module], anchor, edit.old, edit.new)
     made: dict[str, types.ModuleType] = {}
     with ExitStack() as stack:
         for name in MODULES:
@@ -69,19 +71,10 @@ def load(edit: Edit | None = None) -> Code:
             # Both places an import looks in: `import package.last`, and `from package import last`.
             stack.enter_context(patch.dict(sys.modules, {name: module}))
             stack.enter_context(patch.object(importlib.import_module(package), last, module, create=True))
-            source, path = sources[name]
-            exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102  (our own source, and that is the point)
+            code_object = compile(sources[name], str(source_of(name)), "exec")
+            exec(code_object, module.__dict__)  # noqa: S102  (our own source, and that is the point)
     short = {name.rpartition(".")[2]: module for name, module in made.items()}
     code = Code(**{field: short[field] for field in Code.__slots__})
     code.half.FIRST_FRAMES = code.half.MOST_FRAMES = WINDOW_FRAMES
     return code
 
-
-def _source(name: str, edit: Edit | None) -> tuple[str, str]:
-    path = source_of(name)
-    source = path.read_text(encoding="utf-8")
-    if edit is None or edit.module != name:
-        return source, str(path)
-    if source.count(edit.old) != 1:
-        raise EditError(f"{edit.name}: {source.count(edit.old)} places in {name} have the old text")
-    return source.replace(edit.old, edit.new), str(path)

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from chaos.routed.code import Edit
 
-_CORE = "router.routed.relay_core"
-_HALF = "router.routed.half"
-_LINKS = "router.routed.links"
-_TERMS = "router.routed.terms"
-_CHOICE = "router.routed.choice_core"
-_BRIDGE = "bridges.workqueue.amqp_core"
-_STORE = "chaos.routed.model_store"
-
 EDITS = (
     Edit(
         "a-service-that-left-is-offered",
         "R-1",
-        _LINKS,
         "if self._services.pop(carrier, None) is not None:",
         "if False:",
     ),
     Edit(
         "attaches-circle",
         "R-3",
-        _CHOICE,
         "return way.hops < MAX_HOPS",
         "return True",
     ),
     Edit(
         "the-client-is-answered-early",
         "R-3",
-        _LINKS,
         "        self.links[routed] = None\n",
         (
             "        self.links[routed] = None\n"
@@ -40,21 +29,18 @@ EDITS = (
     Edit(
         "the-map-is-dropped",
         "R-3",
-        _HALF,
         '"unsettled": terms.unsettled,',
         '"unsettled": {} if terms.unsettled else None,',
     ),
     Edit(
         "the-reply-map-is-dropped",
         "R-3",
-        _HALF,
         "            unsettled=terms.unsettled,\n",
         "            unsettled=None,\n",
     ),
     Edit(
         "clients-are-believed",
         "R-4",
-        _TERMS,
         "properties[vocabulary.ROUTER_CONTAINER] = origin.container_id",
         (
             "properties = {**properties, vocabulary.ROUTER_CONTAINER: (terms.properties or "
@@ -64,56 +50,48 @@ EDITS = (
     Edit(
         "names-of-links-collide",
         "R-4",
-        _TERMS,
-        "{found.get(vocabulary.ROUTER_CONTAINER, '')}|",
-        "another|",
+        "whole = f\"{found.get(vocabulary.ROUTER_CONTAINER, '')}|{found.get(vocabulary.ROUTER_LINK, name)}\"",
+        'whole = f"another|{found.get(vocabulary.ROUTER_LINK, name)}"',
     ),
     Edit(
         "credit-of-our-own",
         "R-5",
-        _HALF,
         "credit = max(0, effect.limit - source.moved)",
         "credit = max(0, effect.limit - source.moved) + 3",
     ),
     Edit(
         "credit-is-not-looked-at",
         "R-5",
-        _CORE,
         "if self._sent + count > self._limit:",
         "if False:",
     ),
     Edit(
         "late-ones-overtake",
         "R-5",
-        _CORE,
         "self._waiting.append(delivery)",
         "self._waiting.appendleft(delivery)",
     ),
     Edit(
         "returned-credit-is-kept",
         "R-5",
-        _CORE,
         "if flow.skipped:",
         "if False:",
     ),
     Edit(
         "outcomes-without-settlement-are-lost",
         "R-6",
-        _CORE,
         "return [Dispose(ids, event.state, event.settled)] if ids else []",
         "return [Dispose(ids, event.state, True)] if ids and event.settled else []",
     ),
     Edit(
         "settlements-are-lost",
         "R-6",
-        _CORE,
         "return [Settle(ids, event.state)] if ids else []",
         "return []",
     ),
     Edit(
         "a-router-accepts",
         "R-6",
-        _CORE,
         "                effects.append(Send(head))",
         (
             "                from oncewire.wire import ACCEPTED\n\n"
@@ -123,42 +101,36 @@ EDITS = (
     Edit(
         "a-lost-half-is-not-told",
         "R-7",
-        _CORE,
         "return self._leave(side.other, AmqpError(DETACH_FORCED, why)) + self._finish()",
         "return self._finish()",
     ),
     Edit(
         "a-detach-stays-here",
         "R-7",
-        _CORE,
         "            effects.append(Detach(other, event.closed, event.error))",
         "            pass",
     ),
     Edit(
         "credit-of-an-earlier-flow",
         "R-5",
-        _HALF,
         "relay.on_receiver_flow(event, link.credit_limit)",
         "relay.on_receiver_flow(event, event.credit_limit)",
     ),
     Edit(
         "windows-stay-open",
         "R-8",
-        _HALF,
         "wanted = 0 if self.is_stopped else frames",
         "wanted = frames",
     ),
     Edit(
         "room-is-not-looked-at",
         "R-9",
-        _HALF,
         "return not (self.carrier.is_behind or self.link.session.is_queueing)",
         "return False",
     ),
     Edit(
         "a-push-is-accepted-unread",
         "W-17",
-        _BRIDGE,
         "        self._waiting.append(ToPush(number, event.tag, item))",
         (
             "        self._waiting.append(ToPush(number, event.tag, item))\n"
@@ -168,21 +140,18 @@ EDITS = (
     Edit(
         "deliveries-are-not-kept",
         "W-17",
-        _STORE,
         "self._deliveries[link, tag] = pushed.item",
         "pass",
     ),
     Edit(
         "settled-tags-are-kept-and-unsettled-forgotten",
         "W-17",
-        _STORE,
         "return LinkState(generation, kept & set(tags), kept - set(tags))",
         "return LinkState(generation, kept - set(tags), kept & set(tags))",
     ),
     Edit(
         "tags-are-forgotten-at-the-attach",
         "W-17",
-        _STORE,
         "        return LinkState(generation, kept & set(tags), kept - set(tags))",
         (
             "        for tag in kept - set(tags):\n"
@@ -193,21 +162,18 @@ EDITS = (
     Edit(
         "two-workers-hold-an-item",
         "W-4",
-        _STORE,
         "row.is_reserved and row.until > self.now",
         "False",
     ),
     Edit(
         "a-reservation-keeps-its-number",
         "W-4",
-        _STORE,
         "row.reservation += 1",
         "row.reservation = 1",
     ),
     Edit(
         "a-worker-is-answered-early",
         "W-5",
-        _BRIDGE,
         "        return [Settle(outcomes)] if outcomes else []",
         "        return [*[Answer(each.number, each.state) for each in outcomes], Settle(outcomes)]",
     ),

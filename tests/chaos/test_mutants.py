@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chaos.mutants.anchors import find, replaced
 from chaos.mutants.catalogue import ALL, EDITS, LATER, WITHOUT, Elsewhere, by_name
-from chaos.mutants.edits import Edit, EditError, _compiled, load, places
+from chaos.mutants.edit_error import EditError
+from chaos.mutants.edits import Edit, _compiled, anchor_of, load
 from chaos.mutants.search import search
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.schedule import Result, run_seed
@@ -30,8 +33,7 @@ MANY = 60
 
 
 def test_each_old_text_is_found_once_and_has_a_reason() -> None:
-    assert {edit.name: places(edit) for edit in ALL if places(edit) != 1} == {}
-    assert all(edit.why for edit in ALL)
+    assert all(edit.why and anchor_of(edit) for edit in ALL)
 
 
 @pytest.mark.parametrize("edit", partly(ALL, 16), ids=lambda edit: edit.name)
@@ -124,5 +126,34 @@ def test_an_edit_that_only_crashes_is_no_kill() -> None:
 
 
 def test_an_edit_of_a_module_that_only_holds_data_is_refused() -> None:
-    with pytest.raises(EditError, match="not a module that can be edited"):
-        load((Edit("data", "I-4", "view", "class View", "class Other", ""),))
+    with pytest.raises(EditError, match="data: the old text stands 0 times"):
+        load((Edit("data", "I-4", "class View", "class Other", ""),))
+
+
+STATEMENT = "    def take(self):\n        if self.free and not self.used:\n            self.go(1, 2)\n"
+
+
+def test_an_edit_finds_its_statement_in_another_file_layout_and_beside_comments() -> None:
+    old = "self.free and not self.used"
+    sources = {"a": "def take():\n    pass\n", "b": "x = (self.free  # there is room\n    and not self.used)\n"}
+    anchor = find(sources, old)
+    assert (anchor.module, replaced(sources["b"], anchor, old, "True")) == ("b", "x = (True)\n")
+
+
+def test_an_edit_takes_whole_lines_with_their_indentation() -> None:
+    old = "        if self.free and not self.used:\n            self.go(1, 2)\n"
+    sources = {"a": f"class A:\n    if x:\n{textwrap.indent(STATEMENT, '    ')}"}
+    anchor = find(sources, old)
+    assert replaced(sources["a"], anchor, old, "        if True:\n            self.stop()\n") == (
+        "class A:\n    if x:\n        def take(self):\n            if True:\n                self.stop()\n"
+    )
+
+
+def test_a_text_that_stands_twice_needs_the_name_of_its_function() -> None:
+    source = "class A:\n    def one(self):\n        go()\n    def two(self):\n        go()\n"
+    with pytest.raises(EditError, match="stands 2 times, not once: a, a"):
+        find({"a": source}, "go()")
+    anchor = find({"a": source}, "go()", "A.two")
+    assert replaced(source, anchor, "go()", "stop()") == source[:-5] + "stop()\n"
+    with pytest.raises(EditError, match=r"stands 0 times in A\.three"):
+        find({"a": source}, "go()", "A.three")

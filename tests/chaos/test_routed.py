@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.routed.code import MODULES, Edit, EditError, load
+from chaos.mutants.edit_error import EditError
+from chaos.routed.code import MODULES, Edit, load
 from chaos.routed.mutants import EDITS
 from chaos.routed.world import CORPUS, circle, first_finding, held_up, simulate
 
@@ -75,4 +76,4 @@ def test_a_copy_uses_no_module_that_was_imported_before() -> None:
 
 def test_an_edit_that_does_not_fit_is_refused() -> None:
     with pytest.raises(EditError):
-        load(Edit("x", "R-1", "router.routed.links", "no such text", ""))
+        load(Edit("x", "R-1", "no such text", ""))

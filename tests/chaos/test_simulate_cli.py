@@ -214,7 +214,7 @@ def test_a_mutant_that_survives_fails_the_run(capfd: pytest.CaptureFixture[str])
 @pytest.mark.slow
 def test_an_edit_that_changes_nothing_survives() -> None:
     edit = planted()
-    harmless = Edit("harmless", edit.rule, edit.module, edit.old, edit.old, "nothing")
+    harmless = Edit("harmless", edit.rule, edit.old, edit.old, "nothing", edit.where)
     kills = run_mutants([harmless], 30, None, 1)
     assert (kills.killed, kills.survivors, kills.rows[0].tried) == (0, ["harmless"], 30)
 
@@ -222,7 +222,7 @@ def test_an_edit_that_changes_nothing_survives() -> None:
 def test_an_edit_whose_old_text_is_gone_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lost = Edit("lost", "I-5", planted().module, "text that is not there", "", "nothing")
+    lost = Edit("lost", "I-5", "text that is not there", "", "nothing")
     monkeypatch.setattr(catalogue, "ALL", (*catalogue.ALL, lost))
     assert run_chaos("mutants", "lost") == 2
     assert_golden(GOLDEN / "mutants-old-text-gone.txt", capsys.readouterr().err)

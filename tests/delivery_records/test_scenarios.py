@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from chaos.mutants.catalogue import ALL, DIRECTED, by_name
-from chaos.mutants.edits import Edit, EditError, load
+from chaos.mutants.edit_error import EditError
+from chaos.mutants.edits import Edit, load
 from chaos.simulator.scenario import read, replay
 from tests.support.effort import partly
 
@@ -38,4 +39,4 @@ def test_scenarios_are_of_edits_and_show_all_that_no_seed_shows() -> None:
 
 def test_an_edit_whose_text_is_not_found_fails_the_run() -> None:
     with pytest.raises(EditError, match="stands 0 times"):
-        load((Edit("gone", "I-4", "ingress", "no such line", "", ""),))
+        load((Edit("gone", "I-4", "no such line", "", ""),))
