@@ -1,7 +1,8 @@
-"""Write the golden scenarios anew: `python -m chaos.mutants.regenerate FOLDER [NAME ...]`.
+"""Write the golden scenarios anew: `python -m chaos.mutants.regenerate FOLDER [NAME ...]`, or `FOLDER --retell`.
 
-For each edit of the catalogue: search seeds until its absence shows, shorten the run, write it down with what the
-shipped core answers. A name that already has a file is done again only when it is named.
+With `--retell` each scenario keeps its steps, and what the routers answer is written down again. Otherwise, for each
+edit of the catalogue: search seeds until its absence shows, shorten the run, write it down with what the shipped core
+answers. A name that already has a file is done again only when it is named.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from chaos.mutants.catalogue import EDITS
 from chaos.mutants.edits import Edit
 from chaos.mutants.search import search, shortest_scenario
-from chaos.simulator.scenario import replay, write
+from chaos.simulator.scenario import read, replay, write
 
 SEARCH_S = 90.0
 SHORTEN_S = 60.0
@@ -39,9 +40,21 @@ def regenerate(edit: Edit, folder: Path) -> str:
     return f"{edit.name}: {len(scenario.steps)} steps, {violation}"
 
 
+def retell(file: Path) -> None:
+    """Write down what the shipped core answers to the same steps."""
+    text = file.read_text(encoding="utf-8")
+    scenario, violation, _ = read(text)
+    title = "\n".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    file.write_text(write(scenario, title, violation), encoding="utf-8")
+
+
 def main(arguments: list[str]) -> None:
     """Regenerate into the folder named first; further arguments name edits."""
     folder = Path(arguments[0])
+    if arguments[1:] == ["--retell"]:
+        for file in sorted(folder.glob("*.txt")):
+            retell(file)
+        return
     folder.mkdir(parents=True, exist_ok=True)
     for edit in EDITS:
         exists = (folder / f"{edit.name}.txt").exists()

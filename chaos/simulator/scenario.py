@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from chaos.simulator import wording
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.routers import Router
 from chaos.simulator.schedule import heal
@@ -19,7 +20,6 @@ from chaos.simulator.traits import PLAIN, Traits
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
 from delivery_records import effects
-from delivery_records.limits import LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP
 
 _STEP = "- "
 _ANSWER = "    "
@@ -119,7 +119,8 @@ def write(scenario: Scenario, title: str, violation: str) -> str:
         for field in fields(scenario.setting)
         if field.name != "traits"
     )
-    traits = " ".join(f"{f.name}={int(getattr(scenario.setting.traits, f.name))}" for f in fields(Traits))
+    drawn = {field.name: getattr(scenario.setting.traits, field.name) for field in fields(Traits)}
+    traits = " ".join(f"{name}={int(value)}" for name, value in drawn.items() if value != getattr(PLAIN, name))
     head = [f"# {line}" for line in title.splitlines()]
     return "\n".join(
         [*head, f"world: {setting}", f"clients: {traits}", f"without the rule: {violation}", "",
@@ -154,19 +155,12 @@ def _told(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
     if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)
-        # Stories of before failures of a presented map, letters, and serial numbers of SYNCs to members.
-        message = repr(effect.message).replace(", serial=0)", ")")
-        message = message.replace(", is_presented=False)", ")").replace(", is_letters=False)", ")")
-        return f"r{router.index} to {targets}: {message}"
+        return f"r{router.index} to {targets}: {wording.sent(effect.message)}"
     if isinstance(effect, effects.SendDatagram):
-        return f"r{router.index} to {effect.rid}: {effect.message!r}"
+        return f"r{router.index} to {effect.rid}: {wording.sent(effect.message)}"
     if isinstance(effect, effects.Propose):
         what = "delete" if effect.record is None else "put"
         return f"r{router.index} proposes: {what} {effect.key[:9]} if revision is {effect.expect}"
     if isinstance(effect, effects.Read):
         return f"r{router.index} reads {effect.key[:9]}"
-    # Stories written before there were filters, groups in order, failures of a presented map, and large messages.
-    told = repr(effect).replace(", grouped=False)", ")").replace(", filter='')", ")").replace(", by_store=False)", ")")
-    for above in (None, LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP):
-        told = told.replace(f", stream_above={above})", ")")
-    return f"r{router.index}: {told}"
+    return f"r{router.index}: {wording.done(effect)}"

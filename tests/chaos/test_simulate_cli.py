@@ -142,7 +142,7 @@ def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(
     events = re.findall(r"^ +\d+\.\d{3} s  \S+", out, re.MULTILINE)
     assert len(events) == run_seed(seed).steps
     assert re.search(r"^ +\d+\.\d{3} s  s\.connect 0 \d +s0 attaches at r\d\n", out, re.MULTILINE)
-    assert re.search(r"^ {12} +r\d: SubscriberReply\(", out, re.MULTILINE)
+    assert re.search(r"^ {12} +r\d: link \d+: attach, ", out, re.MULTILINE)
     assert "ends with: everything at rest" in out
 
 
