@@ -57,11 +57,12 @@ PURE = {
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (
-            "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "failures", "proposals",
-            "refusals", "session_order", "steals", "watch_handlers",
+            "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "refusals", "session_order",
+            "steals", "watch_handlers",
         )
     ),
-    *(f"delivery_records/diagnostics/{name}.py" for name in ("durations", "lateness", "lookup", "tables", "waits")),
+    *(f"delivery_records/model/{name}.py" for name in ("durations", "failures", "proposals")),
+    *(f"delivery_records/diagnostics/{name}.py" for name in ("lateness", "lookup", "tables", "waits")),
 }  # fmt: skip
 
 

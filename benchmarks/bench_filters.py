@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 
-from delivery_records.filters import MessageFilters
+from delivery_records.subscriber.filters import MessageFilters
 from oncewire.filters.filter_set import canonical_text
 from oncewire.wire import Described, Symbol, vocabulary
 from oncewire.wire.message import Message, Properties, encode_message

@@ -23,9 +23,9 @@ from typing import Any
 from harness import BenchmarkError, machine
 
 from chaos.simulator.etcd import SimEtcd
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import RouterRecord, SubscriptionMode
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import RouterRecord, SubscriptionMode
 from delivery_records.records import Records
 from topology.linkstate import LinkStateView, SendTo
 

@@ -206,7 +206,7 @@ class Network:
 
     def is_right(self, messages: int) -> bool:
         """Whether the routers carried so many messages beside those of the warm-up, and keep none of them."""
-        from delivery_records.outcomes import Decision
+        from delivery_records.model.outcomes import Decision
 
         first, last = self._routers[0].incarnation.records, self._routers[-1].incarnation.records
         return (

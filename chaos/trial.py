@@ -22,7 +22,7 @@ from chaos.client_plan import PublisherPlan, SubscriberPlan
 from chaos.client_process import ClientProcess
 from chaos.events import Processed, Sent, digest_of
 from chaos.network_state import RouterState, read_states
-from delivery_records.topics import matches
+from delivery_records.model.topics import matches
 from router.commands.local_network import LocalNetwork
 
 T = TypeVar("T")

@@ -7,12 +7,13 @@ own is broken: both end the incarnation (K-3).
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
-from delivery_records.attachments.view import publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.inputs import LossCause, SendFailed
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Credit,
@@ -22,12 +23,11 @@ from delivery_records.channels.messages import (
     RouterMessage,
     Taken,
 )
-from delivery_records.egress import Egress
-from delivery_records.endpoint import Endpoint
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import LossCause, SendFailed
-from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
-from delivery_records.turn import Turn
+from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import publisher_path
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
 
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from delivery_records import effects, inputs
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import Closing
@@ -19,34 +18,35 @@ from delivery_records.attachments.draining import Draining
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
-from delivery_records.attachments.failures import PastFailures
-from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.room import Room
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.view import EXPIRY
 from delivery_records.attachments.watch_handlers import WatchHandlers
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Hello, ToIngress
 from delivery_records.channels.routing import FrameRouting
-from delivery_records.channels.to_egresses import ToEgresses
-from delivery_records.channels.to_ingresses import ToIngresses
-from delivery_records.dead_letters import MakeLetter, plain_letter
 from delivery_records.diagnostics.tables import describe
-from delivery_records.egress import Egress, EgressParts
-from delivery_records.endpoint import Endpoint
-from delivery_records.entries import SyncState
-from delivery_records.expiry_times import ReadTtl, no_ttl
 from delivery_records.faults import Faults
-from delivery_records.filters import FilterEngine, MessageFilters, NoFilters
-from delivery_records.former_letters import settle_former_letters
-from delivery_records.groups import ReadGroup, no_group
-from delivery_records.ingress import Annotate, Ingress, IngressParts
-from delivery_records.inputs import Input, LossCause
-from delivery_records.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.room import Room
-from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
-from delivery_records.turn import Turn
-from delivery_records.window import frozen_runs
+from delivery_records.model import effects, inputs
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.expiry_times import ReadTtl, no_ttl
+from delivery_records.model.failures import PastFailures
+from delivery_records.model.groups import ReadGroup, no_group
+from delivery_records.model.inputs import Input, LossCause
+from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
+from delivery_records.model.messages import Ack, Hello, ToIngress
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.runs import frozen_runs
+from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import EXPIRY
+from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
+from delivery_records.publisher.ingress import Annotate, Ingress, IngressParts
+from delivery_records.publisher.to_ingresses import ToIngresses
+from delivery_records.subscriber.egress import Egress, EgressParts
+from delivery_records.subscriber.entries import SyncState
+from delivery_records.subscriber.filters import FilterEngine, MessageFilters, NoFilters
+from delivery_records.subscriber.former_letters import settle_former_letters
+from delivery_records.subscriber.to_egresses import ToEgresses
 
 
 def keep_message(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:

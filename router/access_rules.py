@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from delivery_records.patience import Patience, SlowAction
-from delivery_records.topics import TopicError, check_pattern
+from delivery_records.model.patience import Patience, SlowAction
+from delivery_records.model.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
 from router.groups import fits
 

@@ -7,7 +7,7 @@ import re
 import socket
 from dataclasses import dataclass, replace
 
-from delivery_records import limits
+from delivery_records.model import limits
 from oncewire.settings.parsers import (
     KIB,
     MIB,

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from delivery_records import Records
-from delivery_records.effects import RoomAgain
-from delivery_records.inputs import Drain, Input, PoliciesChanged
+from delivery_records.model.effects import RoomAgain
+from delivery_records.model.inputs import Drain, Input, PoliciesChanged
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator, make_letter

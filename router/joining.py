@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent

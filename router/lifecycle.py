@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from enum import Enum
 
-from delivery_records.outcomes import Decision
-from delivery_records.topics import VHOST_SEPARATOR
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.topics import VHOST_SEPARATOR
 from oncewire.transport.log_limit_core import LogLimit
 from topology.inspector.events_core import EventRing
 from topology.inspector.topic_names_core import topic_facts

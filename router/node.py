@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.transport.turn import Turn
 from router.admission import Gates
 from router.clients.listener import ClientListener

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from delivery_records import Records, effects
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
+from delivery_records import Records
+from delivery_records.model import effects
+from delivery_records.model.inputs import Input, SendFailed, StoreFailed, StoreFailure
+from delivery_records.publisher.ingress import Ingress
 from oncewire.wire import vocabulary
 from router.clients.offers import Offers
 from router.logs import EventLog, Part

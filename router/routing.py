@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from delivery_records.inputs import PathsChanged
+from delivery_records.model.inputs import PathsChanged
 from topology.linkstate import DropNeighbour, Effect, LinkStateView
 from topology.linkstate_codec import decode_message, encode_message
 from topology.paths import Paths

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
-from delivery_records.effects import Propose, Read, SharedPut
-from delivery_records.inputs import Input, ReadDone, StoreFailed, StoreFailure
+from delivery_records.model.effects import Propose, Read, SharedPut
+from delivery_records.model.inputs import Input, ReadDone, StoreFailed, StoreFailure
+from delivery_records.model.view import Kind, PublisherRecord, SubscriptionRecord
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.attachments import MalformedValue, decode_record, encode_record, store_key

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from delivery_records.limits import OnEmpty, TopicPolicy
-from delivery_records.topics import check_topic, in_vhost, matches, split_vhost
+from delivery_records.model.limits import OnEmpty, TopicPolicy
+from delivery_records.model.topics import check_topic, in_vhost, matches, split_vhost
 from oncewire.settings.parsers import NotAllowed, number, one_of, whole_number
 from router.access_rules import DEFAULT_VHOST, MAX_RULES, names, patterns, tables
 from router.clients.addresses import is_made

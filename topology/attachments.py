@@ -1,4 +1,4 @@
-"""Keys and JSON values in etcd <-> the records the core works with (`delivery_records.attachments.view`).
+"""Keys and JSON values in etcd <-> the records the core works with (`delivery_records.model.view`).
 
 Values written by a newer version may have more fields: those are ignored. A value that makes no sense is a
 `MalformedValue`; whoever reads many keys skips that one, says so in the log and goes on.
@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, TypeVar
 
-from delivery_records.attachments.view import (
+from delivery_records.model.tags import ERA_BITS, NONCE_BYTES
+from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,
@@ -26,7 +27,6 @@ from delivery_records.attachments.view import (
     rid_of_key,
     router_key,
 )
-from delivery_records.tags import ERA_BITS, NONCE_BYTES
 from topology.store import PREFIX, EventKind, Stored, WatchEvent
 
 CLUSTER_KEY = PREFIX + "cluster"

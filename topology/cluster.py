@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from delivery_records.attachments.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
+from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
 from topology.attachments import (
     CLUSTER_KEY,
     LOST_KEY,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from delivery_records.inputs import PathsChanged
+from delivery_records.model.inputs import PathsChanged
 from topology.linkstate_codec import (
     MAX_COST,
     MAX_NEIGHBOURS,

@@ -15,8 +15,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from delivery_records.attachments.view import RouterRecord
-from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
+from delivery_records.model.inputs import StoreHealth, ViewChanges, ViewSnapshot
+from delivery_records.model.view import RouterRecord
 from topology.attachments import (
     CLUSTER_KEY,
     LOST_KEY,

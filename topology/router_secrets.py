@@ -9,7 +9,7 @@ import json
 import secrets
 from collections.abc import Iterable
 
-from delivery_records.attachments.view import Kind, RouterRecord, rid_of_key
+from delivery_records.model.view import Kind, RouterRecord, rid_of_key
 from topology.attachments import MAX_VALUE_BYTES, encode_record
 from topology.store import PREFIX, EventKind, Stored, WatchEvent
 

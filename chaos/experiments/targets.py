@@ -30,7 +30,7 @@ from chaos.experiments.plans import (
 from chaos.experiments.proxied_network import ProxiedNetwork, Wire
 from chaos.network_state import RouterState
 from chaos.trial import Trial
-from delivery_records.topics import matches
+from delivery_records.model.topics import matches
 from oncewire.client.source_terms import member_name
 
 ETCD = "etcd"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from chaos.fuzz.mutations import json_value, mutate_octets, mutate_text
 from chaos.fuzz.target import InputTarget
-from delivery_records.attachments.view import PublisherRecord, RouterRecord, SubscriptionRecord
+from delivery_records.model.view import PublisherRecord, RouterRecord, SubscriptionRecord
 from topology.attachments import (
     CLUSTER_KEY,
     ClusterLife,
@@ -78,6 +78,6 @@ ETCD_VALUES = InputTarget(
     "etcd-values",
     "keys and values of etcd, mutated, into all that reads them: attachments, routers and their secrets, the nonce, "
     "services; a record, nothing, or `MalformedValue`",
-    ("topology.attachments", "topology.router_secrets", "topology.services", "delivery_records.attachments.view"),
+    ("topology.attachments", "topology.router_secrets", "topology.services", "delivery_records.model.view"),
     _inputs, take,
 )  # fmt: skip

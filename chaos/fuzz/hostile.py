@@ -11,7 +11,7 @@ from typing import Any
 from chaos.fuzz.mutations import NUMBERS, STRANGE, TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
 from chaos.fuzz.wire_client import WireClient
-from delivery_records.limits import LARGE_BYTES
+from delivery_records.model.limits import LARGE_BYTES
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from chaos.fuzz.router_messages import datagram, message
 from chaos.fuzz.target import Counts, Finding
 from chaos.simulator.etcd import SimEtcd
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import RouterRecord, SubscriptionMode
 from delivery_records.channels import codec
-from delivery_records.channels.messages import Hello
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.messages import Hello
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import RouterRecord, SubscriptionMode
 from delivery_records.records import Records
 
 HOSTILE, OURS = 7001, 7002

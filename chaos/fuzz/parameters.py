@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from chaos.fuzz.mutations import TEXTS, json_value, mutate_text
 from chaos.fuzz.target import Finding, InputTarget
-from delivery_records.topics import TopicError, check_pattern
+from delivery_records.model.topics import TopicError, check_pattern
 from router.operator.arguments import ManagementError, check
 from router.operator.schema import TYPES
 from topology.inspector.paging_core import page_of
@@ -129,6 +129,6 @@ PARAMETERS = InputTarget(
     "query strings, tags, requests of watchers and arguments of operations, mutated, into what checks them for HTTP "
     "and `$management`; a request, or an error that says what to do",
     ("topology.inspector.parameters_core", "topology.inspector.paging_core", "topology.inspector.schema",
-     "router.operator.arguments", "router.operator.schema", "delivery_records.topics"),
+     "router.operator.arguments", "router.operator.schema", "delivery_records.model.topics"),
     _inputs, take, lambda each: len(repr(each)),
 )  # fmt: skip

@@ -8,10 +8,10 @@ from struct import pack
 
 from chaos.fuzz.mutations import NUMBERS, mutate_octets
 from chaos.fuzz.target import InputTarget
-from delivery_records.assigned import Assigned
 from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import (
+from delivery_records.model.assigned import Assigned
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Applied,
@@ -31,7 +31,7 @@ from delivery_records.channels.messages import (
     Settle,
     Sync,
 )
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model.outcomes import DeliveryOutcome
 from router.peers.output import FRAME, LINK_STATE, BatchError, read_batch
 from topology.linkstate_codec import (
     Announcement,

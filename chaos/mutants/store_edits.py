@@ -17,7 +17,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "                    if type(item) is inputs.ReadDone and item.record is not None:\n"
         "                        attempt = self.attaching._by_nonce.get(item.nonce)\n"
         "                        if attempt is not None and item.mod_revision > self.view.applied:\n"
-        "                            from delivery_records.attachments.view import Change, Kind\n"
+        "                            from delivery_records.model.view import Change, Kind\n"
         "                            kind, key = Kind(attempt.path[:4]), attempt.path[5:]\n"
         "                            change = Change(kind, key, item.record, item.create_revision, item.mod_revision)\n"
         "                            self._watch.on_changes(inputs.ViewChanges(item.mod_revision, (change,)))\n"

@@ -12,7 +12,7 @@ from chaos.simulator.clients import Mark
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.filters import FILTERS
 from chaos.simulator.strangers import Strangers
-from delivery_records.attachments.view import Kind
+from delivery_records.model.view import Kind
 
 
 def _trim(client: Any, keep: int) -> None:

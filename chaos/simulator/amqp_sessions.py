@@ -13,8 +13,8 @@ from chaos.simulator.routers import Router
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import SESSION_END, Feed, WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionRecord
+from delivery_records.model import effects, inputs
+from delivery_records.model.view import SubscriptionRecord
 
 REFUSED_S = 130.0
 """A client that etcd's refusal has detached waits for so long: more than T_pub by any clock."""

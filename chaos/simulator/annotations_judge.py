@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from chaos.simulator.policy_judge import PolicyJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects
-from delivery_records.attachments.view import Kind
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind
 
 _Message = tuple[int, int]
 _Added = dict[bytes, bytes]

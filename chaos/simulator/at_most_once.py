@@ -8,8 +8,8 @@ from __future__ import annotations
 from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.model import effects, inputs
+from delivery_records.model.view import SubscriptionMode
 
 
 class PresettledPublisher(Publisher):

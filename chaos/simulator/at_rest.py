@@ -7,7 +7,7 @@ from chaos.simulator.operators import Operators
 from chaos.simulator.routers import Router
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import Kind, RouterRecord
+from delivery_records.model.view import Kind, RouterRecord
 
 
 def check_rest(world: WorldState, judge: Judge, operators: Operators) -> None:

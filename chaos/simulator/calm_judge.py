@@ -10,9 +10,9 @@ from chaos.simulator.filters import FilterJudge
 from chaos.simulator.roles import ClientRole, Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects
-from delivery_records.attachments.view import Kind
-from delivery_records.limits import HELD_PRESETTLED
+from delivery_records.model import effects
+from delivery_records.model.limits import HELD_PRESETTLED
+from delivery_records.model.view import Kind
 
 _Message: TypeAlias = tuple[int, int]
 _MEMBERS = -1

@@ -12,9 +12,9 @@ from chaos.simulator.large_parts import PartsToSend
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 
 
 class Mark(Enum):

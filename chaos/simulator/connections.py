@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from delivery_records import effects, inputs
+from delivery_records.model import effects, inputs
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from delivery_records.outcomes import Decision
+from delivery_records.model.outcomes import Decision
 
 THIRD_ROUTER = "a client resumed at a third router while another router was down"
 DEAD_PUT = "a put arrived after the death of the router that had sent it"

@@ -12,10 +12,10 @@ from chaos.simulator.state import Feed, StopRouter, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, router_key
-from delivery_records.limits import DRAIN_CHECK_S
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import DRAIN_CHECK_S
+from delivery_records.model.parts import Part
+from delivery_records.model.view import Kind, router_key
 
 REDIRECT = "amqp:connection:redirect"
 

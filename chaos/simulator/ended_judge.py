@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import Kind
-from delivery_records.limits import OWING_NAMES
+from delivery_records.model.limits import OWING_NAMES
+from delivery_records.model.view import Kind
 
 
 class EndedJudge:

@@ -9,10 +9,10 @@ from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.routers import Router
 from chaos.simulator.state import SESSION_END, WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, PublisherRecord, session_of_record
-from delivery_records.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind, PublisherRecord, session_of_record
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delivery_records.attachments.view import (
+from delivery_records.model.effects import SharedPut
+from delivery_records.model.inputs import ReadDone
+from delivery_records.model.view import (
     Change,
     Kind,
     PublisherRecord,
@@ -14,8 +16,6 @@ from delivery_records.attachments.view import (
     SubscriptionRecord,
     router_key,
 )
-from delivery_records.effects import SharedPut
-from delivery_records.inputs import ReadDone
 
 
 @dataclass(frozen=True, slots=True)

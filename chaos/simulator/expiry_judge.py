@@ -10,8 +10,8 @@ from chaos.simulator.roles import Keeps
 from chaos.simulator.routers import Router
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.tags import SESSION_AT
+from delivery_records.model import effects, inputs
+from delivery_records.model.tags import SESSION_AT
 
 CLOCKS = 0.7
 """A second of the fastest router's clock, which N-3 allows to be a third fast."""
@@ -31,7 +31,7 @@ class SimulatedTtl:
         self._ttl_s = ttl_s
 
     def read(self, message: bytes, message_format: int) -> int | None:
-        """See delivery_records.expiry_times.ReadTtl."""
+        """See delivery_records.model.expiry_times.ReadTtl."""
         return own_ttl_ms(int.from_bytes(message[1:5], "big"), self._ttl_s)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records.filters import CompiledFilter, UnknownFilter
+from delivery_records.subscriber.filters import CompiledFilter, UnknownFilter
 
 MODULUS = 3
 NOTHING = "none"
@@ -25,7 +25,7 @@ class SimulatedFilters:
     """The engine of simulated routers."""
 
     def compile(self, text: str) -> CompiledFilter:
-        """See delivery_records.filters.FilterEngine."""
+        """See delivery_records.subscriber.filters.FilterEngine."""
         if text not in FILTERS:
             raise UnknownFilter(f"{text!r} is no simulated filter")
         parts = set(text.split(","))
@@ -53,7 +53,7 @@ class SimulatedGroups:
         self._groups = groups
 
     def read(self, message: bytes, message_format: int) -> bytes | None:
-        """See delivery_records.groups.ReadGroup."""
+        """See delivery_records.model.groups.ReadGroup."""
         group = group_of(int.from_bytes(message[1:5], "big"), self._groups)
         return None if group is None else b"%d" % group
 

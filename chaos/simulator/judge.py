@@ -25,9 +25,9 @@ from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.shared_judge import SharedJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects
-from delivery_records.attachments.view import Kind
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""

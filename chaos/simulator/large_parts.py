@@ -13,8 +13,8 @@ from chaos.simulator.connections import PartlyReceived, SimulatedConnection
 from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.channels.messages import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.messages import (
     Annotations,
     FormerAnnotations,
     LargePart,
@@ -23,7 +23,7 @@ from delivery_records.channels.messages import (
     RouterMessage,
     Taken,
 )
-from delivery_records.parts import Part
+from delivery_records.model.parts import Part
 
 _NEW_KINDS = (Annotations, FormerAnnotations, LargePart, Taken, Need)
 

@@ -12,7 +12,7 @@ from chaos.simulator.policy_judge import PolicyJudge
 from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import Kind
+from delivery_records.model.view import Kind
 
 Message: TypeAlias = tuple[int, int]
 

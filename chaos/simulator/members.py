@@ -10,8 +10,8 @@ from chaos.simulator.routers import Router, record_of
 from chaos.simulator.state import Feed, StopRouter, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.store_access import StoreAccess
-from delivery_records import inputs
-from delivery_records.attachments.view import Kind, RouterRecord, router_key
+from delivery_records.model import inputs
+from delivery_records.model.view import Kind, RouterRecord, router_key
 
 KEEP_ALIVE_S = 1.0
 """Between two keep-alives: what routers do (`topology.membership`)."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import Kind
+from delivery_records.model.view import Kind
 
 if TYPE_CHECKING:
     from chaos.simulator.state import WorldState

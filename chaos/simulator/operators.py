@@ -9,9 +9,9 @@ from chaos.simulator.routers import Router
 from chaos.simulator.state import Feed, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind
-from delivery_records.effects import OrderEnding
+from delivery_records.model import effects, inputs
+from delivery_records.model.effects import OrderEnding
+from delivery_records.model.view import Kind
 
 
 @dataclass(frozen=True, slots=True)

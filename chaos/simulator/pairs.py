@@ -8,7 +8,7 @@ from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
+from delivery_records.model import effects, inputs
 
 
 class Pairs:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.parts import Part
 
 
 class _Link:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.shipped_publisher import ShippedPublisher
-from delivery_records import effects, inputs
+from delivery_records.model import effects, inputs
 from oncewire.client import core_effects as wanted
 
 

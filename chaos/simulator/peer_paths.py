@@ -6,8 +6,8 @@ from collections import deque
 
 from chaos.simulator.state import Feed, WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import inputs
-from delivery_records.channels.messages import Msg, MsgPart
+from delivery_records.model import inputs
+from delivery_records.model.messages import Msg, MsgPart
 
 
 class PeerPaths:

@@ -7,10 +7,10 @@ from collections import Counter
 from chaos.simulator import coverage
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import inputs
-from delivery_records.attachments.view import Kind
-from delivery_records.limits import MAX_ATTEMPTS
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import inputs
+from delivery_records.model.limits import MAX_ATTEMPTS
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import Kind
 
 CLOCKS = 0.7
 """A second of the fastest router's clock, which N-3 allows to be a third fast."""

@@ -11,7 +11,7 @@ from chaos.simulator.operators import Operators
 from chaos.simulator.roles import STRANGER
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import Kind, SubscriptionRecord
+from delivery_records.model.view import Kind, SubscriptionRecord
 
 FASTEST_CLOCK = 1.34
 """By a router's clock, which may run a third fast (N-3), a time-out is over this much earlier."""

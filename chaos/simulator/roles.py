@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from chaos.simulator.connections import SimulatedConnection
-from delivery_records import effects
+from delivery_records.model import effects
 
 STRANGER = "thief"
 """What an attachment says of its client's connection when a second process made it."""

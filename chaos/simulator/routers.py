@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from delivery_records import inputs
-from delivery_records.attachments.view import LARGE_MESSAGES, RETRIES, RouterRecord, router_key
+from delivery_records.model import inputs
+from delivery_records.model.view import LARGE_MESSAGES, RETRIES, RouterRecord, router_key
 from delivery_records.records import Records
 from topology.history_core import SeenHistory
 from topology.lease_clock import LeaseClock

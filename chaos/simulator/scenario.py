@@ -19,7 +19,7 @@ from chaos.simulator.swarm import Setting
 from chaos.simulator.traits import PLAIN, Traits
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
-from delivery_records import effects
+from delivery_records.model import effects
 
 _STEP = "- "
 _ANSWER = "    "

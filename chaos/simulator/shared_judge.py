@@ -17,11 +17,11 @@ from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.routers import Router
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import inputs
-from delivery_records.attachments.view import Kind, SubscriptionRecord
-from delivery_records.entries import SyncState
-from delivery_records.limits import PROVISIONAL_TIMEOUT_S
-from delivery_records.sharing import Share
+from delivery_records.model import inputs
+from delivery_records.model.limits import PROVISIONAL_TIMEOUT_S
+from delivery_records.model.view import Kind, SubscriptionRecord
+from delivery_records.publisher.sharing import Share
+from delivery_records.subscriber.entries import SyncState
 
 Message: TypeAlias = tuple[int, int]
 

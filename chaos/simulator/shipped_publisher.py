@@ -17,8 +17,8 @@ from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import PublisherChanges, PublisherState
 from oncewire.client.outcomes import Outcome as ClientOutcome

@@ -17,9 +17,9 @@ from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome as RouterOutcome
+from delivery_records.model.view import SubscriptionMode
 from oncewire.client import core_effects as wanted
 from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.journal_records import MessageIdentity, SubscriberChanges, SubscriberState

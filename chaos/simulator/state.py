@@ -16,10 +16,8 @@ from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRole
 from chaos.simulator.routers import Router
 from chaos.simulator.traits import MORTAL_TIMEOUT_S, Traits
-from delivery_records import inputs
-from delivery_records.attachments.view import Kind, SubscriptionRecord
-from delivery_records.channels.messages import Msg, Sync
-from delivery_records.limits import (
+from delivery_records.model import inputs
+from delivery_records.model.limits import (
     LARGE_AHEAD_BYTES,
     MAX_ATTEMPTS,
     MESSAGE_CHUNK_BYTES,
@@ -29,9 +27,11 @@ from delivery_records.limits import (
     OnEmpty,
     TopicPolicy,
 )
-from delivery_records.patience import Patience, SlowAction
-from delivery_records.tags import link_key, shared_key
-from delivery_records.topics import matches
+from delivery_records.model.messages import Msg, Sync
+from delivery_records.model.patience import Patience, SlowAction
+from delivery_records.model.tags import link_key, shared_key
+from delivery_records.model.topics import matches
+from delivery_records.model.view import Kind, SubscriptionRecord
 
 NONCE = b"test"
 TOPIC = "t"

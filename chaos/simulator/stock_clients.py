@@ -10,9 +10,9 @@ from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import DeliveryOutcome, Told
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome, Told
+from delivery_records.model.view import SubscriptionMode
 
 _REFUSED = ("oncewire:session-expired", "oncewire:unsettled-unknown")
 EMPTY_TAG = b""

@@ -8,7 +8,7 @@ from chaos.simulator import coverage
 from chaos.simulator.routers import Router
 from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import effects, inputs
+from delivery_records.model import effects, inputs
 
 
 @dataclass(frozen=True, slots=True)

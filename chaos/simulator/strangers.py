@@ -9,8 +9,8 @@ from chaos.simulator.roles import STRANGER
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.model import effects, inputs
+from delivery_records.model.view import SubscriptionMode
 
 
 class Strangers:

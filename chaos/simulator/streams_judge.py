@@ -7,10 +7,10 @@ from collections.abc import Hashable, Sequence
 from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, WorldState
 from chaos.simulator.violation import Violation
-from delivery_records import inputs
-from delivery_records.egress import Egress
-from delivery_records.entries import Entry
-from delivery_records.ingress import Ingress
+from delivery_records.model import inputs
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.entries import Entry
 
 STALL_S = 25.0
 """T_large and a quarter on a clock that is a third slow, and some seconds."""

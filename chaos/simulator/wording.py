@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from delivery_records import effects
-from delivery_records.channels.messages import (
+from delivery_records.model import effects
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Applied,
@@ -34,7 +34,7 @@ from delivery_records.channels.messages import (
     Sync,
     Taken,
 )
-from delivery_records.tags import OWN_TAG_AT
+from delivery_records.model.tags import OWN_TAG_AT
 
 
 def sent(message: RouterMessage | Datagram) -> str:

@@ -41,8 +41,10 @@ from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import Strangers
 from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.traits import PLAIN, Traits
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.messages import Sync
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     Kind,
     PublisherRecord,
@@ -50,8 +52,6 @@ from delivery_records.attachments.view import (
     RouterRecord,
     SubscriptionRecord,
 )
-from delivery_records.channels.messages import Sync
-from delivery_records.outcomes import Decision
 
 PAUSE_S = 2.0
 """So long nobody is held up but in a pause of the schedule."""

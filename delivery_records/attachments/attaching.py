@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
-from delivery_records import effects
-from delivery_records.attachments.failures import PastFailures
-from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.refusals import (
     EXPIRED,
     NO_PART,
@@ -27,8 +24,30 @@ from delivery_records.attachments.refusals import (
 )
 from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.terms import held_terms, member_terms, publisher_terms, subscription_terms
-from delivery_records.attachments.view import (
+from delivery_records.model import effects
+from delivery_records.model.failures import PastFailures
+from delivery_records.model.inputs import (
+    MapPart,
+    PublisherAttach,
+    ReadDone,
+    Share,
+    StoreFailure,
+    SubscriberAttach,
+)
+from delivery_records.model.limits import (
+    ORPHAN_NONCES,
+    PROVISIONAL_TIMEOUT_S,
+    PUT_RETRIES,
+    PUT_RETRY_BASE_S,
+    UNKNOWN_PUT_S,
+)
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.tags import link_key
+from delivery_records.model.terms import held_terms, member_terms, publisher_terms, subscription_terms
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     SESSION_NONE,
     PublisherRecord,
@@ -39,22 +58,10 @@ from delivery_records.attachments.view import (
     split_path,
     subscription_path,
 )
-from delivery_records.egress import Egress
-from delivery_records.filters import MessageFilters, UnknownFilter
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import MapPart, PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
-from delivery_records.limits import (
-    ORPHAN_NONCES,
-    PROVISIONAL_TIMEOUT_S,
-    PUT_RETRIES,
-    PUT_RETRY_BASE_S,
-    UNKNOWN_PUT_S,
-)
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.resumption import Held
-from delivery_records.tags import link_key
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.publisher.resumption import Held
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.filters import MessageFilters, UnknownFilter
 
 
 class AttachStep(Enum):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from delivery_records import effects
-from delivery_records.attachments.view import Router
-from delivery_records.channels.messages import Applied, Barrier, Hello
-from delivery_records.egress import Egress
-from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S
+from delivery_records.model.messages import Applied, Barrier, Hello
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Router
+from delivery_records.subscriber.egress import Egress
 
 
 class AttachBarrier:

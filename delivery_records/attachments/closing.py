@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
 from delivery_records.attachments.attaching import Attaching
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
-from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.refusals import refused_by_store
-from delivery_records.attachments.view import publisher_path, subscription_path
-from delivery_records.egress import Egress
-from delivery_records.endpoint import Endpoint
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import LossCause, StoreFailed, StoreFailure
-from delivery_records.phase import Phase
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.inputs import LossCause, StoreFailed, StoreFailure
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import publisher_path, subscription_path
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.publisher.phase import Phase
+from delivery_records.subscriber.egress import Egress
 
 STOLEN = "amqp:link:stolen"
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from delivery_records import effects
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import awaited_endpoint
-from delivery_records.attachments.proposals import Proposals
-from delivery_records.attachments.view import Kind, publisher_path, split_path
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import LinkDetach
-from delivery_records.outcomes import Decision
-from delivery_records.phase import Phase
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.inputs import LinkDetach
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Kind, publisher_path, split_path
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.publisher.phase import Phase
 
 
 class Departing:

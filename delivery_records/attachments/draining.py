@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery_records import effects
 from delivery_records.attachments.attaching import Attempt
 from delivery_records.attachments.endpoints import Endpoints, Link
-from delivery_records.inputs import Drain, LossCause
-from delivery_records.limits import DRAIN_CHECK_S, DRAIN_PATIENCE_S
-from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.inputs import Drain, LossCause
+from delivery_records.model.limits import DRAIN_CHECK_S, DRAIN_PATIENCE_S
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
 
 
 class Draining:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from delivery_records import effects
-from delivery_records.attachments.proposals import Proposals
-from delivery_records.attachments.view import Subscription, subscription_path
-from delivery_records.effects import OrderEnding
-from delivery_records.inputs import EndSubscription, StoreFailure
-from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.effects import OrderEnding
+from delivery_records.model.inputs import EndSubscription, StoreFailure
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Subscription, subscription_path
 
 ORDERS = 1_000
 """Orders whose fate is awaited; a person gives one, a script some."""

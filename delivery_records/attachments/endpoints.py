@@ -7,16 +7,16 @@ from typing import TypeAlias
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.expiry import Expiry
-from delivery_records.attachments.terms import held_terms
-from delivery_records.attachments.view import Kind, publisher_path, split_path, subscription_path
-from delivery_records.diagnostics.trace import Rule
-from delivery_records.egress import Egress
-from delivery_records.endpoint import Endpoint
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import LossCause
-from delivery_records.outcomes import Decision
-from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS
-from delivery_records.turn import Turn
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.inputs import LossCause
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.terms import held_terms
+from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS
+from delivery_records.model.trace import Rule
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Kind, publisher_path, split_path, subscription_path
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
 
 Link: TypeAlias = Attempt | Ingress | Egress
 """What a client link is at this router, from its attach on."""

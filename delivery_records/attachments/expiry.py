@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from delivery_records.attachments.proposals import Proposals
-from delivery_records.attachments.terms import timeout_of
-from delivery_records.attachments.view import Publisher, Subscription
-from delivery_records.inputs import EndpointEnded, LinkPlace, LossCause
-from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
-from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model.inputs import EndpointEnded, LinkPlace, LossCause
+from delivery_records.model.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.terms import timeout_of
+from delivery_records.model.timers import Timer
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Publisher, Subscription
 
 
 def _keeps_nothing(_path: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from delivery_records import effects
-from delivery_records.attachments.view import SHARING, PublisherRecord, SubscriptionRecord
-from delivery_records.inputs import PublisherAttach, SubscriberAttach
-from delivery_records.tags import MAX_TAG_BYTES, shared_key
-from delivery_records.topics import TopicError, check_pattern, check_topic
-from delivery_records.turn import Turn
+from delivery_records.model import effects
+from delivery_records.model.inputs import PublisherAttach, SubscriberAttach
+from delivery_records.model.tags import MAX_TAG_BYTES, shared_key
+from delivery_records.model.topics import TopicError, check_pattern, check_topic
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import SHARING, PublisherRecord, SubscriptionRecord
 
 Refusal: TypeAlias = tuple[str, str]
 """Condition and description."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from delivery_records.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S, STEALS
+from delivery_records.model.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S, STEALS
 
 _REMEMBERED = 10_000
 """Identities whose steals, and whose refusals, are remembered; the oldest is forgotten first."""

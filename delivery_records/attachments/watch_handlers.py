@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import STOLEN
@@ -11,7 +10,14 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.refusals import NOT_HELD
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.view import (
+from delivery_records.channels.routing import FrameRouting
+from delivery_records.model import effects
+from delivery_records.model.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.timers import Timer
+from delivery_records.model.topics import matches
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import (
     Change,
     Kind,
     Publisher,
@@ -20,20 +26,14 @@ from delivery_records.attachments.view import (
     rid_of_key,
     subscription_path,
 )
-from delivery_records.channels.routing import FrameRouting
-from delivery_records.channels.to_ingresses import ToIngresses
-from delivery_records.egress import Egress, EgressParts
-from delivery_records.filtered_egress import FilteredEgress
-from delivery_records.former_letters import settle_former_letters
-from delivery_records.ingress import Ingress, IngressParts
-from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
-from delivery_records.member import MemberEgress
-from delivery_records.outcomes import Decision
-from delivery_records.phase import Phase
-from delivery_records.resumption import Held
-from delivery_records.timers import Timer
-from delivery_records.topics import matches
-from delivery_records.turn import Turn
+from delivery_records.publisher.ingress import Ingress, IngressParts
+from delivery_records.publisher.phase import Phase
+from delivery_records.publisher.resumption import Held
+from delivery_records.publisher.to_ingresses import ToIngresses
+from delivery_records.subscriber.egress import Egress, EgressParts
+from delivery_records.subscriber.filtered_egress import FilteredEgress
+from delivery_records.subscriber.former_letters import settle_former_letters
+from delivery_records.subscriber.member import MemberEgress
 
 
 class WatchHandlers:

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final
 
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import Annotations, FormerAnnotations
+from delivery_records.model.messages import Annotations, FormerAnnotations
 
 _HEAD: Final = Struct(">QQQBH")  # publisher epoch, subscription epoch, number, to an egress, pairs
 _SIZES: Final = Struct(">HH")  # of a key and its value: all of them are ANNOTATIONS_BYTES at most

@@ -11,9 +11,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from delivery_records import effects
-from delivery_records.attachments.view import EXPIRY
-from delivery_records.channels.messages import (
+from delivery_records.model import effects
+from delivery_records.model.expiry_times import remaining_ms
+from delivery_records.model.inputs import PathsChanged
+from delivery_records.model.limits import (
+    CHANNEL_CREDIT_BYTES,
+    HELLO_RETRY_CAP_S,
+    HELLO_RETRY_S,
+    MESSAGE_CHUNK_BYTES,
+    PROBE_S,
+    STREAM_FRAMES,
+)
+from delivery_records.model.messages import (
     Credit,
     ExpiringMsg,
     Hello,
@@ -24,20 +33,11 @@ from delivery_records.channels.messages import (
     ToEgress,
     ToIngress,
 )
-from delivery_records.diagnostics.trace import Rule
-from delivery_records.expiry_times import remaining_ms
-from delivery_records.inputs import PathsChanged
-from delivery_records.limits import (
-    CHANNEL_CREDIT_BYTES,
-    HELLO_RETRY_CAP_S,
-    HELLO_RETRY_S,
-    MESSAGE_CHUNK_BYTES,
-    PROBE_S,
-    STREAM_FRAMES,
-)
-from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.timers import Timer
+from delivery_records.model.trace import Rule
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import EXPIRY
 
 
 class ChannelState(Enum):

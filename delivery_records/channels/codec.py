@@ -23,7 +23,7 @@ from delivery_records.channels.large_codec import (
     read_assigned,
     read_large,
 )
-from delivery_records.channels.messages import (
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Applied,
@@ -48,8 +48,8 @@ from delivery_records.channels.messages import (
     Sync,
     Taken,
 )
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import MAX_TAG_BYTES
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION: Final = 1
 """First byte of every frame. Routers agree on a version when they connect; a frame of another one is refused."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from struct import Struct, unpack_from
 from typing import Final
 
-from delivery_records.assigned import Assigned
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import LargePart
-from delivery_records.parts import Part
-from delivery_records.tags import MAX_TAG_BYTES
+from delivery_records.model.assigned import Assigned
+from delivery_records.model.messages import LargePart
+from delivery_records.model.parts import Part
+from delivery_records.model.tags import MAX_TAG_BYTES
 
 MAX_ATTEMPT: Final = 0xFFFF
 """Failed attempts one MSG or NACK can name; a policy may allow more: the subscriber reads 65535 from then on."""

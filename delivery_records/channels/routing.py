@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import (
+from delivery_records.model.inputs import RouterFrame
+from delivery_records.model.limits import PARKED_FRAMES, PARKED_S
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Claim,
@@ -22,14 +24,12 @@ from delivery_records.channels.messages import (
     Sync,
     Taken,
 )
-from delivery_records.channels.to_egresses import ToEgresses
-from delivery_records.channels.to_ingresses import ToIngresses
-from delivery_records.diagnostics.trace import Rule
-from delivery_records.inputs import RouterFrame
-from delivery_records.limits import PARKED_FRAMES, PARKED_S
-from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
-from delivery_records.turn import Turn
+from delivery_records.model.outcomes import Decision
+from delivery_records.model.timers import Timer
+from delivery_records.model.trace import Rule
+from delivery_records.model.turn import Turn
+from delivery_records.publisher.to_ingresses import ToIngresses
+from delivery_records.subscriber.to_egresses import ToEgresses
 
 
 class FrameRouting:

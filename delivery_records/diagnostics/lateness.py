@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from delivery_records.diagnostics.waits import Reason, waiting
-from delivery_records.ingress import Ingress
+from delivery_records.publisher.ingress import Ingress
 
 DELAYED_S = 1.0
 """Unsettled for longer than this is *delayed*: a hundred times what a delivery takes that nobody holds up."""

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from delivery_records.attachments.endpoints import Endpoints
-from delivery_records.attachments.view import Publisher
-from delivery_records.entries import MAPPED, NEVER_SENT, Entry
-from delivery_records.ingress import Ingress
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import (
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.tags import (
     OWN_TAG_AT,
     SESSION_AT,
     VERBATIM_BYTES,
@@ -19,8 +16,11 @@ from delivery_records.tags import (
     own_tag,
     session_of,
 )
-from delivery_records.turn import Turn
-from delivery_records.window import TOLD, Slot
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Publisher
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.publisher.window import TOLD, Slot
+from delivery_records.subscriber.entries import MAPPED, NEVER_SENT, Entry
 
 IN_DOUBT = "in-doubt"
 

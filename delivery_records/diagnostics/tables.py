@@ -5,10 +5,10 @@ from __future__ import annotations
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.channels.channel import Channels
-from delivery_records.egress import Egress
-from delivery_records.entries import State
-from delivery_records.ingress import Ingress
-from delivery_records.turn import Turn
+from delivery_records.model.turn import Turn
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.entries import State
 
 WAITING_NAMES = 8
 """Subscriptions named for the oldest delivery a publisher waits for; the count is always given."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-from delivery_records.attachments.view import Subscription
-from delivery_records.egress import Egress
-from delivery_records.entries import SENT, WAITING, State
-from delivery_records.ingress import Ingress
-from delivery_records.phase import Phase
-from delivery_records.resumption import NOT_RESUMED
-from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
-from delivery_records.turn import Turn
-from delivery_records.window import AWAITED
+from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, network_tag
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import Subscription
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.publisher.phase import Phase
+from delivery_records.publisher.resumption import NOT_RESUMED
+from delivery_records.publisher.window import AWAITED
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.entries import SENT, WAITING, State
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 

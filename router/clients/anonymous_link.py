@@ -14,10 +14,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from delivery_records import effects
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
-from delivery_records.limits import ENTRY_BYTES
-from delivery_records.topics import TopicError, check_topic
+from delivery_records.model import effects
+from delivery_records.model.inputs import (
+    Input,
+    LinkDetach,
+    LinkLost,
+    LossCause,
+    PublisherAttach,
+    PublisherSettle,
+)
+from delivery_records.model.limits import ENTRY_BYTES
+from delivery_records.model.topics import TopicError, check_topic
 from oncewire.wire import (
     INVALID_FIELD,
     NOT_ALLOWED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delivery_records.inputs import Input, LossCause, PublisherAttach
-from delivery_records.outcomes import Decision
+from delivery_records.model.inputs import Input, LossCause, PublisherAttach
+from delivery_records.model.outcomes import Decision
 from oncewire.wire import (
     NOT_FOUND,
     RESOURCE_LIMIT_EXCEEDED,

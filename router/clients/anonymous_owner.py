@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delivery_records.inputs import PublisherAttach
+from delivery_records.model.inputs import PublisherAttach
 from oncewire.wire import ReceiverLink
 from router.clients.inner_links import InnerPublisher, InnerRoute
 from router.clients.link_refusal import LinkRefusal

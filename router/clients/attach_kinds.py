@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from delivery_records.effects import DetachLink
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
+from delivery_records.model.effects import DetachLink
+from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause
 from oncewire.wire import LimitError, Link, LinkDetached, LinkFlow, LinkState, ReceiverLink, SenderLink
 from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_links import AnonymousClient, AnonymousLinks

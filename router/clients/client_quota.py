@@ -11,9 +11,9 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
-from delivery_records.attachments.view import View
-from delivery_records.inputs import PublisherAttach, SubscriberAttach
-from delivery_records.tags import link_key
+from delivery_records.model.inputs import PublisherAttach, SubscriberAttach
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import View
 from oncewire.transport.admission_core import group_of
 from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Connection
 from oncewire.wire.vocabulary import ANONYMOUS

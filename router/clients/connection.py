@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from delivery_records.effects import DetachLink
-from delivery_records.inputs import Input, LinkPlace
+from delivery_records.model.effects import DetachLink
+from delivery_records.model.inputs import Input, LinkPlace
 from oncewire.transport.paced_protocol import STEP_WORK, PacedProtocol, units_of_a_step
 from oncewire.transport.websocket_frames_core import UNREAD_BYTES
 from oncewire.wire import (

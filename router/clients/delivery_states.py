@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from delivery_records.limits import LETTER_ERROR_CHARS
-from delivery_records.outcomes import DeliveryOutcome, Told
+from delivery_records.model.limits import LETTER_ERROR_CHARS
+from delivery_records.model.outcomes import DeliveryOutcome, Told
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 from oncewire.wire.annotations import without_ours
 from oncewire.wire.encoding import encode

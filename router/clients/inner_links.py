@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records import effects
-from delivery_records.inputs import Input, LinkDetach, PublisherTransfer
+from delivery_records.model import effects
+from delivery_records.model.inputs import Input, LinkDetach, PublisherTransfer
 from oncewire.wire import (
     AmqpError,
     Attach,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from delivery_records.effects import DeliverPart
-from delivery_records.inputs import Input, LargeTaken
-from delivery_records.parts import Part
+from delivery_records.model.effects import DeliverPart
+from delivery_records.model.inputs import Input, LargeTaken
+from delivery_records.model.parts import Part
 from oncewire.wire import SenderLink
 from router.clients.message_edits import edit_for_attempt
 

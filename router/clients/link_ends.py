@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
+from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause
 from oncewire.wire import Link, LinkDetached, LocalProtocolError, SessionEnded
 from router.clients import attach_kinds
 from router.clients.anonymous_link import AnonymousLink

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delivery_records.effects import DetachLink
-from delivery_records.inputs import LinkPlace
+from delivery_records.model.effects import DetachLink
+from delivery_records.model.inputs import LinkPlace
 from oncewire.wire import Link
 from router.clients.large_sending import Sendings
 from router.clients.link_policy import LinkPolicy

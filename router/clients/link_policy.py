@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from delivery_records.attachments.view import Subscription, View
-from delivery_records.inputs import Owner, Share
-from delivery_records.patience import Patience
-from delivery_records.tags import link_key, shared_key
-from delivery_records.topics import in_vhost, split_vhost
+from delivery_records.model.inputs import Owner, Share
+from delivery_records.model.patience import Patience
+from delivery_records.model.tags import link_key, shared_key
+from delivery_records.model.topics import in_vhost, split_vhost
+from delivery_records.model.view import Subscription, View
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import adopts, may_publish, may_subscribe, patience_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from delivery_records.topics import VHOST_SEPARATOR
+from delivery_records.model.topics import VHOST_SEPARATOR
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import canonical_text, described
 from oncewire.wire import (

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from delivery_records.budget import Budget
-from delivery_records.limits import FIRST_CREDIT
+from delivery_records.model.budget import Budget
+from delivery_records.model.limits import FIRST_CREDIT
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     CONNECTION_FORCED,

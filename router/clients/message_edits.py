@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from delivery_records.dead_letters import Letter
-from delivery_records.effects import Deliver, DeliverPart
+from delivery_records.model.effects import Deliver, DeliverPart
+from delivery_records.publisher.dead_letters import Letter
 from oncewire.wire.annotations import (
     HEADER_CODE,
     MESSAGE_ANNOTATIONS_CODE,

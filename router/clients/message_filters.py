@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from delivery_records.filters import CompiledFilter, UnknownFilter
+from delivery_records.subscriber.filters import CompiledFilter, UnknownFilter
 from oncewire.filters.errors import FilterError
 from oncewire.filters.filter_set import compile_text
 from oncewire.filters.sections import MessageSections, TooCostly
 
 
 class AmqpFilters:
-    """The engine of a router: see delivery_records.filters.FilterEngine."""
+    """The engine of a router: see delivery_records.subscriber.filters.FilterEngine."""
 
     def compile(self, text: str) -> CompiledFilter:
         """The filter of a canonical text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.inputs import EndpointEnded, Input, LinkPlace
+from delivery_records.model.inputs import EndpointEnded, Input, LinkPlace
 from oncewire.wire import SessionEndpoint
 from router.records_driver import RecordsDriver
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from delivery_records import effects
-from delivery_records.inputs import (
+from delivery_records.model import effects
+from delivery_records.model.inputs import (
     ClientFlow,
     Input,
     LargeTransfer,
@@ -15,8 +15,8 @@ from delivery_records.inputs import (
     PublisherSettle,
     PublisherTransfer,
 )
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
 from oncewire.wire import (
     Attach,
     DeliveryAborted,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from delivery_records.attachments.view import RouterRecord, View
+from delivery_records.model.view import RouterRecord, View
 from oncewire.wire import Fields, UShort
 from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SCHEME
 

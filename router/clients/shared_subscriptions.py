@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.inputs import Share
+from delivery_records.model.inputs import Share
 from oncewire.wire import SenderLink, Symbol, TerminusDurability, vocabulary
 from router.clients.link_refusal import LinkRefusal
 

@@ -9,12 +9,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import ClientFlow, Input, MapPart, Share, SubscriberAttach, SubscriberDisposition
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
-from delivery_records.topics import split_vhost
+from delivery_records.model import effects
+from delivery_records.model.inputs import (
+    ClientFlow,
+    Input,
+    MapPart,
+    Share,
+    SubscriberAttach,
+    SubscriberDisposition,
+)
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.topics import split_vhost
+from delivery_records.model.view import SubscriptionMode
 from oncewire.wire import (
     CreditError,
     DeliveryState,

@@ -25,7 +25,7 @@ from typing import Literal, Self
 import aiohttp
 import click
 
-from delivery_records.limits import DRAIN_LIMIT_S
+from delivery_records.model.limits import DRAIN_LIMIT_S
 from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import asked_to_start, registered

@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from delivery_records.arrivals import Arrivals
-from delivery_records.effects import Dispose
-from delivery_records.ingress import Ingress
+from delivery_records.model.effects import Dispose
+from delivery_records.publisher.arrivals import Arrivals
+from delivery_records.publisher.ingress import Ingress
 from router.incarnation import Incarnation
 from topology.inspector.rates_core import Acceptances, Quantiles
 from topology.inspector.topic_names_core import topic_name

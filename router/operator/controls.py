@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from delivery_records.diagnostics.trace import Choice
-from delivery_records.effects import OrderAnswered, OrderEnding
-from delivery_records.inputs import EndSubscription
-from delivery_records.limits import UNKNOWN_PUT_S
+from delivery_records.model.effects import OrderAnswered, OrderEnding
+from delivery_records.model.inputs import EndSubscription
+from delivery_records.model.limits import UNKNOWN_PUT_S
+from delivery_records.model.trace import Choice
 from oncewire.cli.errors import CliError
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import CONNECTION_FORCED

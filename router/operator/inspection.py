@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
-from delivery_records.inputs import Input, ViewChanges, ViewSnapshot
+from delivery_records.model.inputs import Input, ViewChanges, ViewSnapshot
+from delivery_records.model.view import Kind, PublisherRecord, SubscriptionRecord
 from router.clients.listener import ClientListener
 from router.incarnation import Incarnation
 from router.operator.inspection_local import LocalTables, Pulse

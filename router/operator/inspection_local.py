@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from delivery_records.attachments.view import Subscription
 from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S
 from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import (
@@ -21,8 +20,9 @@ from delivery_records.diagnostics.waits import (
     unsettled_since,
     waiting,
 )
-from delivery_records.ingress import Ingress
-from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag, own_tag, session_of
+from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, network_tag, own_tag, session_of
+from delivery_records.model.view import Subscription
+from delivery_records.publisher.ingress import Ingress
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from delivery_records.attachments.terms import timeout_of
-from delivery_records.attachments.view import Publisher, Router, Subscription
-from delivery_records.egress import Egress
-from delivery_records.ingress import Ingress
-from delivery_records.timers import Timer
-from delivery_records.topics import is_pattern, matches, split_vhost
+from delivery_records.model.terms import timeout_of
+from delivery_records.model.timers import Timer
+from delivery_records.model.topics import is_pattern, matches, split_vhost
+from delivery_records.model.view import Publisher, Router, Subscription
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
 from router.incarnation import Incarnation
 from router.topic_rules import described
 from topology.inspector.owners_core import Owner, owner_of

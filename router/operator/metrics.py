@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from delivery_records.diagnostics.durations import BOUNDS_S, Histogram
 from delivery_records.diagnostics.waits import Reason
-from delivery_records.outcomes import Decision
+from delivery_records.model.durations import BOUNDS_S, Histogram
+from delivery_records.model.outcomes import Decision
 from router.operator.status import Numbers, Status
 from topology.inspector.schema.model import EntityType
 from topology.inspector.schema.own import NEIGHBOUR, OVERVIEW

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TypeAlias
 
-from delivery_records.attachments.view import View
-from delivery_records.topics import in_vhost
+from delivery_records.model.topics import in_vhost
+from delivery_records.model.view import View
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import RIGHTS, AccessRule, SlowRule, adopts, allowing_rule, decide, slow_number
 from router.clients.client_quota import Uses

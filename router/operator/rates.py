@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from delivery_records.outcomes import Decision
+from delivery_records.model.outcomes import Decision
 from router.clients.subscriber_link import SubscriberLink
 from router.incarnation import Incarnation
 from router.operator.acceptance import AcceptanceTimes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from delivery_records.diagnostics.trace import Choice
-from delivery_records.effects import OrderEnding
+from delivery_records.model.effects import OrderEnding
+from delivery_records.model.trace import Choice
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check

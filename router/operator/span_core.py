@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from delivery_records import effects, inputs
-from delivery_records.egress import Egress
-from delivery_records.ingress import Ingress
-from delivery_records.parts import Part
-from delivery_records.tags import network_tag
+from delivery_records.model import effects, inputs
+from delivery_records.model.parts import Part
+from delivery_records.model.tags import network_tag
+from delivery_records.publisher.ingress import Ingress
+from delivery_records.subscriber.egress import Egress
 from router.operator.trace_context import TraceContext, read_context, with_context
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from delivery_records import Records
-from delivery_records.diagnostics.durations import Durations
 from delivery_records.diagnostics.lateness import late
-from delivery_records.ingress import Ingress
-from delivery_records.topics import split_vhost
+from delivery_records.model.durations import Durations
+from delivery_records.model.topics import split_vhost
+from delivery_records.publisher.ingress import Ingress
 from router.access_rules import DEFAULT_VHOST
 from router.admission import ListenerGate
 from router.clients.listener import ClientListener

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from delivery_records.diagnostics.durations import Durations
 from delivery_records.diagnostics.lateness import Late
+from delivery_records.model.durations import Durations
 from router.peers.neighbours import NeighbourNumbers
 
 

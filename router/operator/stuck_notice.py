@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from delivery_records import Records
 from delivery_records.diagnostics.lateness import STUCK_S
 from delivery_records.diagnostics.waits import Owing, Reason, owing, unsettled_since, waiting
-from delivery_records.ingress import Ingress
+from delivery_records.publisher.ingress import Ingress
 from oncewire.transport.log_limit_core import LogLimit
 from router.logs import EventLog, RouterEvent
 from topology.inspector.owners_core import owner_of

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from delivery_records import effects, inputs
-from delivery_records.topics import split_vhost
+from delivery_records.model import effects, inputs
+from delivery_records.model.topics import split_vhost
 from oncewire.cli.errors import CliError
 from oncewire.settings.parsers import without_login
 from router.config import RouterConfig

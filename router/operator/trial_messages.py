@@ -10,11 +10,18 @@ import contextlib
 import time
 from typing import Any
 
-from delivery_records import effects
-from delivery_records.ingress import Ingress
-from delivery_records.inputs import LinkDetach, LinkLost, LossCause, Owner, PublisherAttach, PublisherTransfer
-from delivery_records.tags import network_tag
-from delivery_records.topics import TopicError, check_topic, split_vhost
+from delivery_records.model import effects
+from delivery_records.model.inputs import (
+    LinkDetach,
+    LinkLost,
+    LossCause,
+    Owner,
+    PublisherAttach,
+    PublisherTransfer,
+)
+from delivery_records.model.tags import network_tag
+from delivery_records.model.topics import TopicError, check_topic, split_vhost
+from delivery_records.publisher.ingress import Ingress
 from oncewire.wire import BodyKind, Message, Properties, encode_message
 from router.access_rules import adopts, may_publish
 from router.clients.addresses import MADE_PREFIX

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 
 from delivery_records import Records
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.transport.connecting import connect, connect_to_path
 from oncewire.transport.tls import HANDSHAKE_S, fault_of
 from router.config import RouterConfig

@@ -15,9 +15,9 @@ from secrets import token_bytes
 from delivery_records.channels import codec as channel_codec
 from delivery_records.channels.codec import Header, Target
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import Hello
-from delivery_records.effects import SendDatagram, SendToRouters
-from delivery_records.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
+from delivery_records.model.effects import SendDatagram, SendToRouters
+from delivery_records.model.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
+from delivery_records.model.messages import Hello
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
     AmqpError,

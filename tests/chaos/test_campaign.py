@@ -384,7 +384,7 @@ def test_the_code_version_changes_with_each_source_that_a_run_executes_and_no_ot
             file.write("# changed\n")
         assert version() == seen[0], path
     for path in (
-        "delivery_records/ingress.py",
+        "delivery_records/publisher/ingress.py",
         "oncewire/client/publisher_core.py",
         "chaos/simulator/judge.py",
     ):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import SubscriberDisposition
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.inputs import SubscriberDisposition
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.limits import FIRST_CREDIT
+from delivery_records.model.limits import FIRST_CREDIT
 from oncewire.wire import Attach, Close, Detach, Disposition, End, Flow, Source, Target, Transfer
 from oncewire.wire.performatives import TerminusExpiryPolicy
 from tests.conformance.peer import Dial, Peer, heard, published, subscribed

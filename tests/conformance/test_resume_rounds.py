@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.limits import REDUCTION_ROUNDS
+from delivery_records.model.limits import REDUCTION_ROUNDS
 from oncewire.wire import ACCEPTED, RELEASED, DeliveryState, Detach, Disposition, Flow, Rejected, UnsettledMap
 from oncewire.wire.errors import RESOURCE_LIMIT_EXCEEDED
 from tests.conformance.peer import Delivery

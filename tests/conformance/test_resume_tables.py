@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from delivery_records.limits import RESUME_FLAGS_IGNORED
+from delivery_records.model.limits import RESUME_FLAGS_IGNORED
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,

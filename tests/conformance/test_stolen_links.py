@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.limits import STEALS
+from delivery_records.model.limits import STEALS
 from oncewire.wire import RELEASED, AmqpError, Attach, Detach, Disposition, Flow
 from oncewire.wire.errors import RESOURCE_LOCKED, STOLEN
 from tests.conformance.peer import Peer

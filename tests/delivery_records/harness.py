@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from chaos.simulator.etcd import SimEtcd
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
-from delivery_records.dead_letters import MakeLetter, plain_letter
-from delivery_records.expiry_times import ReadTtl, no_ttl
-from delivery_records.filters import FilterEngine
-from delivery_records.groups import ReadGroup, no_group
-from delivery_records.ingress import Annotate
-from delivery_records.inputs import LossCause, StoreFailure
-from delivery_records.limits import Limits
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.patience import Patience
+from delivery_records.model import effects, inputs
+from delivery_records.model.expiry_times import ReadTtl, no_ttl
+from delivery_records.model.groups import ReadGroup, no_group
+from delivery_records.model.inputs import LossCause, StoreFailure
+from delivery_records.model.limits import Limits
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.patience import Patience
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
+from delivery_records.publisher.ingress import Annotate
 from delivery_records.records import Records, keep_message
-from delivery_records.tags import link_key
+from delivery_records.subscriber.filters import FilterEngine
 
 NONCE = b"nets"
 TOPIC = "orders"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.limits import Limits
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
 from tests.delivery_records.harness import PublisherLink, SubscriberLink
 
 AHEAD, PIECE = 4_000, 1_000

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from chaos.mutants.edits import Edit, load
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Ack, Hello, RouterMessage, Run
-from delivery_records.ingress import Annotate
-from delivery_records.limits import Limits
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits
+from delivery_records.model.messages import Ack, Hello, RouterMessage, Run
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
+from delivery_records.publisher.ingress import Annotate
 from delivery_records.records import Records, keep_message
 from tests.delivery_records.harness import NONCE, TOPIC, Net, Node, PublisherLink, SubscriberLink
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.arrivals import MAX_MARKS, Arrivals
-from delivery_records.window import Window
+from delivery_records.publisher.arrivals import MAX_MARKS, Arrivals
+from delivery_records.publisher.window import Window
 
 Turns = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.001, 10)), max_size=60)
 

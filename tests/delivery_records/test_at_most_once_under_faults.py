@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import STEAL_WINDOW_S
+from delivery_records.model.limits import STEAL_WINDOW_S
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 from tests.support.effort import partly
 

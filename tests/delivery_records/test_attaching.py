@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.inputs import StoreFailure
-from delivery_records.limits import PUT_RETRIES, UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import StoreFailure
+from delivery_records.model.limits import PUT_RETRIES, UNKNOWN_PUT_S
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])

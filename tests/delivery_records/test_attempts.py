@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SHARING, Kind, RouterRecord, router_key
 from delivery_records.channels import codec
-from delivery_records.channels.messages import Nack
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.messages import Nack
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SHARING, Kind, RouterRecord, router_key
 from tests.delivery_records.harness import Net, SubscriberLink
 
 FAILED = DeliveryOutcome.MODIFIED_FAILED

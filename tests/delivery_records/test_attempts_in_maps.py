@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
 from delivery_records.channels import codec
-from delivery_records.channels.messages import Nack
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.messages import Nack
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, SubscriberLink
 
 FAILED = DeliveryOutcome.MODIFIED_FAILED

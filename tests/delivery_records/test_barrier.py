@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.channels.messages import Applied, Barrier
-from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S, GRACE_S
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S, GRACE_S
+from delivery_records.model.messages import Applied, Barrier
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, SubscriberLink
 
 

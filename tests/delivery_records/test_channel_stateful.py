@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
-from delivery_records import inputs
 from delivery_records.channels.channel import Channel, ChannelState
-from delivery_records.channels.messages import Credit, Msg, MsgPart, RouterMessage, Settle, Sync
-from delivery_records.limits import Limits
+from delivery_records.model import inputs
+from delivery_records.model.limits import Limits
+from delivery_records.model.messages import Credit, Msg, MsgPart, RouterMessage, Settle, Sync
 from tests.delivery_records.harness import Node
 from tests.delivery_records.stateful_models import (
     Core,
@@ -39,13 +39,13 @@ WINDOW = 8
 SIZES = (0, 10, CHUNK_BYTES, CHUNK_BYTES + 1, 900, CREDIT_BYTES + 1000)
 SMALL = (
     Edit(
-        "small-limits", "T-5", "channel", "class ChannelState(Enum):",
+        "small-limits", "T-5", "class ChannelState(Enum):",
         f"CHANNEL_CREDIT_BYTES, MESSAGE_CHUNK_BYTES, STREAM_FRAMES = {CREDIT_BYTES}, {CHUNK_BYTES}, {WAITING_FRAMES}\n"
         "class ChannelState(Enum):",
         "credit runs out within a few messages",
     ),
     Edit(
-        "tells-what-it-takes", "T-1", "channel",
+        "tells-what-it-takes", "T-1",
         "        self.received = sequence\n",
         "        self.received = sequence\n"
         "        self._on_up.__self__.taken(self.rid, generation, sequence, message)\n",
@@ -429,7 +429,7 @@ FAULTS = {
     "a frame counts twice": (
         "T-1",
         Edit(
-            "twice", "T-1", "channel",
+            "twice", "T-1",
             "        if sequence <= self.received:\n            self._turn.counts[Decision.FRAME_STALE] += 1\n"
             "            return None\n        if sequence != self.received + 1:\n",
             "        if sequence > self.received + 1:\n",
@@ -439,7 +439,7 @@ FAULTS = {
     "no more than the first credit": (
         "G5|T-5",
         Edit(
-            "no-more-credit", "T-5", "channel",
+            "no-more-credit", "T-5",
             "            self.send_control(Credit(self._credit_given))\n", "            pass\n",
             "bodies wait for ever once the first credit is used up",
         ),
@@ -447,7 +447,7 @@ FAULTS = {
     "bodies beyond the credit": (
         "T-5",
         Edit(
-            "beyond-credit", "T-5", "channel",
+            "beyond-credit", "T-5",
             "        if size > MESSAGE_CHUNK_BYTES or self._body_sent + size > self._credit_taken:\n",
             "        if size > MESSAGE_CHUNK_BYTES:\n",
             "an egress gets more than it allowed",
@@ -456,7 +456,7 @@ FAULTS = {
     "a publisher overtakes itself": (
         "T-6|G6|G3",
         Edit(
-            "overtakes", "T-6", "channel",
+            "overtakes", "T-6",
             "        if publisher_epoch in self.lines:\n            return False\n", "",
             "a SETTLE arrives ahead of its MSG",
         ),
@@ -464,7 +464,7 @@ FAULTS = {
     "frames wait without bound": (
         "T-4",
         Edit(
-            "unbounded", "T-4", "channel", "        if len(line.frames) > STREAM_FRAMES:\n", "        if False:\n",
+            "unbounded", "T-4", "        if len(line.frames) > STREAM_FRAMES:\n", "        if False:\n",
             "what waits for a silent peer fills the memory",
         ),
     ),

@@ -6,17 +6,17 @@ import random
 
 import pytest
 
-from delivery_records import effects, inputs
 from delivery_records.channels.channel import ChannelState
-from delivery_records.channels.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
-from delivery_records.limits import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import (
     CHANNEL_CREDIT_BYTES,
     HELLO_RETRY_CAP_S,
     MESSAGE_CHUNK_BYTES,
     PROBE_S,
     Limits,
 )
-from delivery_records.outcomes import Decision
+from delivery_records.model.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
+from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 MIB = 1024 * 1024

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.inputs import LossCause, StoreFailure
-from delivery_records.limits import UNKNOWN_PUT_S
+from delivery_records.model import effects
+from delivery_records.model.inputs import LossCause, StoreFailure
+from delivery_records.model.limits import UNKNOWN_PUT_S
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 LONG = 3600.0

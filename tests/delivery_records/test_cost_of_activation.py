@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chaos.mutants.edits import run_from_sources
-from delivery_records import effects, inputs
-from delivery_records.starts import Starts
+from delivery_records.model import effects, inputs
+from delivery_records.publisher.starts import Starts
 from tests.delivery_records.harness import Net, PublisherLink
 
 AT_THE_INGRESS = (".starts", ".fanout", ".ingress", ".window")

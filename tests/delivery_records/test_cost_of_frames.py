@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from chaos.mutants.edits import run_from_sources
-from delivery_records import inputs
+from delivery_records.model import inputs
 from tests.delivery_records.harness import Net, SubscriberLink
 
 FLOWS = 20

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
-from delivery_records import effects, inputs
-from delivery_records.limits import KIB, WINDOW_BYTES, Limits, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import KIB, WINDOW_BYTES, Limits, TopicPolicy
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink
 from tests.delivery_records.stateful_models import (
     Core,
@@ -256,7 +256,7 @@ PUBLISHER_FAULTS = {
     "credit beyond the window": (
         "C-1",
         Edit(
-            "beyond-window", "C-1", "credit",
+            "beyond-window", "C-1",
             "min(size - taken, self._room(window))", "min(size, self._room(window))",
             "what is unsettled is not taken off",
         ),
@@ -264,21 +264,21 @@ PUBLISHER_FAULTS = {
     "every place is granted at once": (
         "C-1",
         Edit(
-            "no-portions", "C-1", "credit", ">= max(1, size // 4) or", ">= 1 or",
+            "no-portions", "C-1", ">= max(1, size // 4) or", ">= 1 or",
             "a flow for each settlement",
         ),
     ),
     "bytes do not count": (
         "C-1: granted .* although bytes allow",
         Edit(
-            "no-bytes", "C-1", "credit", "        if free <= 0:\n            return 0\n", "        free = 1 << 40\n",
+            "no-bytes", "C-1", "        if free <= 0:\n            return 0\n", "        free = 1 << 40\n",
             "large messages fill the memory",
         ),
     ),
     "an empty window takes nothing": (
         "C-1: an empty window",
         Edit(
-            "nothing-fits", "C-1", "credit", "return max(room, 1) if held == 0 else room", "return room",
+            "nothing-fits", "C-1", "return max(room, 1) if held == 0 else room", "return room",
             "a message larger than the window waits for ever",
         ),
     ),
@@ -505,7 +505,7 @@ SUBSCRIBER_FAULTS = {
     "held ones go without credit": (
         "C-3",
         Edit(
-            "no-credit", "C-3", "outgoing",
+            "no-credit", "C-3",
             "        while waiting and not self._settle_queue and self.sent < self.limit:\n",
             "        while waiting and not self._settle_queue:\n",
             "a subscriber gets more than it asked for",
@@ -514,7 +514,7 @@ SUBSCRIBER_FAULTS = {
     "new credit releases nothing": (
         "C-3|C-5",
         Edit(
-            "no-release", "C-3", "egress",
+            "no-release", "C-3",
             "            self.proof.on_sign_of_life()  # A-10\n        self.outgoing.pump()\n",
             "            self.proof.on_sign_of_life()  # A-10\n",
             "what is held waits for the next frame of somebody else",
@@ -523,7 +523,7 @@ SUBSCRIBER_FAULTS = {
     "a place is never given back": (
         "C-3|C-4",
         Edit(
-            "place-leak", "C-4", "outgoing",
+            "place-leak", "C-4",
             "        elif state in WANTED:\n            self._count_place(entry, -1)\n", "",
             "a delivery that was refused and given up fills the map for good",
         ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.member import MemberEgress
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
-from delivery_records.tags import link_key, network_tag
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.tags import link_key, network_tag
+from delivery_records.subscriber.member import MemberEgress
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import LIMITS, MORE, part, parts, take, take_all
 

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.channels.messages import Ack
-from delivery_records.inputs import PoliciesChanged, RouterDatagram, RouterFrame, Share, SubscriberDisposition
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.tags import link_key
+from delivery_records.model import effects
+from delivery_records.model.inputs import (
+    PoliciesChanged,
+    RouterDatagram,
+    RouterFrame,
+    Share,
+    SubscriberDisposition,
+)
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.messages import Ack
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.tags import link_key
 from tests.delivery_records.harness import Net
 from tests.delivery_records.test_dead_letters import (
     DEAD,

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.attachments.view import LETTERS, Kind, RouterRecord, SubscriptionMode, router_key
-from delivery_records.dead_letters import Letter
 from delivery_records.diagnostics.lookup import find
-from delivery_records.diagnostics.trace import Choice
 from delivery_records.diagnostics.waits import Holder, Reason, owing, waiting
-from delivery_records.inputs import PoliciesChanged, Share, SubscriberDisposition, UnsettledMap
-from delivery_records.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.tags import is_letter_tag, network_tag
+from delivery_records.model import effects
+from delivery_records.model.inputs import PoliciesChanged, Share, SubscriberDisposition, UnsettledMap
+from delivery_records.model.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Limits, TopicPolicy
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.tags import is_letter_tag, network_tag
+from delivery_records.model.trace import Choice
+from delivery_records.model.view import LETTERS, Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.publisher.dead_letters import Letter
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import LIMITS as LARGE
 from tests.delivery_records.large_parts import answer, send_large, take_all

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import LossCause
-from delivery_records.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S, Limits
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import LossCause
+from delivery_records.model.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S, Limits
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 MESSAGES = 8

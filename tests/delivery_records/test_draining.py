@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.limits import DRAIN_CHECK_S, DRAIN_LIMIT_S, DRAIN_PATIENCE_S
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import DRAIN_CHECK_S, DRAIN_LIMIT_S, DRAIN_PATIENCE_S
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Link, Net, Node, PublisherLink, SubscriberLink
 
 REDIRECT = "amqp:connection:redirect"

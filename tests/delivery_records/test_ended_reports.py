@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
-from delivery_records.inputs import EndSubscription
-from delivery_records.limits import OWING_NAMES
+from delivery_records.model import effects
+from delivery_records.model.inputs import EndSubscription
+from delivery_records.model.limits import OWING_NAMES
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
 from delivery_records.attachments.ending import ORDERS
-from delivery_records.effects import OrderAnswered, OrderEnding
-from delivery_records.inputs import EndSubscription, StoreFailure, StoreHealth
-from delivery_records.limits import UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision
+from delivery_records.model import effects, inputs
+from delivery_records.model.effects import OrderAnswered, OrderEnding
+from delivery_records.model.inputs import EndSubscription, StoreFailure, StoreHealth
+from delivery_records.model.limits import UNKNOWN_PUT_S
+from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net, Node, StoreFault
 
 

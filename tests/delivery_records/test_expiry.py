@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.inputs import EndpointEnded, LinkPlace, LossCause, StoreFailure
-from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, Limits
-from delivery_records.outcomes import Decision
+from delivery_records.model import effects
+from delivery_records.model.inputs import EndpointEnded, LinkPlace, LossCause, StoreFailure
+from delivery_records.model.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, Limits
+from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault
 
 T = 20.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from chaos.mutants.edits import run_from_sources
-from delivery_records import effects, inputs
-from delivery_records.channels.messages import Msg, Sync
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
+from delivery_records.model import effects, inputs
+from delivery_records.model.messages import Msg, Sync
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 
 LONG_TAG = b"t" * 300

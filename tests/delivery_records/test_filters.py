@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.filters import CompiledFilter, MessageFilters, UnknownFilter
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
+from delivery_records.subscriber.filters import CompiledFilter, MessageFilters, UnknownFilter
 from tests.delivery_records.harness import Net, SubscriberLink
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.inputs import NOBODY, Owner
+from delivery_records.model import effects
+from delivery_records.model.inputs import NOBODY, Owner
 from tests.delivery_records.harness import Net
 
 BRIEF = Owner(longest_s=20.0)

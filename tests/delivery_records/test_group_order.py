@@ -6,13 +6,13 @@ from hashlib import blake2b
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.grouped_sharing import GroupedShare
-from delivery_records.groups import GROUP_BYTES, group_hash
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import Part
-from delivery_records.tags import link_key, network_tag
+from delivery_records.model import effects, inputs
+from delivery_records.model.groups import GROUP_BYTES, group_hash
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.tags import link_key, network_tag
+from delivery_records.publisher.grouped_sharing import GroupedShare
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import LIMITS, MORE, part, parts, take_all
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import REDUCTION_QUIET_S
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.limits import REDUCTION_QUIET_S
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 TAGS = [b"1", b"2", b"3", b"4"]

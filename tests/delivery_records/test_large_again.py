@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
-from delivery_records.tags import network_tag
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.tags import network_tag
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import NONCE, Net
 from tests.delivery_records.large_parts import LIMITS, MORE, answer, part, parts, take, take_all
 from tests.delivery_records.test_dead_letters import POLICY, bodies, dead_letters, described

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import RETRIES, Kind, RouterRecord, SubscriptionMode, router_key
-from delivery_records.channels.messages import LargePart, Msg, Need, Taken
-from delivery_records.inputs import LossCause
-from delivery_records.limits import LARGE_BYTES, LARGE_STALL_S
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import LossCause
+from delivery_records.model.limits import LARGE_BYTES, LARGE_STALL_S
+from delivery_records.model.messages import LargePart, Msg, Need, Taken
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.view import RETRIES, Kind, RouterRecord, SubscriptionMode, router_key
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import (
     AHEAD,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import LARGE_LOOKS, LARGE_STALL_S
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import LARGE_LOOKS, LARGE_STALL_S
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.parts import Part
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, SubscriberLink
 from tests.delivery_records.large_parts import (
     FIRST,

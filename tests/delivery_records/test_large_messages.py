@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.assigned import Assigned
 from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import LargePart, Msg, Need, RouterMessage, Taken
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.parts import NOT_WANTED, Part
-from delivery_records.patience import Patience, SlowAction
+from delivery_records.model import effects, inputs
+from delivery_records.model.assigned import Assigned
+from delivery_records.model.messages import LargePart, Msg, Need, RouterMessage, Taken
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.parts import NOT_WANTED, Part
+from delivery_records.model.patience import Patience, SlowAction
 from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import (
     AHEAD,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.limits import LARGE_STALL_S
-from delivery_records.parts import Part
-from delivery_records.patience import Patience, SlowAction
+from delivery_records.model.limits import LARGE_STALL_S
+from delivery_records.model.parts import Part
+from delivery_records.model.patience import Patience, SlowAction
 from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import (
     FIRST,

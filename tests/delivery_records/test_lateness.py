@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records.diagnostics.durations import BOUNDS_S, Durations, Histogram
 from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S, Late, late
 from delivery_records.diagnostics.waits import Reason
+from delivery_records.model.durations import BOUNDS_S, Durations, Histogram
 from tests.delivery_records.harness import Net
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import PROOF_TIMEOUT_S
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import PROOF_TIMEOUT_S
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 TAGS = [b"1", b"2", b"3", b"4"]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.channels.messages import Claim, Msg, Return, Room
-from delivery_records.inputs import LossCause
-from delivery_records.outcomes import Decision
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import LossCause
+from delivery_records.model.messages import Claim, Msg, Return, Room
+from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 SHARE = inputs.Share("work", is_global=True)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import EXPIRY, Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.channels import codec
-from delivery_records.channels.messages import Ack, ExpiringMsg, Msg, MsgPart
 from delivery_records.diagnostics.lookup import find
-from delivery_records.diagnostics.trace import Choice
-from delivery_records.filters import CompiledFilter
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.tags import link_key
-from delivery_records.timers import Timer
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.messages import Ack, ExpiringMsg, Msg, MsgPart
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.tags import link_key
+from delivery_records.model.timers import Timer
+from delivery_records.model.trace import Choice
+from delivery_records.model.view import EXPIRY, Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.subscriber.filters import CompiledFilter
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 TEN = Limits(policy=TopicPolicy(ttl_s=10.0))

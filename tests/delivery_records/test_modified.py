@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import ANNOTATIONS, Kind, router_key
-from delivery_records.channels.messages import Ack, Annotations, FormerAnnotations
-from delivery_records.limits import ANNOTATIONS_BYTES, Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, TopicPolicy
+from delivery_records.model.messages import Ack, Annotations, FormerAnnotations
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import ANNOTATIONS, Kind, router_key
 from tests.delivery_records.harness import Net, Node, SubscriberLink
 
 BUSY, WHO, LATER = {b"why": b"busy"}, {b"who": b"ann"}, {b"why": b"later"}

@@ -6,8 +6,11 @@ from typing import cast
 
 import pytest
 
-from delivery_records import Records, effects, inputs
-from delivery_records.attachments.view import (
+from delivery_records import Records
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.tags import ERA_BITS, link_key
+from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,
@@ -16,8 +19,6 @@ from delivery_records.attachments.view import (
     SubscriptionMode,
     SubscriptionRecord,
 )
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import ERA_BITS, link_key
 from tests.delivery_records.harness import Net
 
 RID = 7001

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, PublisherRecord
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.tags import network_tag
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.tags import network_tag
+from delivery_records.model.view import Kind, PublisherRecord
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 
 AGAIN = [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from delivery_records.attachments.view import Kind, SubscriptionRecord
-from delivery_records.inputs import NOBODY, Owner
-from delivery_records.tags import link_key
-from delivery_records.topics import in_vhost
+from delivery_records.model.inputs import NOBODY, Owner
+from delivery_records.model.tags import link_key
+from delivery_records.model.topics import in_vhost
+from delivery_records.model.view import Kind, SubscriptionRecord
 from tests.delivery_records.harness import TOPIC, Net
 
 ANN, BOB = Owner(user="ann"), Owner(user="bob")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.channels.messages import Ack, Msg
-from delivery_records.limits import PARKED_FRAMES, PARKED_S, Limits
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import PARKED_FRAMES, PARKED_S, Limits
+from delivery_records.model.messages import Ack, Msg
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.patience import Patience, SlowAction
+from delivery_records.model import effects
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.patience import Patience, SlowAction
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, SubscriberLink
 
 EXPEL = Patience(8.0, SlowAction.EXPEL)

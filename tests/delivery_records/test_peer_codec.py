@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.assigned import Assigned
 from delivery_records.channels import codec as channel_codec
 from delivery_records.channels.codec import Target
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.messages import (
+from delivery_records.model.assigned import Assigned
+from delivery_records.model.messages import (
     Ack,
     Annotations,
     Applied,
@@ -34,7 +34,7 @@ from delivery_records.channels.messages import (
     Settle,
     Sync,
 )
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model.outcomes import DeliveryOutcome
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.attachments.view import Kind, SubscriptionMode, SubscriptionRecord
-from delivery_records.inputs import ClientFlow, StoreFailure
-from delivery_records.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.inputs import ClientFlow, StoreFailure
+from delivery_records.model.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Net, Node, StoreFault, SubscriberLink
 
 LONG = 3600.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
-from delivery_records.limits import FIRST_CREDIT, WINDOW_DELIVERIES, Limits
+from delivery_records.model import effects
+from delivery_records.model.limits import FIRST_CREDIT, WINDOW_DELIVERIES, Limits
 from tests.delivery_records.harness import Net, PublisherLink
 
 KIB = 1024

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.ingress import Ingress
-from delivery_records.limits import PROOF_TIMEOUT_S, RESEND_TIMEOUT_S, SETTLE_TIMEOUT_S
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import PROOF_TIMEOUT_S, RESEND_TIMEOUT_S, SETTLE_TIMEOUT_S
+from delivery_records.publisher.ingress import Ingress
 from tests.delivery_records.harness import Net, PublisherLink
 
 PIECE = 1.0

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import EndSubscription
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model.inputs import EndSubscription
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, SubscriberLink
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from delivery_records import effects, inputs
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
 from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import LIMITS, answer, part, take_all
 from tests.delivery_records.test_dead_letters import POLICY, bodies, dead_letters, described

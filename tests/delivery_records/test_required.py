@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import UnsettledMap
-from delivery_records.limits import OWING_NAMES
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.inputs import UnsettledMap
+from delivery_records.model.limits import OWING_NAMES
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 ACCEPTED, RELEASED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import LossCause
-from delivery_records.limits import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import LossCause
+from delivery_records.model.limits import (
     KIB,
     PROOF_TIMEOUT_S,
     RESEND_FAILURES,
@@ -15,7 +14,8 @@ from delivery_records.limits import (
     SETTLE_TIMEOUT_S,
     Limits,
 )
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import answer, send_large, take_all
 from tests.delivery_records.test_budget import full

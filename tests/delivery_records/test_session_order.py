@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import LinkPlace
-from delivery_records.limits import STOCK_REPLY_WAIT_S
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import LinkPlace
+from delivery_records.model.limits import STOCK_REPLY_WAIT_S
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import TOPIC, Net, Node, PublisherLink, SubscriberLink
 
 SESSION = LinkPlace(amqp_session=901, connection=900)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import (
+from delivery_records.model import effects, inputs
+from delivery_records.model.messages import Room
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.tags import link_key, shared_key
+from delivery_records.model.view import (
     Kind,
     RouterRecord,
     SubscriptionMode,
     SubscriptionRecord,
     router_key,
 )
-from delivery_records.channels.messages import Room
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.tags import link_key, shared_key
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 SHARE = inputs.Share("work", is_global=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import Kind, SubscriptionMode
-from delivery_records.inputs import StoreFailure
-from delivery_records.limits import UNKNOWN_PUT_S
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.inputs import StoreFailure
+from delivery_records.model.limits import UNKNOWN_PUT_S
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import Kind, SubscriptionMode
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import network_tag
+from delivery_records.model import effects
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.tags import network_tag
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 from tests.delivery_records.test_outcomes import session_of
 

@@ -14,8 +14,8 @@ import pytest
 from chaos.mutants.edits import run_from_sources
 from chaos.simulator.cores import SHIPPED
 from chaos.simulator.scenario import read, replay
-from delivery_records.entries import ENTRY_NEXT
-from delivery_records.window import SLOT_NEXT
+from delivery_records.publisher.window import SLOT_NEXT
+from delivery_records.subscriber.entries import ENTRY_NEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "tests" / "delivery_records" / "scenarios").glob("*.txt"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S
-from delivery_records.outcomes import Decision
+from delivery_records.model.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S
+from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Link, Net, PublisherLink, SubscriberLink
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
-from delivery_records.limits import STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.limits import STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, SubscriberLink
 
 

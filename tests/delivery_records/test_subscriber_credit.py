@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records import effects, inputs
-from delivery_records.limits import Limits
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import Limits
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from delivery_records import effects
-from delivery_records.limits import CHANNEL_CREDIT_BYTES, OWING_NAMES
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, OWING_NAMES
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net, Node
 
 

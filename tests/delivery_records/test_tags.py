@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.tags import MAX_TAG_BYTES, VERBATIM_BYTES, link_key, network_tag, session_of
+from delivery_records.model.tags import MAX_TAG_BYTES, VERBATIM_BYTES, link_key, network_tag, session_of
 
 NONCES = st.binary(min_size=4, max_size=4)
 SESSIONS = st.integers(1, 2**48 - 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.entries import is_live
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
+from delivery_records.subscriber.entries import is_live
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink, SubscriberLink
 
 EMPTY = b""

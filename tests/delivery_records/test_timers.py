@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.timers import Timer, Timers
+from delivery_records.model.timers import Timer, Timers
 
 NAMES = st.tuples(st.sampled_from([Timer.PROOF, Timer.RETRY, Timer.CHANNEL]), st.sampled_from(["a", "b", 7]))
 STEPS = st.one_of(

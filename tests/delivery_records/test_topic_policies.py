@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import PoliciesChanged
-from delivery_records.limits import Limits, OnEmpty, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.inputs import PoliciesChanged
+from delivery_records.model.limits import Limits, OnEmpty, TopicPolicy
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 REFUSALS = {OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.topics import (
+from delivery_records.model.topics import (
     MAX_TOKENS,
     MAX_TOPIC_BYTES,
     TopicError,

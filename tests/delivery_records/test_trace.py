@@ -11,7 +11,9 @@ import pytest
 from chaos.simulator.cores import SHIPPED
 from chaos.simulator.schedule import Result, run_seed
 from delivery_records import Records
-from delivery_records.diagnostics.trace import (
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.trace import (
     TRACE_STEPS,
     TRACE_TIME_CAP_S,
     TRACE_TIME_S,
@@ -20,8 +22,6 @@ from delivery_records.diagnostics.trace import (
     Trace,
     TraceStep,
 )
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
 from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects
-from delivery_records.limits import RESUME_FLAGS_IGNORED
-from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.model import effects
+from delivery_records.model.limits import RESUME_FLAGS_IGNORED
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.simulator.etcd import SimEtcd
-from delivery_records.attachments.view import (
+from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,

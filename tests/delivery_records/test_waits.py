@@ -6,8 +6,8 @@ import pytest
 
 from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import Holder, Reason, Wait, owing, unsettled_since, waiting
-from delivery_records.limits import Limits, TopicPolicy
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 

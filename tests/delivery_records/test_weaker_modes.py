@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.limits import HELD_PRESETTLED, Limits
-from delivery_records.outcomes import Decision, DeliveryOutcome
-from delivery_records.patience import Patience, SlowAction
+from delivery_records.model import effects, inputs
+from delivery_records.model.limits import HELD_PRESETTLED, Limits
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.patience import Patience, SlowAction
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net
 
 AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE

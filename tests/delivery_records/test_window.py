@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.window import AWAITED, RECEIVED, TOLD, Cursor, Window, add_run, frozen_runs
+from delivery_records.model.runs import add_run, frozen_runs
+from delivery_records.publisher.window import AWAITED, RECEIVED, TOLD, Cursor, Window
 
 SMALL = st.integers(0, 30)
 

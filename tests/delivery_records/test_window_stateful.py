@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
-from delivery_records import effects
-from delivery_records.attachments.view import Kind
-from delivery_records.channels.messages import Msg, RouterMessage, Settle, Sync
-from delivery_records.limits import Limits
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import link_key
-from delivery_records.window import Window
+from delivery_records.model import effects
+from delivery_records.model.limits import Limits
+from delivery_records.model.messages import Msg, RouterMessage, Settle, Sync
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import Kind
+from delivery_records.publisher.window import Window
 from tests.delivery_records.harness import PublisherLink
 from tests.delivery_records.stateful_models import (
     Core,
@@ -427,7 +427,7 @@ FAULTS = {
     "accepted out of order": (
         "told",
         Edit(
-            "in-order", "I-3", "publisher_outcomes",
+            "in-order", "I-3",
             "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
             "                return\n",
             "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
@@ -438,7 +438,7 @@ FAULTS = {
     "an acknowledgement counts twice": (
         "told|pending",
         Edit(
-            "counted-twice", "I-2", "window",
+            "counted-twice", "I-2",
             "        new = [number for number in range(first, stop) if number not in self.beyond]\n",
             "        new = list(range(first, stop))\n",
             "an ACK that comes twice stands for somebody else's",
@@ -447,7 +447,7 @@ FAULTS = {
     "bytes of a settled body stay counted": (
         "window: bytes",
         Edit(
-            "bytes-leak", "I-4", "window",
+            "bytes-leak", "I-4",
             "        self.body_bytes -= len(slot.message)\n", "",
             "bytes of deliveries that are gone use up the window",
         ),

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from delivery_records.limits import LETTER_ERROR_CHARS
+from delivery_records.model.limits import LETTER_ERROR_CHARS
 from oncewire.client import connect
 from oncewire.wire import vocabulary
 from router.config_loading import load

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery_records.outcomes import Decision
+from delivery_records.model.outcomes import Decision
 from oncewire.client import connect
 from router.commands.local_network import LocalNetwork
 from router.commands.log_merge_core import parse

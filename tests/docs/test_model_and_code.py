@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import delivery_records
 from chaos.mutants.catalogue import DIRECTED as DIRECTED_EDITS
 from chaos.mutants.catalogue import EDITS
 from chaos.simulator.actions import ACTIONS
@@ -22,6 +24,11 @@ MODEL = {
 }  # fmt: skip
 """The model's actions. `R.heal` and `K.reap` are missing: the page says why."""
 
+ROOMS = (
+    "delivery_records.",
+    *(f"delivery_records.{room.name}." for room in pkgutil.iter_modules(delivery_records.__path__)),
+)
+"""Where the page's names of the record core may be: it does not name the rooms."""
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"[a-z_]+(?:\.\w+)*")
 LINKED_FILE = re.compile(r"\]\((\.\./[^)#]+)")
@@ -37,7 +44,7 @@ def resolves(name: str) -> bool:
     found: object
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        for package in ("delivery_records.", ""):
+        for package in (*ROOMS, ""):
             try:
                 found = importlib.import_module(package + ".".join(parts[:length]))
             except ModuleNotFoundError:

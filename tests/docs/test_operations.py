@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import oncewire.client
 import oncewire.client.transactions
 from chaos.experiments.catalogue import catalogue
-from delivery_records.outcomes import Decision
+from delivery_records.model.outcomes import Decision
 from oncewire.cli.run import root_command
 from oncewire.settings.schema import settings_of
 from router.config import RouterConfig

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from chaos.mutants.catalogue import DIRECTED, EDITS
-from delivery_records import limits
+from delivery_records.model import limits
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"

@@ -50,7 +50,7 @@ def test_every_link_to_code_names_a_function() -> None:
 def test_a_function_that_was_renamed_or_moved_is_found() -> None:
     assert is_there("Records.handle", "delivery_records/records.py")
     assert not is_there("Records.handel", "delivery_records/records.py")
-    assert not is_there("Records.handle", "delivery_records/ingress.py")
+    assert not is_there("Records.handle", "delivery_records/publisher/ingress.py")
     assert not is_there("Records.handle", "delivery_records/no_such_file.py")
 
 

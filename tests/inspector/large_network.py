@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from delivery_records.attachments.view import RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.tags import link_key
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import RouterRecord, SubscriptionMode, SubscriptionRecord
 from router import node as router_node
 from router.config import RouterConfig
 from router.node import RouterNode

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from router.commands.local_network import LocalNetwork
 from tests.router.management_calls import call, login
 from tests.router.raw_client import until

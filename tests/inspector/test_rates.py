@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from delivery_records.arrivals import FEW_MARKS, Arrivals
-from delivery_records.effects import Dispose
-from delivery_records.window import Window
+from delivery_records.model.effects import Dispose
+from delivery_records.publisher.arrivals import FEW_MARKS, Arrivals
+from delivery_records.publisher.window import Window
 from oncewire.client import Publisher, Subscriber, connect
 from router.commands.local_network import LocalNetwork
 from router.config import RouterConfig

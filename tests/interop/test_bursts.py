@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery_records.limits import FIRST_CREDIT
+from delivery_records.model.limits import FIRST_CREDIT
 from oncewire.wire import decode_message
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient

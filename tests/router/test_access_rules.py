@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery_records.patience import Patience, SlowAction
+from delivery_records.model.patience import Patience, SlowAction
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientEvent, LinkRefused, Message, SubscriptionsEnded, connect
 from oncewire.settings.parsers import NotAllowed

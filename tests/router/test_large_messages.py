@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from delivery_records.limits import LARGE_BYTES_WITHOUT_MAP
+from delivery_records.model.limits import LARGE_BYTES_WITHOUT_MAP
 from oncewire.client import MessageTooLarge, connect
 from oncewire.wire import (
     ACCEPTED,

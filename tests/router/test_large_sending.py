@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from delivery_records import Records
-from delivery_records.effects import DeliverPart, PublisherReply
-from delivery_records.inputs import LargeTaken
-from delivery_records.parts import Part
+from delivery_records.model.effects import DeliverPart, PublisherReply
+from delivery_records.model.inputs import LargeTaken
+from delivery_records.model.parts import Part
 from oncewire.wire import (
     Attach,
     Begin,

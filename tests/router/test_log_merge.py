@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from delivery_records.effects import Note
-from delivery_records.outcomes import Decision
+from delivery_records.model.effects import Note
+from delivery_records.model.outcomes import Decision
 from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
 from router.log_output import JsonFormatter, TextFormatter
 from router.logs import EventLog, RouterEvent

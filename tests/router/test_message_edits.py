@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.effects import Deliver, DeliverPart
-from delivery_records.parts import Part
+from delivery_records.model.effects import Deliver, DeliverPart
+from delivery_records.model.parts import Part
 from oncewire.wire import (
     Header,
     Long,

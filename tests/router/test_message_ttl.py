@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery_records.limits import TopicPolicy
+from delivery_records.model.limits import TopicPolicy
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import ACCEPTED, DeliveryReceived, decode_message
 from oncewire.wire.message import Header, Message, encode_message

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.wire import (
     ConnectionClosed,
     ConnectionLost,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from delivery_records.limits import KIB, MIB
+from delivery_records.model.limits import KIB, MIB
 from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from oncewire.settings.parsers import NotAllowed

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from delivery_records import Records, effects
-from delivery_records.attachments.view import Change, Kind, RouterRecord, router_key
-from delivery_records.channels.messages import Hello
-from delivery_records.inputs import PublisherAttach, RouterDatagram, StoreHealth, ViewSnapshot
+from delivery_records import Records
+from delivery_records.model import effects
+from delivery_records.model.inputs import PublisherAttach, RouterDatagram, StoreHealth, ViewSnapshot
+from delivery_records.model.messages import Hello
+from delivery_records.model.view import Change, Kind, RouterRecord, router_key
 from router.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delivery_records.budget import Budget
-from delivery_records.limits import FINISHER_PATIENCE_S, FIRST_CREDIT
+from delivery_records.model.budget import Budget
+from delivery_records.model.limits import FINISHER_PATIENCE_S, FIRST_CREDIT
 from oncewire.wire import (
     ACCEPTED,
     Connection,

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.parts import Part
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.model.parts import Part
 from delivery_records.records import Records
 from oncewire.wire import Message, encode_message
 from router.operator import span_core

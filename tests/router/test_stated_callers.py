@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from router.operator.stated_callers import REMEMBERED, STATED_CALLER, StatedCallers, StatementRefused
 from topology.attachments import router_store_key
 from topology.router_secrets import RouterSecrets

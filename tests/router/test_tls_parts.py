@@ -13,7 +13,7 @@ import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from oncewire.client.failover import parse_url, told_address
 from oncewire.transport.connecting import connect
 from oncewire.transport.engine_protocol import EngineProtocol

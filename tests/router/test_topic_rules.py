@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from delivery_records.limits import OnEmpty, TopicPolicy
-from delivery_records.topics import in_vhost
+from delivery_records.model.limits import OnEmpty, TopicPolicy
+from delivery_records.model.topics import in_vhost
 from oncewire.cli.errors import CliError
 from oncewire.client import OutcomeKind, connect
 from oncewire.settings.parsers import NotAllowed

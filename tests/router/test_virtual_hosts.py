@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from delivery_records.topics import VHOST_SEPARATOR, in_vhost
+from delivery_records.model.topics import VHOST_SEPARATOR, in_vhost
 from oncewire.client import AuthenticationFailed, Client, LinkRefused, Subscriber, connect
 from oncewire.settings.parsers import NotAllowed
 from router.access_rules import AccessRule, SlowRule, may_publish, may_subscribe, patience_of

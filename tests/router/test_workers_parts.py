@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from delivery_records.attachments.view import Change, Kind, RouterRecord, View, router_key
+from delivery_records.model.view import Change, Kind, RouterRecord, View, router_key
 from oncewire.cli.errors import CliError
 from router.clients.redirect import other_routers
 from router.config import RouterConfig

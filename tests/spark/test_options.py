@@ -243,6 +243,6 @@ def test_an_error_never_shows_a_secret() -> None:
     ],
 )  # fmt: skip
 def test_patterns_match_what_the_network_matches(pattern: str, topic: str, fits: bool) -> None:
-    from delivery_records.topics import matches
+    from delivery_records.model.topics import matches
 
     assert is_topic_of(pattern_matcher(pattern), topic) == fits == matches(pattern, topic)

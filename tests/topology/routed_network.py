@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from delivery_records import effects, inputs
+from delivery_records.model import effects, inputs
 from router.config import REDIAL_S
 from router.peers.dialing import BACK_OFF_MIN_S
 from tests.delivery_records.harness import Net, Node

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.attachments.view import (
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import (
     Change,
     Kind,
     PublisherRecord,
@@ -21,7 +22,6 @@ from delivery_records.attachments.view import (
     SubscriptionRecord,
     router_key,
 )
-from delivery_records.tags import link_key
 from topology.attachments import (
     ClusterLife,
     MalformedValue,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.attachments.view import PublisherRecord, RouterRecord
+from delivery_records.model.view import PublisherRecord, RouterRecord
 from tests.support.stores import MemoryPlace
 from topology.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key, store_key
 from topology.cluster import ChangedMeanwhile, RoutersLive, begin_new_life, read_cluster

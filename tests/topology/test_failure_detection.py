@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from delivery_records import effects, inputs
-from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.model import effects, inputs
+from delivery_records.model.outcomes import DeliveryOutcome
 from tests.support.effort import partly
 from tests.topology.routed_network import RoutedNet
 from topology.linkstate import HEARTBEAT_S, SILENCE_S

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from topology.attachments import CLUSTER_KEY, LOST_KEY, ClusterLife, encode_life, why_marked
 from topology.cluster import begin_new_life, read_cluster
 from topology.history import why_from_snapshot

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from delivery_records.attachments.view import Change, Kind, PublisherRecord, RouterRecord, View
-from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
-from delivery_records.tags import link_key
+from delivery_records.model.inputs import StoreHealth, ViewChanges, ViewSnapshot
+from delivery_records.model.tags import link_key
+from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, View
 from tests.support.stores import DEADLINE_S, eventually
 from topology import keep_alive
 from topology.attachments import (
@@ -280,7 +280,7 @@ async def test_a_loop_that_runs_keeps_its_lease_however_long(
 async def test_a_process_stopped_beyond_its_lease_fences_itself_when_it_goes_on(etcd: EtcdServer) -> None:
     program = """
 import asyncio, sys, time
-from delivery_records.attachments.view import RouterRecord
+from delivery_records.model.view import RouterRecord
 from topology.gateway_store import GatewayStore
 from topology.membership import Membership
 async def main():

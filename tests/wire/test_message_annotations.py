@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delivery_records.limits import LARGE_BYTES
+from delivery_records.model.limits import LARGE_BYTES
 from oncewire.wire.annotations import (
     MAX_FRONT_BYTES,
     DeliveryAnnotator,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from delivery_records.topics import TopicError, check_pattern
+from delivery_records.model.topics import TopicError, check_pattern
 from topology.inspector.answers_core import answer_of
 from topology.inspector.asking import StateCaller, TlsOf, ask_others, no_tls, nobody
 from topology.inspector.events_core import EventRing

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delivery_records.tags import MAX_TAG_BYTES
+from delivery_records.model.tags import MAX_TAG_BYTES
 from topology.inspector.rates_core import POINTS
 from topology.inspector.rows_core import (
     DEFAULT_ROWS,

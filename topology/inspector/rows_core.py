@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from delivery_records.topics import matches
+from delivery_records.model.topics import matches
 
 Row: TypeAlias = dict[str, object]
 """One row as JSON; `key` is unique in its table and constant."""

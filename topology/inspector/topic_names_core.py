@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from delivery_records.topics import VHOST_SEPARATOR, split_vhost
+from delivery_records.model.topics import VHOST_SEPARATOR, split_vhost
 
 _NAMED = re.compile(r"\$([A-Za-z0-9_.-]{1,64})/(.*)", re.DOTALL)
 

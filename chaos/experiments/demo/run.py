@@ -23,7 +23,7 @@ from chaos.layout import Load, lay_out
 from chaos.network_state import RouterState
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
-from delivery_records.topics import matches
+from delivery_records.model.topics import matches
 from router.commands.local_network import LocalNetwork, LocalNetworkError
 from topology.store import StoreError
 

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from delivery_records.diagnostics.waits import Holder, Reason
-from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.phase import Phase
+from delivery_records.model.outcomes import DeliveryOutcome
+from delivery_records.publisher.phase import Phase
 from tests.router.processes import RouterProcess, running_router
 from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY, SCHEMA
 from topology.inspector.schema.catalogue import page_module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.tags import REVISION_BITS
+from delivery_records.model.tags import REVISION_BITS
 from topology.inspector.schema.model import (
     KEY,
     VHOST,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.diagnostics.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
+from delivery_records.model.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from topology.inspector.schema.model import (
     KEY,
     VHOST,

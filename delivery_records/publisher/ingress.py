@@ -1,0 +1,599 @@
+"""Ingress: the router a publisher is attached to, the only authority on which of its deliveries are unsettled.
+
+Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that
+does not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is
+STARTING one; then it is ACTIVE. ENDING is answered behind the outcomes; SUSPENDED keeps collecting acceptances after
+the link was lost (A-9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from delivery_records.channels.channel import Channels
+from delivery_records.model import effects
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.expiry_times import ReadTtl
+from delivery_records.model.failures import PastFailures
+from delivery_records.model.groups import ReadGroup
+from delivery_records.model.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
+from delivery_records.model.limits import (
+    OWING_NAMES,
+    PROVISIONAL_TIMEOUT_S,
+    RESEND_FAILURES,
+    UNKNOWN_PUT_S,
+)
+from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.proposals import Proposals
+from delivery_records.model.runs import add_run, frozen_runs
+from delivery_records.model.tags import MAX_TAG_BYTES
+from delivery_records.model.terms import publisher_terms
+from delivery_records.model.timers import Timer
+from delivery_records.model.trace import Rule
+from delivery_records.model.turn import Turn
+from delivery_records.model.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
+from delivery_records.publisher import credit
+from delivery_records.publisher.answers import Answers
+from delivery_records.publisher.arrivals import Arrivals
+from delivery_records.publisher.dead_letters import DeadLetters, MakeLetter
+from delivery_records.publisher.departure import Departure
+from delivery_records.publisher.fanout import Fanout
+from delivery_records.publisher.large_arrivals import LargeArrivals, stream_above
+from delivery_records.publisher.lifetimes import Lifetimes
+from delivery_records.publisher.phase import Phase
+from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
+from delivery_records.publisher.requirement import RequiringFanout, counted_outcomes
+from delivery_records.publisher.resends import Resends
+from delivery_records.publisher.resumption import Held, Resumption
+from delivery_records.publisher.retries import Retries
+from delivery_records.publisher.starts import Start, presented_starts
+from delivery_records.publisher.window import AWAITED, TOLD, Slot, Window
+from delivery_records.subscriber.to_egresses import ToEgresses
+
+Annotate: TypeAlias = Callable[[bytes, str, bytes, int, str], bytes]
+"""(message, publisher, tag, session, user) -> the message with our annotations (I-1b); ValueError if malformed."""
+
+
+# What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
+_ACTIVE: Final = Phase.ACTIVE
+
+
+class Ingress(Endpoint):
+    """One publisher at its ingress: phase, window, and who owes what."""
+
+    __slots__ = (
+        "_annotate", "_asked_s", "_parts", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
+        "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes",
+        "peer", "phase", "place", "policy", "resends", "resumption", "retries", "session", "settled_runs", "timeout_s",
+        "topic", "user", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts,
+        held: Held | None = None,
+    ) -> None:  # fmt: skip
+        """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`.
+
+        `held`: what is here of it (A-3b).
+        """
+        super().__init__(publisher.key, publisher.epoch, publisher.name)
+        self._turn = turn
+        self._parts = parts
+        self._annotate = parts.annotate
+        self.session = publisher.session
+        self.topic = publisher.record.topic
+        self.user = publisher.record.user
+        """As logged in; each message carries it (I-1b)."""
+        self.timeout_s = publisher.record.timeout_s
+        terms = publisher_terms(request, turn.limits)
+        self._asked_s, self.expiry_policy = terms.timeout_s, terms.expiry_policy
+        self.place = request.place
+        self.peer = request.peer
+        self.link: int | None = request.link
+        self.exactly_once = request.exactly_once
+        presented = None if held is None else held.among(request.unfinished)
+        self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
+        starts = () if request.waits else presented_starts(self.window, request.starts, publisher.epoch)  # I-3f
+        self._starts: list[Start] = [*starts]
+        self._start_told = self.window.end
+        """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
+        self.arrivals = Arrivals(self.window.end, turn.now)
+        ways = parts.to_egresses, parts.channels, parts.read_group
+        self.fanout = (
+            RequiringFanout(turn, self, self.window, *ways, request.require)
+            if request.require
+            else Fanout(turn, self, self.window, *ways)
+        )
+        self.policy = turn.policy_of(self.topic)
+        self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
+        self.lifetimes = Lifetimes(turn, self, self.fanout, parts.read_ttl)
+        self.resends = Resends(turn, self, self.window, began)
+        self.large = LargeArrivals(turn, self, self.window, self.fanout, self.resends)
+        """The large delivery that comes on its link, if one does (L-1)."""
+        modes = self.policy, self.exactly_once, request.settles_first
+        self.outcomes = (
+            PublisherOutcomes(turn, self, self.window, *modes)
+            if request.require is None
+            else counted_outcomes(turn, self, self.window, self.fanout, modes, request)
+        )
+        self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
+        self._starts += self.resumption.starts
+        self.answers = Answers(
+            turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters
+        )  # fmt: skip
+        """What subscriptions say of its deliveries."""
+        self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
+        self.departure = Departure(request, self.window)
+        self.settled_runs: list[list[int]] = []
+        self.is_dirty = False
+        self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
+
+    # ------------------------------------------------------------------ attach
+
+    def open(self, request: PublisherAttach) -> None:
+        """Answer the attach, and ask for proof of life or start at once (A-3, A-3a, A-4)."""
+        turn = self._turn
+        resumed = len(self.window) > 0
+        turn.note(
+            Decision.PUBLISHER_RESUMED if resumed else Decision.PUBLISHER_ATTACHED,
+            publisher=self.name, topic=self.topic, epoch=self.epoch, unsettled=len(self.window), peer=request.peer,
+        )  # fmt: skip
+        unsettled = None if request.unsettled is None else self.resumption.reply
+        turn.out.append(
+            effects.PublisherReply(
+                request.link, unsettled, resumed, self.exactly_once, request.settles_first, self.timeout_s,
+                self.expiry_policy, stream_above(turn.view, request),
+            )
+        )  # fmt: skip
+        if self.phase is Phase.PROVING:
+            turn.out.append(effects.AskEcho(request.link, self.epoch))
+            turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
+        elif not request.unfinished:
+            self._activate()  # c.5: the session started with the attach itself
+        else:
+            self._grant()  # A-4 (ii): the first frame that needs this credit proves life
+            time_s = turn.limits.proof_timeout_s if self.resumption.must_show_life else PROVISIONAL_TIMEOUT_S
+            turn.timers.set(Timer.PROOF, self.key, turn.now + time_s)
+
+    def on_flow(self, flow: ClientFlow) -> None:
+        """A flow of the publisher: proof of life, or the question who still owes a delivery."""
+        if flow.asked_tag is not None:
+            if len(flow.asked_tag) > MAX_TAG_BYTES:
+                self.detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
+                return
+            self._tell_owing(flow.asked_tag)
+        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
+            self._turn.timers.cancel(Timer.PROOF, self.key)
+            if len(self.window):
+                self._activate()
+            else:
+                self._start_session()
+
+    def _start_session(self) -> None:
+        """A-4: a session exists only after proof of life; its number is the revision of this put, and K-5d its time."""
+        record = replace(self._turn.view.publishers[self.key].record, timeout_s=self._asked_s)
+        self.phase = Phase.STARTING
+        nonce = self._parts.proposals.put_again(publisher_path(self.key), self, record, session=SESSION_IS_THIS_PUT)
+        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
+
+    def on_reput(self, publisher: Publisher) -> None:
+        """The watch delivered the put that starts the session: its revision is the new epoch (A-4)."""
+        assert self.phase in (Phase.STARTING, Phase.SUSPENDED, Phase.CLOSING)
+        self.epoch = publisher.epoch
+        self.session = publisher.session
+        self.timeout_s = publisher.record.timeout_s
+        if self.phase is Phase.STARTING:
+            self._turn.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
+            self._activate()
+
+    def _activate(self) -> None:
+        """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
+        self.phase = Phase.ACTIVE
+        self._turn.timers.cancel(Timer.PROOF, self.key)
+        self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)
+        for slot, owed in self.fanout.owed(self.window.slots()):
+            slot.pending = owed
+            self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
+        self.fanout.sync_all()
+        if self.policy.dead_letter:
+            self.answers.letters().use(self.policy)
+        self.resends.begin()
+        self.resumption.begin()
+        self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
+        self._grant()
+        self.mark_dirty()
+
+    # ------------------------------------------------------------------ transfers
+
+    def on_transfer(self, transfer: PublisherTransfer) -> None:
+        """I-1: store the delivery whole, then forward it to every subscription that owes it."""
+        if self.phase is not _ACTIVE and not self._may_activate():
+            return
+        self.credit.received += 1
+        if not self.is_dirty:
+            self.mark_dirty()
+        if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
+            return
+        turn = self._turn
+        window = self.window
+        slot = window.find(transfer.tag)
+        if slot is None:
+            if window.unreceived:
+                self.resends.abandon(window.end)
+            slot = window.append(transfer.tag)
+            slot.pending = len(self.fanout.cursors)
+        elif not self._is_awaited(slot, transfer) or self._was_malformed(slot, transfer):
+            return
+        slot.receiver_settles = transfer.receiver_settles
+        message = transfer.message
+        if transfer.message_format == 0:
+            try:
+                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)  # I-1b
+            except ValueError as error:
+                self._store_malformed(slot, transfer, str(error))
+                return
+        else:
+            slot.message_format = transfer.message_format
+        if transfer.is_large or self.policy.ttl_s:
+            self._store_other(slot, message, transfer)
+        else:
+            window.fill(slot, message, transfer.delivery_id)
+        if slot.repeated:
+            turn.counts[Decision.TRANSFER_REPEATED] += 1
+        else:
+            turn.stored += 1
+        if not slot.pending or self.fanout.listeners:
+            self.outcomes.on_no_answer_due(slot, bool(self.fanout.listeners))
+        if turn.tracing is not None:
+            self._trace_stored(slot)
+        self.fanout.forward(slot)
+        if slot.repeated:
+            self._on_repeated(transfer)
+
+    def _store_other(self, slot: Slot, message: bytes, transfer: PublisherTransfer) -> None:
+        """A large message (L-1), or one that may expire (E-10)."""
+        if transfer.is_large:
+            self.fanout.streams.begin(slot, message, transfer.delivery_id)
+            return
+        self.window.fill(slot, message, transfer.delivery_id)
+        self.lifetimes.on_stored(slot, self.policy.ttl_s)
+
+    def _on_repeated(self, transfer: PublisherTransfer) -> None:
+        if transfer.settled:
+            self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
+        else:
+            self.resends.on_repeated()
+
+    def _is_awaited(self, slot: Slot, transfer: PublisherTransfer) -> bool:
+        """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
+        if slot.state is not AWAITED:
+            if self.resumption.take(slot, transfer):
+                return False
+            self._turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
+            self.detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
+            return False
+        if self.exactly_once:
+            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
+        return True
+
+    def _trace_stored(self, slot: Slot) -> None:
+        rule = Rule.REPEATED if slot.repeated else Rule.STORED
+        self.trace(slot, rule, slot.number, slot.pending, len(slot.message))
+
+    def _may_activate(self) -> bool:
+        """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
+        if self.phase is Phase.WAITING:
+            self._activate()
+            return True
+        self._turn.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
+        return False
+
+    def _has_place(self, transfer: PublisherTransfer) -> bool:
+        """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
+        if transfer.aborted:
+            self._turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; what is unreceived may be repeated
+            return transfer.resume and self.resumption.takes(transfer)
+        if transfer.resume:
+            return self.resumption.takes(transfer)
+        if transfer.settled and self.window.find(transfer.tag) is None:
+            self._forward_presettled(transfer)
+            return False
+        return True
+
+    def _forward_presettled(self, transfer: PublisherTransfer) -> None:
+        """I-1c: a place in the stream, but neither window entry nor tag in U."""
+        self.resends.abandon(self.window.end)
+        message = transfer.message
+        if transfer.message_format == 0:
+            try:
+                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)
+            except ValueError:
+                self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
+                return
+        self._turn.counts[Decision.TRANSFER_PRESETTLED] += 1
+        if self._turn.tracing is not None:
+            self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
+        ttl_s, message_format = self.policy.ttl_s, transfer.message_format
+        expires_at = self.lifetimes.deadline(message, message_format, ttl_s) if ttl_s else None
+        self.fanout.forward_presettled(transfer.tag, message, message_format, expires_at)
+
+    def _was_malformed(self, slot: Slot, transfer: PublisherTransfer) -> bool:
+        """L-5: it came malformed and was aborted, and is owed to nobody: the same is true of what comes now."""
+        if slot.failure:
+            self._store_malformed(slot, transfer, slot.failure)
+        return bool(slot.failure)
+
+    def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
+        """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
+        self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
+        if transfer.is_large:
+            self.fanout.streams.begin(slot, b"", transfer.delivery_id)  # L-1: told behind its last part
+        else:
+            self.window.fill(slot, b"", transfer.delivery_id)
+        slot.pending = 0
+        slot.verdict = DeliveryOutcome.REJECTED
+        slot.failure = reason or "malformed"
+        self.fanout.discard_letter(slot)
+        self.fanout.forget(slot.number)  # SH-6: no group waits for it
+        self.trace(slot, Rule.MALFORMED, reason)
+        if slot.repeated:
+            self._on_repeated(transfer)
+
+    # ------------------------------------------------------------------ outcomes
+
+    def _new_letters(self) -> DeadLetters:
+        fanout, parts = self.fanout, self._parts
+        ways = parts.to_egresses, parts.channels, parts.make_letter
+        return DeadLetters(self._turn, self, self.window, *ways, fanout)
+
+    def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
+        """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
+        turn = self._turn
+        self.outcomes.last_progress = turn.now
+        for tag in tags:
+            slot = self.window.find(tag)
+            if slot is not None:
+                has_outcome = slot.state is TOLD
+                if turn.tracing is not None:
+                    self.trace(slot, Rule.SETTLED if has_outcome else Rule.GIVEN_UP)
+                if has_outcome:
+                    turn.settled += 1
+                else:
+                    turn.counts[Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
+                self.drop(slot)
+
+    def drop(self, slot: Slot) -> None:
+        """Forget a delivery and settle it at all that have it: settled, given up or abandoned (I-4, I-4a, I-9)."""
+        self.window.remove(slot)
+        if not self.retries.is_empty:
+            self.retries.forget(slot.number)
+        if self.fanout.shares:
+            self.fanout.forget(slot.number)
+        if self.fanout.letters is not None:
+            self.fanout.letters.forget(slot)
+        if self.fanout.expiries:
+            self.fanout.expiries.pop(slot.number, None)
+        if slot.rejected_by is not None:
+            self.outcomes.expired_by.pop(slot.number, None)
+        if slot.is_large:
+            self.fanout.streams.drop(slot)
+        add_run(self.settled_runs, slot.number)
+        if not self.is_dirty:
+            self.mark_dirty()
+
+    def flush(self) -> None:
+        """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
+        self.is_dirty = False
+        if self.window.end != self.arrivals.end:
+            self.arrivals.mark(self.window, self._turn.now)
+        if not self.fanout.is_active:
+            return
+        if self.fanout.letters is not None:
+            self.fanout.letters.advance()
+        if len(self.fanout.streams):
+            self.fanout.streams.flush()
+        if self.link is not None and self.phase in (Phase.ACTIVE, Phase.ENDING):
+            self.outcomes.decide_in_order()
+            self.outcomes.send(self.link)
+            if self.outcomes.may_go_on:
+                self.detach("amqp:link:detach-forced", "subscriptions are there that it has waited for: attach again")
+        if self.settled_runs:
+            runs, self.settled_runs = frozen_runs(self.settled_runs), []
+            self.fanout.settle(runs)
+        self.credit.look_at(self.fanout.longest_line(), self.window)
+        if self.phase is Phase.ACTIVE and self.link is not None:
+            self._grant()
+        elif self.phase is Phase.ENDING or self.departure.is_kept or self.departure.is_awaited:
+            self._parts.on_departing(self)
+        if self.large.is_needed:
+            self.large.ask_publisher()
+
+    def _grant(self) -> None:
+        """C-1: credit for every unreceived map entry, and for what is free in the window."""
+        assert self.link is not None
+        if self._turn.is_draining:
+            return
+        if self.fanout.has_released:  # I-3c: what follows is released too, so the publisher must not go on sending
+            self.withdraw_credit()
+            return
+        limit = self.credit.next_limit(self.window, self._turn.view.map_share(self.topic))
+        if limit is not None:
+            first = None if self.credit.session_told or not self.session else self.session
+            self.credit.session_told = self.credit.session_told or first is not None
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, limit, first))
+
+    def withdraw_credit(self) -> None:
+        """K-8a, I-3c: take back what was granted; what was sent on it is still received."""
+        if self.link is not None and self.credit.limit > self.credit.received:
+            self.credit.limit = self.credit.received
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, self.credit.limit))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """K-8a: everything received is settled, and no close waits for etcd."""
+        return len(self.window) == self.window.unreceived and self.phase is not Phase.CLOSING
+
+    @property
+    def resumes(self) -> bool:
+        """The publisher presents its map wherever it attaches next."""
+        return self.exactly_once
+
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery of this publisher, while an operator wants to see them."""
+        if self._turn.tracing is not None:
+            self._turn.tracing.own(self.session, slot.tag, rule, *fields)
+
+    def retire(self) -> None:
+        """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
+        self.fanout.is_active = False
+        self.settled_runs = []
+        self.fanout.streams.clear()
+        self.window.release()
+        self.credit.look_at(None, self.window)
+
+    def mark_dirty(self) -> None:
+        """Have `flush` called at the end of this turn."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._parts.dirty.append(self)
+
+    def on_less_waits(self) -> None:
+        """C-1: perhaps less waits for a channel than at the last look."""
+        if self.credit.waiting_bodies:
+            self.mark_dirty()
+
+    def use_policy(self) -> None:
+        """I-3d: the operator's rules have changed."""
+        self.policy = self.retries.policy = self.outcomes.policy = self._turn.policy_of(self.topic)
+        if self.fanout.is_active and (self.fanout.letters is not None or self.policy.dead_letter):
+            self.answers.letters().use(self.policy)
+
+    # ------------------------------------------------------------------ members of shared subscriptions
+
+    def on_member(self, member: Subscription) -> None:
+        """SH-4: it came, moved, or was put again."""
+        if self.fanout.is_active:
+            self.fanout.sync_members([member])
+
+    def on_member_deleted(self, member: Subscription) -> None:
+        """SH-3: what it had goes to others."""
+        self.fanout.streams.leave(member.key)
+        self.answers.on_member_deleted(member)
+
+    def on_share_expiry(self) -> None:
+        """E-10: what no member was given in time, the shared subscription is done with."""
+        self.lifetimes.on_timer(self.window, self.answers.count_done)
+
+    # ------------------------------------------------------------------ subscriptions come, move and go
+
+    def on_subscription(self, subscription: Subscription, is_new: bool) -> None:
+        """I-6 for a new subscription, I-5 for one that moved."""
+        if self.phase not in (Phase.ACTIVE, Phase.ENDING, Phase.SUSPENDED) or not self.fanout.is_active:
+            return
+        if is_new or self.fanout.has_other_mode(subscription):
+            self.on_subscription_deleted(subscription.key, subscription.name)
+            for slot in self.window.slots() if self._turn.tracing is not None else ():
+                self.trace(slot, Rule.NOT_OWED, subscription.name)
+            self.fanout.join(subscription)
+        if is_new:
+            self._tell_start(subscription)
+        self.fanout.sync([subscription])
+        self.mark_dirty()  # C-1, I-3f
+
+    def on_other_subscription(self, subscription: Subscription) -> None:
+        """I-3e: it does not match the topic; it may be a dead-letter subscription."""
+        if self.fanout.letters is not None and self.fanout.is_active:
+            self.fanout.letters.on_subscription(subscription)
+
+    def _tell_start(self, subscription: Subscription) -> None:
+        """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
+        if self.exactly_once and self.link is not None and self._start_told < self.window.end and len(self.window):
+            self._start_told = self.window.end
+            self._turn.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
+
+    def on_subscription_deleted(self, key: str, name: str) -> None:
+        """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
+        self.retries.forget_subscription(key)
+        self.on_less_waits()
+        if key in self.fanout.cursors:
+            self.outcomes.on_leaving(key, name)
+            self.mark_dirty()
+        oldest = self.fanout.leave(key)
+        if oldest is not None and self.link is not None:
+            self.outcomes.on_subscription_ended(name, oldest)
+
+    # ------------------------------------------------------------------ ends of the link
+
+    def on_link_lost(self) -> None:
+        """A-9: keep the window and go on collecting acceptances until a newer epoch, deletion, or T_pub."""
+        self.large.abort(is_link_lost=True)  # L-5
+        self.link = None
+        if self.phase not in (Phase.ACTIVE, Phase.ENDING):
+            self.fanout.is_active = False
+        self.phase = Phase.SUSPENDED
+        self.departure.left_at = self._turn.now
+        self._turn.timers.cancel(Timer.PROOF, self.key)
+        self._turn.timers.cancel(Timer.RESEND, self.key)
+        self._turn.timers.cancel(Timer.SETTLE, self.key)
+        self._turn.note(Decision.PUBLISHER_LOST, publisher=self.name, unsettled=len(self.window))
+
+    def on_proof_timeout(self) -> None:
+        """A-4: no proof of life within T_life; or it is still there, with nothing but outcomes to read (A-3b)."""
+        if self.phase is Phase.WAITING and not self.resumption.must_show_life:
+            self._activate()
+        elif self.phase in (Phase.PROVING, Phase.WAITING):
+            self._turn.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
+            echo = "no answer to the flow with x-opt-topic-echo"
+            text = echo if self.exactly_once else "no transfer on the credit of a resumed link"
+            self.detach("amqp:link:detach-forced", text)
+
+    def on_resend_timeout(self) -> None:
+        """I-9: neither a resend nor a new delivery within T_resend."""
+        is_due = self.window.unreceived or self.resumption.is_due
+        if self.phase is not Phase.ACTIVE or not is_due or not self.resends.is_overdue():
+            return
+        failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
+        self.detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
+        if failures >= RESEND_FAILURES:
+            self._parts.proposals.delete(publisher_path(self.key), self.epoch)
+
+    def on_settle_timeout(self) -> None:
+        """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
+        self.resumption.settle_stated()
+        if self.phase is not Phase.ACTIVE or not self.window.told or not self.outcomes.is_overdue():
+            return
+        self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
+        self.detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
+
+    def detach(self, condition: str, description: str) -> None:
+        """Suspend the link from our side; the terminus stays (A-9)."""
+        if self.link is not None:
+            self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
+            self._parts.suspend(self, LossCause.DETACH)
+
+    def _tell_owing(self, tag: bytes) -> None:
+        slot = self.window.find(tag)
+        names = [] if slot is None else self.fanout.owing(slot.number)
+        if self.link is not None:
+            self._turn.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
+
+
+@dataclass(slots=True)
+class IngressParts:
+    """What every ingress of a router works with."""
+
+    annotate: Annotate
+    make_letter: MakeLetter
+    proposals: Proposals
+    failures: PastFailures
+    to_egresses: ToEgresses
+    channels: Channels
+    dirty: list[Ingress]
+    """Those to flush at the end of this turn."""
+    suspend: Callable[[Endpoint, LossCause], None]
+    on_departing: Callable[[Ingress], None]
+    """One that ends has done what this turn added up to (A-9a)."""
+    read_group: ReadGroup
+    read_ttl: ReadTtl

@@ -1,0 +1,234 @@
+"""The outcomes of one publisher's deliveries: decided in the order of its window, stated once per turn (rule I-3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delivery_records.model import effects
+from delivery_records.model.limits import OWING_NAMES, OnEmpty, TopicPolicy
+from delivery_records.model.outcomes import Decision, DeliveryOutcome, Told
+from delivery_records.model.timers import Timer
+from delivery_records.model.trace import Rule
+from delivery_records.model.turn import Turn
+from delivery_records.publisher.window import ARRIVING, AWAITED, TOLD, Slot, Window, WindowOwner
+
+_ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
+_IN_DOUBT: Final = Told(DeliveryOutcome.MODIFIED_FAILED)
+_RELEASED: Final = Told(DeliveryOutcome.RELEASED)
+_NOBODY: Final = Told(
+    DeliveryOutcome.REJECTED, "amqp:not-found",
+    "no subscription matches the topic, and its policy rejects such messages: subscribe first, then send it again",
+)  # fmt: skip
+_OF_VERDICT: Final = {DeliveryOutcome.RELEASED: _RELEASED, DeliveryOutcome.MODIFIED_FAILED: _IN_DOUBT}
+_OF_EMPTY: Final = {
+    OnEmpty.ACCEPT: None, OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED
+}  # fmt: skip
+
+_TOLD = {
+    DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
+    DeliveryOutcome.REJECTED: Decision.DELIVERY_REJECTED,
+    DeliveryOutcome.RELEASED: Decision.DELIVERY_RELEASED,
+    DeliveryOutcome.MODIFIED_FAILED: Decision.DELIVERY_MODIFIED,
+}
+
+
+class PublisherOutcomes:
+    """What the publisher was told, and what it is told at the end of this turn."""
+
+    __slots__ = (
+        "_accepted", "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
+        "_told_settled", "_turn", "_window", "expired_by", "last_progress", "policy",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, owner: WindowOwner, window: Window, policy: TopicPolicy, exactly_once: bool,
+        settles_first: bool,
+    ) -> None:  # fmt: skip
+        """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
+        self._turn = turn
+        self.policy = policy
+        """Of its topic (I-3d)."""
+        self._owner = owner
+        self._window = window
+        self._exactly_once = exactly_once
+        self._settles_first = settles_first
+        self._accepted: list[int] = []
+        """Delivery-ids of what was simply accepted, and is not settled with that: nearly all."""
+        self._told: dict[Told, list[int]] = {}
+        self._told_settled: dict[Told, list[int]] = {}
+        self.expired_by: dict[int, list[str]] = {}
+        """Number of a delivery -> subscriptions for which it expired (E-10)."""
+        self._ended: list[str] = []
+        self._ended_count = 0
+        self._ended_from: Slot | None = None
+        """The oldest delivery that one of them owed (I-3b)."""
+        self.last_progress = turn.now
+        """When the publisher settled last, or was told an outcome while all before were settled (I-4)."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """I-3f: what it waited for is there."""
+        return False
+
+    def on_no_answer_due(self, slot: Slot, has_listeners: bool) -> None:
+        """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
+        if has_listeners:
+            slot.processed = True
+        elif not slot.processed and not slot.repeated:
+            slot.verdict = self._of_empty()  # I-3d; what a map names may have been processed
+
+    def on_expired(self, slot: Slot, name: str) -> None:
+        """E-10: a subscription is done with it, and was never sent it."""
+        self.expired_by.setdefault(slot.number, []).append(name)
+        slot.rejected_by = slot.rejected_by or []  # not None: its outcome is looked at
+
+    def decide_in_order(self) -> None:
+        """I-3: in window order, while the next delivery is received and no subscription owes it."""
+        window = self._window
+        while window.next_accept < window.end:
+            slot = window.at(window.next_accept)
+            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):
+                return
+            window.next_accept += 1  # first: telling may take the slot out and move it on
+            if slot is not None:
+                self._tell(slot)
+
+    def settle_with_outcomes(self) -> None:
+        """A-9a: the publisher ends, and settles nothing any more."""
+        self._settles_first = True
+
+    def tell_all(self) -> int:
+        """A-9a: T_end is over. Returns how many deliveries had no outcome, and are in doubt."""
+        in_doubt = 0
+        self._window.next_accept = self._window.end
+        for slot in [slot for slot in self._window.slots() if slot.state is not TOLD]:
+            if slot.pending:
+                in_doubt += 1
+                slot.verdict = DeliveryOutcome.MODIFIED_FAILED
+            self._tell(slot)
+        return in_doubt
+
+    def on_stated(self, slot: Slot) -> None:
+        """A-3b: its outcome stands in the attach reply's map."""
+        slot.state = TOLD
+        if not self._window.told:
+            self._await_settlement()
+        self._window.told += 1
+
+    def tell_again(self, slot: Slot, told: Told) -> None:
+        """A-3b: the publisher resumes it all the same."""
+        if self._settles_first or slot.receiver_settles:
+            self._told_settled.setdefault(told, []).append(slot.delivery_id)
+            self._owner.drop(slot)
+        else:
+            (self._accepted if told is _ACCEPTED else self._told.setdefault(told, [])).append(slot.delivery_id)
+
+    def outcome_of(self, slot: Slot) -> Told:
+        """I-3: of what is received, and owed by nobody any more."""
+        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
+        return _ACCEPTED if plain else self._outcome_of(slot)
+
+    def _tell(self, slot: Slot) -> None:
+        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
+        told = _ACCEPTED if plain else self._outcome_of(slot)
+        slot.state = TOLD
+        if self._turn.tracing is not None:
+            self._owner.trace(slot, Rule.TOLD, told.outcome.value)
+        if not self._window.told:
+            self._await_settlement()
+        self._window.told += 1
+        if self._settles_first or slot.receiver_settles:
+            self._told_settled.setdefault(told, []).append(slot.delivery_id)
+            self._owner.drop(slot)  # c.3: at-least-once is settled together with the outcome
+        elif told is _ACCEPTED:
+            self._accepted.append(slot.delivery_id)
+        else:
+            self._told.setdefault(told, []).append(slot.delivery_id)
+
+    def _await_settlement(self) -> None:
+        """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
+        self.last_progress = self._turn.now
+        if not self._turn.timers.is_set(Timer.SETTLE, self._owner.key):
+            self._turn.timers.set(Timer.SETTLE, self._owner.key, self._turn.now + self._turn.limits.settle_timeout_s)
+
+    def _outcome_of(self, slot: Slot) -> Told:
+        """The outcome told to the publisher (I-3)."""
+        if slot.failure:
+            return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+        if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
+            slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
+        if slot.verdict is not None:
+            return _OF_VERDICT.get(slot.verdict, _NOBODY)
+        if self.policy.report_rejections or (slot.has_no_letter and self.policy.dead_letter):  # I-3e
+            return self._reported(slot, slot.rejected_by or [], self.expired_by.get(slot.number, []))
+        return _ACCEPTED
+
+    def _reported(self, slot: Slot, rejected: list[str], expired: list[str]) -> Told:
+        """on_reject=report, or no letter: who rejected it, and for whom it expired (E-10)."""
+        said = [f"rejected by {len(rejected)}"] if rejected else []
+        said += [f"expired for {len(expired)}"] if expired else []
+        has_no_letter = slot.has_no_letter and bool(self.policy.dead_letter)
+        if not said and not has_no_letter:
+            return _ACCEPTED
+        of_subscriptions = [" and ".join(said) + " of its subscriptions"] if said else []
+        no_letter = ["nobody has a dead letter of it"] if has_no_letter else []
+        return Told(
+            DeliveryOutcome.REJECTED, "oncewire:rejected", "; ".join(of_subscriptions + no_letter),
+            tuple(rejected[:OWING_NAMES]), len(rejected), tuple(expired[:OWING_NAMES]), len(expired),
+        )  # fmt: skip
+
+    def on_leaving(self, key: str, name: str) -> None:
+        """A subscription ends, and has not left the window yet (I-3c)."""
+
+    def on_subscription_ended(self, name: str, oldest: Slot) -> None:
+        """I-3b: a subscription ended that owed this delivery, and none before it."""
+        if self._exactly_once:
+            self._ended_count += 1
+            if len(self._ended) < OWING_NAMES:
+                self._ended.append(name)
+            if self._ended_from is None or oldest.number < self._ended_from.number:
+                self._ended_from = oldest
+
+    def _report_ended(self, link: int) -> None:
+        assert self._ended_from is not None
+        told = effects.TellEnded(link, tuple(self._ended), self._ended_count, self._ended_from.tag)
+        self._ended, self._ended_count, self._ended_from = [], 0, None
+        self._turn.out.append(told)
+
+    def send(self, link: int) -> None:
+        """State what this turn decided: one disposition for each outcome, behind who ended without (I-3b)."""
+        if self._accepted:
+            self._told[_ACCEPTED], self._accepted = self._accepted, []
+        if self._ended_count:
+            self._report_ended(link)
+        if self._told:
+            told, self._told = self._told, {}
+            self._dispose(link, told, False)
+        if self._told_settled:
+            told, self._told_settled = self._told_settled, {}
+            self._dispose(link, told, True)
+
+    def _dispose(self, link: int, all_told: dict[Told, list[int]], settled: bool) -> None:
+        for told, ids in all_told.items():
+            self._turn.counts[_TOLD[told.outcome]] += len(ids)
+            info: dict[str, object] = {}
+            if told.rejected_by:
+                info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
+            if told.expired_by:
+                info |= {"expired": list(told.expired_by), "expired-count": told.expirations}
+            self._turn.out.append(
+                effects.Dispose(link, ids, told.outcome, settled, told.condition, told.description, info)
+            )
+
+    def _of_empty(self) -> DeliveryOutcome | None:
+        """I-3d: the outcome of what no subscription is done with; None: accepted."""
+        policy = self.policy
+        return _OF_EMPTY[policy.on_empty_exactly_once if self._exactly_once else policy.on_empty]
+
+    def is_overdue(self) -> bool:
+        """T_settle: whether outcomes were told and nothing was settled for so long; else asked again when it may be."""
+        deadline = self.last_progress + self._turn.limits.settle_timeout_s
+        if self._turn.now < deadline:
+            self._turn.timers.set(Timer.SETTLE, self._owner.key, deadline)
+            return False
+        return True
