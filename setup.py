@@ -58,7 +58,8 @@ PURE = {
         f"delivery_records/attachments/{name}.py"
         for name in (
             "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "refusals", "session_order",
-            "steals", "watch_handlers",
+            "steals", "watch/publishers", "watch/routers", "watch/shared", "watch/subscriptions",
+            "watch/watch_handlers", "watch/watch_parts",
         )
     ),
     *(f"delivery_records/model/{name}.py" for name in ("durations", "failures", "proposals")),

@@ -20,7 +20,8 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.room import Room
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.watch_handlers import WatchHandlers
+from delivery_records.attachments.watch.watch_handlers import WatchHandlers
+from delivery_records.attachments.watch.watch_parts import WatchParts
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.routing import FrameRouting
 from delivery_records.diagnostics.tables import describe
@@ -117,10 +118,11 @@ class Records:
         self._draining = Draining(turn, self.endpoints)
         self._room = Room(turn, self.endpoints)
         self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
-        self._watch = WatchHandlers(
+        parts = WatchParts(
             turn, self.endpoints, self._ingress_parts, self._egress_parts, self.attaching, self.barrier, self.expiry,
             self._orders, steals, self._routing, self._to_ingresses,
         )  # fmt: skip
+        self._watch = WatchHandlers(parts)
         self._handlers = self._handler_of_each_input()
 
     def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:

@@ -185,7 +185,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "newer-epoch-unnoticed", "E-7",
         "        if here is not None:\n"
-        "            self._steal_subscriber(here, subscription)\n",
+        "            self._steal(here, subscription)\n",
         "",
         "a link whose subscription is attached elsewhere goes on",
         aim=("drop-s",),

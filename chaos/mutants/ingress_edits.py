@@ -108,8 +108,8 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "C14-old-ingress-ends", "I-7",
         "            self._endpoints.forget_ingress(here)\n            if here.link is not None:\n"
-        "                self._steal_publisher(here, publisher)\n",
-        "            if here.link is not None:\n                self._steal_publisher(here, publisher)\n",
+        "                self._steal(here, publisher)\n",
+        "            if here.link is not None:\n                self._steal(here, publisher)\n",
         "the old ingress' records stay when the publisher has moved",
         aim=("drop-p",),
     ),

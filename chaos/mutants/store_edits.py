@@ -45,8 +45,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C8-expiry-in-one-place", "K-5",
-        "        self._orphans(rid)\n",
-        "        self._orphans(rid)\n"
+        "        self.on_orphans(rid)\n",
+        "        self.on_orphans(rid)\n"
         "        for key, subscription in turn.view.subscriptions.items():\n"
         "            if subscription.record.rid == rid:\n"
         "                for ingress in self._endpoints.ingresses.values():\n"
