@@ -128,7 +128,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-is-no-entry", "E-4a",
-        "        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN\n",
+        "        entry.step(State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN)\n",
         "        entry.state = State.AGAIN\n"
         "        if entry.sync is not None:\n"
         "            entry.sync.entries.pop(entry.tag, None)\n"
@@ -139,7 +139,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "sync-drops-again", "E-4a",
-        "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
+        "                entry.step(NO_BODY.get(entry.state, entry.state))\n"
         '                entry.message = b""\n',
         "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
         "                if entry.state in WANTED:\n"
@@ -160,10 +160,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "held-copy", "E-5",
-        "            self._held.remove(entry)\n"
-        "        entry.state = GONE\n",
-        "            return\n"
-        "        entry.state = GONE\n",
+        "            self._held.remove(entry)\n        entry.step(GONE)\n",
+        "            return\n        entry.step(GONE)\n",
         "a settlement overtakes a copy that waits for credit",
         aim=("drop-p", "crash-s"),
     ),

@@ -52,7 +52,7 @@ EXPIRY_EDITS: tuple[Edit, ...] = (
         "expired-and-sent", "E-10",
         "        self._held.remove(entry)\n"
         '        entry.message = b""\n'
-        "        entry.state = GONE if entry.presettled else State.EXPIRED\n",
+        "        entry.step(GONE if entry.presettled else State.EXPIRED)\n",
         "        pass\n",
         "a subscriber is sent what has counted as expired for it",
         aim=("drop-s", *_SLOW, *_WITH_MAPS),

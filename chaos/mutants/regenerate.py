@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from chaos.mutants.catalogue import EDITS
-from chaos.mutants.edits import Edit
+from chaos.mutants.catalogue import EDITS, by_name
+from chaos.mutants.edits import Edit, load
 from chaos.mutants.search import search, shortest_scenario
 from chaos.simulator.scenario import read, replay, write
 
@@ -41,9 +41,10 @@ def regenerate(edit: Edit, folder: Path) -> str:
 
 
 def retell(file: Path) -> None:
-    """Write down what the shipped core answers to the same steps."""
+    """Write down what the shipped core answers to the same steps, and what is broken without the rule."""
     text = file.read_text(encoding="utf-8")
-    scenario, violation, _ = read(text)
+    scenario, former, _ = read(text)
+    violation = replay(scenario, load((by_name(file.stem),))).violation or former
     title = "\n".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
     file.write_text(write(scenario, title, violation), encoding="utf-8")
 

@@ -19,7 +19,7 @@ from delivery_records.model.timers import Timer
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Kind, publisher_path, split_path
 from delivery_records.publisher.ingress import Ingress
-from delivery_records.publisher.phase import Phase
+from delivery_records.publisher.phase import Phase, step
 
 
 class Departing:
@@ -58,7 +58,7 @@ class Departing:
             return
         if ingress.phase is Phase.ACTIVE:
             ingress.large.abort(is_link_lost=True)  # L-5
-            ingress.phase = Phase.ENDING
+            ingress.phase = step(ingress.phase, Phase.ENDING)
             self._turn.timers.set(Timer.ENDING, ingress.key, self._turn.now + self._turn.limits.end_wait_s)
         if not self._is_suspended(ingress):
             ingress.outcomes.settle_with_outcomes()
@@ -107,7 +107,7 @@ class Departing:
         assert ingress.link is not None
         self._turn.timers.cancel(Timer.ENDING, ingress.key)
         if ingress.departure.closes:
-            ingress.phase = Phase.CLOSING  # I-8
+            ingress.phase = step(ingress.phase, Phase.CLOSING)  # I-8
             self._proposals.delete(publisher_path(ingress.key), ingress.epoch)
             return
         self._turn.out.append(effects.DetachLink(ingress.link, False))

@@ -42,7 +42,7 @@ from delivery_records.publisher.departure import Departure
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.large_arrivals import LargeArrivals, stream_above
 from delivery_records.publisher.lifetimes import Lifetimes
-from delivery_records.publisher.phase import Phase
+from delivery_records.publisher.phase import Phase, step
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
 from delivery_records.publisher.requirement import RequiringFanout, counted_outcomes
 from delivery_records.publisher.resends import Resends
@@ -174,7 +174,7 @@ class Ingress(Endpoint):
     def _start_session(self) -> None:
         """A-4: a session exists only after proof of life; its number is the revision of this put, and K-5d its time."""
         record = replace(self._turn.view.publishers[self.key].record, timeout_s=self._asked_s)
-        self.phase = Phase.STARTING
+        self.phase = step(self.phase, Phase.STARTING)
         nonce = self._parts.proposals.put_again(publisher_path(self.key), self, record, session=SESSION_IS_THIS_PUT)
         self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
 
@@ -190,7 +190,7 @@ class Ingress(Endpoint):
 
     def _activate(self) -> None:
         """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
-        self.phase = Phase.ACTIVE
+        self.phase = step(self.phase, Phase.ACTIVE)
         self._turn.timers.cancel(Timer.PROOF, self.key)
         self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)
         for slot, owed in self.fanout.owed(self.window.slots()):
@@ -532,7 +532,7 @@ class Ingress(Endpoint):
         self.link = None
         if self.phase not in (Phase.ACTIVE, Phase.ENDING):
             self.fanout.is_active = False
-        self.phase = Phase.SUSPENDED
+        self.phase = step(self.phase, Phase.SUSPENDED)
         self.departure.left_at = self._turn.now
         self._turn.timers.cancel(Timer.PROOF, self.key)
         self._turn.timers.cancel(Timer.RESEND, self.key)

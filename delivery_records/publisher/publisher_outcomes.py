@@ -110,7 +110,7 @@ class PublisherOutcomes:
 
     def on_stated(self, slot: Slot) -> None:
         """A-3b: its outcome stands in the attach reply's map."""
-        slot.state = TOLD
+        slot.step(TOLD)
         if not self._window.told:
             self._await_settlement()
         self._window.told += 1
@@ -131,7 +131,7 @@ class PublisherOutcomes:
     def _tell(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
-        slot.state = TOLD
+        slot.step(TOLD)
         if self._turn.tracing is not None:
             self._owner.trace(slot, Rule.TOLD, told.outcome.value)
         if not self._window.told:

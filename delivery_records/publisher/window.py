@@ -19,6 +19,8 @@ from delivery_records.model.trace import Rule
 class SlotState(Enum):
     """Where one delivery of the window is."""
 
+    __hash__ = object.__hash__  # as in DeliveryOutcome: each step looks its table up
+
     AWAITED = "awaited"
     """Known by its tag only, as from a presented map."""
     ARRIVING = "arriving"
@@ -94,6 +96,11 @@ class Slot:
         self.has_no_letter = False
         """A subscription failed it while it was large: nobody had the body for a letter (I-3e)."""
         self.rejected_by: list[str] | None = None
+
+    def step(self, state: SlotState) -> None:
+        """Go on to a state. Only the steps of SLOT_NEXT are taken: another one is a fault of ours."""
+        assert state in SLOT_NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
 
 
 class Cursor:
@@ -217,7 +224,7 @@ class Window:
         assert slot.state is AWAITED
         if slot.repeated:
             self.unreceived -= 1
-        slot.state = RECEIVED
+        slot.step(RECEIVED)
         slot.message = message
         slot.delivery_id = delivery_id
         self.body_bytes += len(message)
@@ -228,7 +235,7 @@ class Window:
         assert slot.state is AWAITED
         if slot.repeated:
             self.unreceived -= 1
-        slot.state = ARRIVING
+        slot.step(ARRIVING)
         slot.is_large = True
         slot.message = head
         slot.delivery_id = delivery_id
@@ -237,7 +244,7 @@ class Window:
     def end_large(self, slot: Slot) -> None:
         """L-1: the last part of a large delivery has come."""
         assert slot.state is ARRIVING
-        slot.state = RECEIVED
+        slot.step(RECEIVED)
 
     def take_back_large(self, slot: Slot) -> None:
         """L-5: it was aborted, and may be sent again: it stands in the publisher's map."""
@@ -247,7 +254,7 @@ class Window:
         slot.message = b""
         slot.is_large = False
         slot.message_format = 0
-        slot.state = AWAITED
+        slot.step(AWAITED)
         self.unreceived += 1
 
     def hold(self, size: int) -> None:
@@ -275,7 +282,7 @@ class Window:
             self.unreceived -= 1
         elif slot.state is TOLD:
             self.told -= 1
-        slot.state = GONE
+        slot.step(GONE)
         if slot.number == self.base:
             base = slot.number + 1
             while base < self.end and base not in self._by_number:

@@ -486,9 +486,9 @@ class Egress(Endpoint):
             if is_done:
                 done += 1
                 if entry.state is SENT:
-                    entry.state = State.DONE_SETTLED if is_settled else DONE
+                    entry.step(State.DONE_SETTLED if is_settled else DONE)
                 else:
-                    entry.state = State.DONE_PRESENTED
+                    entry.step(State.DONE_PRESENTED)
                 entry.outcome = verdict
                 if entry.sync is not None:
                     entry.sync.acknowledge(entry.number, verdict)
@@ -513,7 +513,7 @@ class Egress(Endpoint):
         if not settled:
             self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
         # Its place in the map stays its own: else newer ones could lock it out (C-4).
-        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN
+        entry.step(State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN)
         if self.reduction is not None:
             self.reduction.on_gone()
         failed = outcome is DeliveryOutcome.MODIFIED_FAILED

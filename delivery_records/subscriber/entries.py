@@ -21,6 +21,8 @@ from delivery_records.model.turn import Turn
 class State(Enum):
     """State of one entry of a subscriber's map, as its egress knows it."""
 
+    __hash__ = object.__hash__  # as in DeliveryOutcome: each step looks its table up
+
     KNOWN = "known"
     """In the reply map without outcome, not resumed on this link; its body was not repeated yet (A-7)."""
     KNOWN_HELD = "known_held"
@@ -136,6 +138,11 @@ class Entry:
         """What its subscription has added to the message so far (E-4b)."""
         self.large: LargeBody | None = None
         """Its body comes in parts, or is not here (L-2, L-7)."""
+
+    def step(self, state: State) -> None:
+        """Go on to a state, or stay. Only the steps of ENTRY_NEXT are taken: another one is a fault of ours."""
+        assert state is self.state or state in ENTRY_NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
 
     @property
     def has_place(self) -> bool:

@@ -250,15 +250,15 @@ class LargeDeliveries:
             if place is None:
                 self._take_out(entry)
                 return
-            entry.state = HELD
+            entry.step(HELD)
             entry.large = place
             self._queue.put_first(entry)
         elif is_begun:
             # S-a: one with the capability has its entry still; others have settled it with the abort.
             is_kept = body.before in _KNOWN and self._mode is SubscriptionMode.EXACTLY_ONCE
-            entry.state = State.KNOWN if is_kept else State.AGAIN
+            entry.step(State.KNOWN if is_kept else State.AGAIN)
             if place is not None:
-                entry.state = HAS_BODY[entry.state]
+                entry.step(HAS_BODY[entry.state])
                 entry.large = place
                 self.line.resume_first(entry)
         elif place is not None:
@@ -275,10 +275,10 @@ class LargeDeliveries:
             self._take_out(entry)
         elif not is_begun:
             self.line.resume_no_more(entry)
-            entry.state = NO_BODY[entry.state]
+            entry.step(NO_BODY[entry.state])
 
     def _take_out(self, entry: Entry) -> None:
-        entry.state = State.GONE
+        entry.step(State.GONE)
         if entry.sync is not None:
             entry.sync.numbers.pop(entry.number, None)
             entry.sync.entries.pop(entry.tag, None)

@@ -160,14 +160,15 @@ class Outgoing:
         state = entry.state
         is_large = entry.large is not None
         if is_large:
-            state = entry.state = self.large.on_settled(entry)
+            state = self.large.on_settled(entry)
+            entry.step(state)
         if state is SENT and self._progress is not None:
             self._progress.on_done(entry)
         if state is HELD:
             if self._mode is _AT_MOST_ONCE and not is_large and self._outlives_its_stream(entry):
                 return  # of a large one only the beginning may be here
             self._held.remove(entry)
-        entry.state = GONE
+        entry.step(GONE)
         entry.message = b""
         if state is DONE or state in MAPPED:
             self._count_place(entry, -1)
@@ -189,7 +190,7 @@ class Outgoing:
         self.large.drop(sync)
         for entry in self._resumes:
             if entry.sync is sync:
-                entry.state = NO_BODY.get(entry.state, entry.state)
+                entry.step(NO_BODY.get(entry.state, entry.state))
                 entry.message = b""
                 if entry.large is not None:
                     self.large.drop_held(entry)
@@ -200,7 +201,7 @@ class Outgoing:
                 continue
             self._held.remove(entry)
             entry.message = b""
-            entry.state = GONE
+            entry.step(GONE)
             sync.entries.pop(entry.tag, None)
             if entry.large is not None:
                 self.large.drop_held(entry)
@@ -251,7 +252,7 @@ class Outgoing:
             self._presettled.remove(len(entry.message))
         self._held.remove(entry)
         entry.message = b""
-        entry.state = GONE if entry.presettled else State.EXPIRED
+        entry.step(GONE if entry.presettled else State.EXPIRED)
 
     @property
     def held_new(self) -> int:
@@ -319,7 +320,7 @@ class Outgoing:
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
         self._turn.counts[Decision.HELD] += 1
-        entry.state = HAS_BODY.get(entry.state, HELD)
+        entry.step(HAS_BODY.get(entry.state, HELD))
         entry.message = message
         if self._turn.tracing is not None:
             self.trace(entry, self._why_held(entry))
@@ -348,7 +349,7 @@ class Outgoing:
         before = entry.state
         is_new = before is HELD
         resume = not is_new and entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
-        entry.state = SENT
+        entry.step(SENT)
         if is_new and not entry.presettled:
             self._count_place(entry, 1)
         if self._progress is not None:
@@ -375,7 +376,7 @@ class Outgoing:
         if once:
             if self._progress is not None:
                 self._progress.on_done(entry)
-            entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
+            entry.step(State.DONE_SETTLED)  # c.3: no ACK, for nothing is owed
             entry.outcome = DeliveryOutcome.ACCEPTED
 
     def resume_first(self, entry: Entry) -> None:
@@ -408,7 +409,7 @@ class Outgoing:
                 self.held_since = self._turn.now
                 if entry.large is not None and entry.large.is_place:
                     waiting.popleft()
-                    entry.state = NO_BODY[entry.state]
+                    entry.step(NO_BODY[entry.state])
                     self.large.ask(entry)
                     continue
                 message, entry.message = entry.message, b""

@@ -14,13 +14,16 @@ import pytest
 from chaos.mutants.edits import run_from_sources
 from chaos.simulator.cores import SHIPPED
 from chaos.simulator.scenario import read, replay
+from delivery_records.publisher.phase import PHASE_NEXT
 from delivery_records.publisher.window import SLOT_NEXT
 from delivery_records.subscriber.entries import ENTRY_NEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "tests" / "delivery_records" / "scenarios").glob("*.txt"))
 TABLES = pytest.mark.parametrize(
-    ("table", "first"), [(SLOT_NEXT, "awaited"), (ENTRY_NEXT, "known")], ids=["slot", "entry"]
+    ("table", "first"),
+    [(SLOT_NEXT, "awaited"), (ENTRY_NEXT, "known"), (PHASE_NEXT, "proving")],
+    ids=["slot", "entry", "phase"],
 )
 
 
