@@ -8,7 +8,7 @@ Records away and starts with new ones (K-3): nothing in here outlives the incarn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
@@ -34,12 +34,11 @@ from delivery_records.model.groups import ReadGroup, no_group
 from delivery_records.model.inputs import Input, LossCause
 from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
 from delivery_records.model.messages import Ack, Hello, ToIngress
-from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import frozen_runs
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import EXPIRY
 from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
 from delivery_records.publisher.ingress import Annotate, Ingress, IngressParts
 from delivery_records.publisher.to_ingresses import ToIngresses
@@ -255,9 +254,6 @@ class Records:
                 if ingress is not None and subscription is not None:
                     self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
-                older = _FOR_OLDER.get(outcome)
-                if older is not None and not self.turn.reads(sync.ingress_rid, EXPIRY):
-                    outcome = older  # noqa: PLW2901  (as far as its ingress can know)
                 ack = Ack(sync.epoch, sync.named, outcome, frozen_runs(runs))
                 self.channels.send_control(sync.ingress_rid, ack)
 
@@ -472,9 +468,4 @@ class Records:
         return describe(self.node_id, self.turn, self.endpoints, self.channels, self.barrier)
 
 
-_FOR_OLDER: Final = {
-    DeliveryOutcome.EXPIRED: DeliveryOutcome.ACCEPTED,
-    DeliveryOutcome.UNDELIVERABLE_FAILED: DeliveryOutcome.UNDELIVERABLE,
-}
-"""What an ACK says to routers of an older release (E-10, SH-5)."""
 _CLOSED_EARLY = "the link was closed before its attach was complete; attach and close again"

@@ -5,7 +5,7 @@ the floor was accepted by everybody it was owed to, so it can only be a copy, an
 mark of the highest number seen would not do: after a failover a later message may overtake an earlier one.
 
 A producer is its user's, as routers state it (J-13): what somebody else sends under its name changes nothing for it.
-What was known of it without a user, before there were logins or by an older release, holds for each user's.
+What was known of it without a user, before there were logins, holds for each user's.
 """
 
 from __future__ import annotations

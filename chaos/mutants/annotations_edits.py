@@ -6,7 +6,6 @@ from chaos.mutants.edits import Edit
 
 _PLAIN = (
     "refuses=1", "shipped=0", "messages=20", "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0",
-    "old_router=0",
 )  # fmt: skip
 _SHARED = ("sharers=2", "subscribers=2", "groups=0", *_PLAIN)
 _MEMBERS = ("stock_subscriber=0", *_SHARED)

@@ -1,4 +1,4 @@
-"""Edits of what becomes of large messages (rules L-1 to L-8)."""
+"""Edits of what becomes of large messages (rules L-1 to L-7)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LARGE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "joins-behind-its-beginning", "L-2",
-        "            elif stream is None or stream.first:\n",
-        "            elif stream is None:\n",
+        "            if stream is None or stream.first:\n",
+        "            if stream is None:\n",
         "a subscription that comes when the beginning of a delivery is gone gets what is left of it",
         aim=("streams=1", "drop-s", "subscribers=2", "routers=1"),
     ),
@@ -131,17 +131,6 @@ LARGE_EDITS: tuple[Edit, ...] = (
         "bool(stream.targets)\n",
         "a message that is needed waits for one that waits for a place in a map, which comes when the first is done",
         aim=("streams=2", "crash", "reset", "routers=2", "map_bound=2", "messages=8", "window=8", "prefetch=50"),
-    ),
-    Edit(
-        "parts-for-an-older-release", "L-8",
-        "        if entry.sync is not None and entry.sync is body.sync:\n",
-        "        if entry.sync is not None:\n",
-        "a router of an older release that the publisher has moved to gets a frame that it cannot read",
-        aim=(
-            "crash", "drop-p", "half-p", "streams=1", "old_router=1", "reads_late=1", "routers=3", "messages=4",
-            "subscribers=1", "prefetch=2", "window=4", "batches=0", "refuses=0", "stock_publisher=0",
-            "stock_subscriber=0",
-        ),
     ),
     Edit(
         "a-group-waits-for-the-map", "SH-6",

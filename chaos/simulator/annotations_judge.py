@@ -117,7 +117,7 @@ class AnnotationsJudge:
         if stated is None or stated.since != self._policies.disturbance(subscriber):
             return
         found = delivery.annotations or {}
-        if _lacks(found, stated.added) and not self._world.traits.old_router:
+        if _lacks(found, stated.added):
             raise Violation(f"ANNOTATIONS: {it} without what was added to it")
         if self._world.is_member(subscriber):
             if delivery.attempt < stated.failures:
@@ -125,7 +125,7 @@ class AnnotationsJudge:
             if delivery.redelivered and not stated.is_flagged:
                 raise Violation(f"COUNT: {it} flagged, and all that had it handed it back")
             stated.is_flagged = delivery.redelivered
-        if not self._world.traits.old_router and stated.epoch == self._epoch(place[1][0]):
+        if stated.epoch == self._epoch(place[1][0]):
             self._known[place] = self._epoch(place[1][0]), dict(stated.added)
 
     def _is_unread(self, message: _Message) -> bool:

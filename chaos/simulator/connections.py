@@ -41,7 +41,7 @@ class SimulatedConnection:
     is_kept: bool = False
     """That session is open, though the link is gone."""
     streams: bool = False
-    """A publisher may send large messages on it (L-8)."""
+    """A publisher may send large messages on it (L-1)."""
     partly: PartlyReceived | None = None
     """The delivery that its subscriber has begun to read (L-3)."""
 

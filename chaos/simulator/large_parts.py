@@ -1,4 +1,4 @@
-"""Large messages of simulated clients (rules L-1 to L-8): sent in parts over time, put together where they arrive.
+"""Large messages of simulated clients (rules L-1 to L-7): sent in parts over time, put together where they arrive.
 
 A part is a frame of its own. A publisher sends the next one when it likes, and while the session window of its router
 is open (C-6); a router learns that a part has left for a subscriber when the subscriber reads it.
@@ -10,22 +10,10 @@ from collections import deque
 from itertools import pairwise
 
 from chaos.simulator.connections import PartlyReceived, SimulatedConnection
-from chaos.simulator.routers import Router
 from chaos.simulator.state import FIRST_BYTES, PART_BYTES, WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.model import effects, inputs
-from delivery_records.model.messages import (
-    Annotations,
-    FormerAnnotations,
-    LargePart,
-    Msg,
-    Need,
-    RouterMessage,
-    Taken,
-)
 from delivery_records.model.parts import Part
-
-_NEW_KINDS = (Annotations, FormerAnnotations, LargePart, Taken, Need)
 
 
 class PartsToSend:
@@ -153,17 +141,6 @@ def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effect
         first.link, first.tag, bytes(partly.body), first.resume, first.settled, None, first.redelivered, first.attempt,
         first.annotations, first.message_format,
     )  # fmt: skip
-
-
-def check_version(message: RouterMessage, receiver: Router | None) -> None:
-    """L-8, E-4b: a router of an older release ends the connection that a frame of an unknown kind comes on.
-
-    Raises:
-        Violation: it is sent one.
-    """
-    is_new = isinstance(message, _NEW_KINDS) or (isinstance(message, Msg) and message.is_large)
-    if is_new and receiver is not None and receiver.is_old:
-        raise Violation(f"UNREADABLE: router {receiver.index} of an older release is sent {message}")
 
 
 def check_outcomes(waiting: PartsToSend, effect: effects.Effect) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from delivery_records.model import inputs
-from delivery_records.model.view import LARGE_MESSAGES, RETRIES, RouterRecord, router_key
+from delivery_records.model.view import RouterRecord, router_key
 from delivery_records.records import Records
 from topology.history_core import SeenHistory
 from topology.lease_clock import LeaseClock
@@ -36,8 +36,6 @@ class Router:
     """The stall is the whole process's, so that the thread that keeps the lease alive is stalled, too."""
     drains_until: float | None = None
     """K-8a: what its clock shows at the limit of its drain; None while it serves."""
-    is_old: bool = False
-    """It says that it is of a release without large messages (L-8)."""
     must_reload: bool = False
     """Its watch was cancelled: only a snapshot helps (K-4)."""
     history: SeenHistory = field(default_factory=SeenHistory)
@@ -77,8 +75,7 @@ class Router:
 def record_of(router: Router, *, leaving: bool = False) -> RouterRecord:
     """What the router's key says."""
     draining = router.drains_until is not None
-    version = RETRIES if router.is_old else LARGE_MESSAGES
-    return RouterRecord(f"r{router.index}", router.rid, protocol_max=version, leaving=leaving, draining=draining)
+    return RouterRecord(f"r{router.index}", router.rid, leaving=leaving, draining=draining)
 
 
 def key_of(router: Router) -> str:

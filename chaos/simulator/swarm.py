@@ -362,9 +362,7 @@ def draw_streams(rng: random.Random, setting: Setting) -> Setting:
     traits = setting.traits
     if traits.narrows or traits.large or rng.random() >= 0.2:
         return setting
-    streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3)
-    is_old = rng.random() < 0.1 and not traits.letters  # letters wait for as long as an older router is there (I-3e)
-    streams = replace(streams, old_router=is_old, reads_late=rng.random() < 0.1)
+    streams = replace(traits, streams=rng.choice([1, 2, 3]), aborts=rng.random() < 0.3, reads_late=rng.random() < 0.1)
     return replace(setting, messages=min(setting.messages, 20), traits=streams)
 
 

@@ -126,8 +126,6 @@ class Traits:
 
     pairs: bool = False
     """A client's subscriber and publisher attach in one AMQP session and one write (A-2d)."""
-    old_router: bool = False
-    """The last router is of a release without large messages, in every second incarnation (L-8)."""
 
 
 PLAIN = Traits()

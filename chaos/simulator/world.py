@@ -24,7 +24,7 @@ from chaos.simulator.etcd import Held
 from chaos.simulator.expiry_judge import SimulatedTtl
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
-from chaos.simulator.large_parts import check_outcomes, check_version, read_part
+from chaos.simulator.large_parts import check_outcomes, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.mortals import Mortals
 from chaos.simulator.operators import Operators
@@ -132,7 +132,6 @@ class World(WorldState):
         router = self.routers[index]
         self.members.check_history(router)
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
-        router.is_old = self.traits.old_router and router is self.routers[-1] and router.rid % 2 == 1
         router.is_isolated = router.is_frozen = router.must_reload = False
         router.drains_until = None
         router.stalled_until = 0.0
@@ -318,7 +317,6 @@ class World(WorldState):
             return
         if isinstance(frame, inputs.RouterFrame):
             self.disturbances += isinstance(frame.message, Sync)
-            check_version(frame.message, self._live.get(rid))
         self.frames.setdefault((router.rid, rid), deque()).append(frame)
 
     def choices(self) -> list[Choice]:

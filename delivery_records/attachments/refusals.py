@@ -9,7 +9,7 @@ from delivery_records.model.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.model.tags import MAX_TAG_BYTES, shared_key
 from delivery_records.model.topics import TopicError, check_pattern, check_topic
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import SHARING, PublisherRecord, SubscriptionRecord
+from delivery_records.model.view import PublisherRecord, SubscriptionRecord
 
 Refusal: TypeAlias = tuple[str, str]
 """Condition and description."""
@@ -99,11 +99,6 @@ def _refusal_of_member(turn: Turn, request: SubscriberAttach) -> Refusal | None:
         return "amqp:resource-limit-exceeded", (
             "the unsettled map of a member of a shared subscription must fit one frame: raise max-frame-size"
         )  # SH-4
-    old = [router.record for router in turn.view.routers.values() if router.record.protocol_max < SHARING]
-    if old:
-        return "amqp:not-implemented", (
-            f"router {old[0].node_id} has a release that knows no shared subscriptions: upgrade it first"
-        )
     if request.topic is not None and turn.policy_of(request.topic).is_dead_letter:
         return "amqp:not-implemented", SHARED_LETTERS  # I-3e
     return None

@@ -37,7 +37,6 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import EXPIRY
 
 
 class ChannelState(Enum):
@@ -407,14 +406,6 @@ def _aged(message: ExpiringMsg, now: float) -> ExpiringMsg:
     return ExpiringMsg(message, remaining_ms(message.expires_at, now), message.expires_at)
 
 
-def _for_older(message: Msg) -> Msg:
-    """E-10: routers below `EXPIRY` read no time, and nothing expires there."""
-    return Msg(
-        message.publisher_epoch, message.number, message.tag, message.message, message.to, message.redelivered,
-        message.settled, message.attempt, message.after, message.message_format, message.assigned,
-    )  # fmt: skip
-
-
 class Channels:
     """The channels to all live routers of the view."""
 
@@ -460,11 +451,6 @@ class Channels:
 
     def broadcast(self, channels: Sequence[Channel], message: ToEgress) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
-        if type(message) is ExpiringMsg:
-            older = [channel for channel in channels if not self.reads_expiry(channel.rid)]
-            if older:
-                self.broadcast(older, _for_older(message))
-                channels = [channel for channel in channels if channel not in older]
         targets = []
         tracing = self._turn.tracing
         for channel in channels:
@@ -485,14 +471,7 @@ class Channels:
     def send_stream(self, rid: int, message: ToEgress) -> None:
         """Send to the egresses at a live router."""
         if rid in self._turn.view.routers:
-            if isinstance(message, ExpiringMsg) and not self.reads_expiry(rid):
-                message = _for_older(message)
             self.channel(rid).send_stream(message.publisher_epoch, message)
-
-    def reads_expiry(self, rid: int) -> bool:
-        """E-10: the router there knows of messages that expire."""
-        router = self._turn.view.routers.get(rid)
-        return router is not None and router.record.protocol_max >= EXPIRY
 
     def on_paths(self, paths: PathsChanged) -> None:
         """Next hops changed."""

@@ -63,7 +63,7 @@ MAX_DELAY_MS: Final = 0xFFFFFFFE
 """Longest delay one NACK can name, 49 days: no topic's cap is longer (I-3d)."""
 _NO_DELAY: Final = 0xFFFFFFFF
 _FAILED_AS_PRESENTED: Final = 2
-"""In the place of failed = 1; to routers of an older release each value but 0 is a failure."""
+"""In the place of failed = 1."""
 
 Target: TypeAlias = tuple[int, int, int]
 """(router incarnation, channel generation, sequence number)."""
@@ -107,7 +107,7 @@ _PART: Final = Struct(">QQ")  # offset, total
 _SYNC: Final = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG: Final = Struct(">QB")  # number, tag length
 _SYNC_LETTERS: Final = b"\x01"
-"""Behind the tags: it is of a letters stream (I-3e). Nothing stands there else, as older routers read it."""
+"""Behind the tags: it is of a letters stream (I-3e). Nothing stands there else."""
 _SETTLE: Final = Struct(">QH")
 _ACK: Final = Struct(">QQBH")
 _NACK: Final = Struct(">QQQB")
@@ -115,7 +115,7 @@ _NACK_MORE: Final = Struct(">HI")  # attempts, delay; left out where there is ne
 _REASON: Final = Struct(">QQHH")  # publisher epoch, subscription epoch, size of the error, runs
 _CLAIM: Final = Struct(">QQIH")
 _SERIAL: Final = Struct(">I")
-"""At the end of a SYNC to a member and of its CLAIM (SH-4); left out toward routers below `LETTERS`."""
+"""At the end of a SYNC to a member and of its CLAIM (SH-4)."""
 _RETURN: Final = Struct(">QQQ")
 _ROOM: Final = Struct(">QQI")
 _TAKEN: Final = Struct(">QQQQ")
@@ -131,7 +131,7 @@ _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
 _FLAG_SETTLED: Final = 4
 _FLAG_EXPIRES: Final = 16
-"""What is left follows the epochs; only routers that know `EXPIRY` are sent it."""
+"""What is left follows the epochs."""
 MAX_TTL_MS: Final = 0xFFFFFFFF
 """Longest life one MSG can name, 49 days: more than any topic's policy (E-10)."""
 _FLAG_LARGE: Final = 32
@@ -274,7 +274,7 @@ def _nack(message: Nack) -> bytes:
     head = _NACK.pack(message.publisher_epoch, message.subscription_epoch, message.number, failed)
     delay_ms = message.delay_ms
     if not message.attempts and delay_ms is None:
-        return head  # as routers older than RETRIES read it
+        return head
     return head + _NACK_MORE.pack(
         min(message.attempts, MAX_ATTEMPT), _NO_DELAY if delay_ms is None else min(delay_ms, MAX_DELAY_MS)
     )

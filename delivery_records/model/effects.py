@@ -35,9 +35,8 @@ class PublisherReply:
     settles_first: bool
     timeout_s: float
     expiry_policy: str
-    stream_above: int | None = None
-    """A delivery of more bytes is handed over in parts, as `LargeTransfer`s (L-1); None: all are stored whole, and
-    `window_bytes` bounds their size (L-8)."""
+    stream_above: int
+    """A delivery of more bytes is handed over in parts, as `LargeTransfer`s (L-1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class MsgPart:
 
 @dataclass(slots=True)
 class LargePart:
-    """LARGE: a part of a large delivery, for the named subscriptions (L-2). Routers since `LARGE_MESSAGES` read it."""
+    """LARGE: a part of a large delivery, for the named subscriptions (L-2)."""
 
     publisher_epoch: int
     number: int
@@ -160,10 +160,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """NACK: the subscriber wants this number again (E-4a); `failed` counts as an attempt.
-
-    Routers older than `RETRIES` are sent, and send, neither attempts nor a delay.
-    """
+    """NACK: the subscriber wants this number again (E-4a); `failed` counts as an attempt."""
 
     publisher_epoch: int
     subscription_epoch: int

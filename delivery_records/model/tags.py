@@ -77,8 +77,7 @@ def own_tag(tag: bytes) -> bytes | None:
 def link_key(container_id: str, link_name: str, vhost: str = "", user: str = "") -> str:
     """The key of a link's identity in etcd: 40 hex digits (A-2c).
 
-    Length prefixes keep ("ab", "c") and ("a", "bc") apart. Without virtual host and user it is
-    the key of older releases.
+    Length prefixes keep ("ab", "c") and ("a", "bc") apart.
     """
     parts = _sized(container_id) + link_name.encode()
     if vhost or user:

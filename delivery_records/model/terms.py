@@ -64,9 +64,8 @@ def _cap_s(request: SubscriberAttach | PublisherAttach, cap_s: float) -> float:
 
 
 def held_terms(record: SubscriptionRecord) -> Terms:
-    """What a subscription's key says; a key of an older release may say *never*."""
-    policy = CAPPED_NEVER if record.expiry_policy == NEVER else record.expiry_policy
-    return Terms(record.timeout_s, policy)
+    """What a subscription's key says."""
+    return Terms(record.timeout_s, record.expiry_policy)
 
 
 def terms_after_proof(request: SubscriberAttach, record: SubscriptionRecord, limits: Limits) -> Terms:

@@ -81,11 +81,6 @@ class Turn:
         self.counts[decision] += 1
         self.out.append(effects.Note(decision, fields))
 
-    def reads(self, rid: int, version: int) -> bool:
-        """The router there, which may be this one, speaks that protocol version."""
-        router = self.view.routers.get(rid)
-        return rid == self.rid or (router is not None and router.record.protocol_max >= version)
-
     def told_incarnation(self, created: int) -> int:
         """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
         return self._era << REVISION_BITS | created

@@ -20,19 +20,8 @@ SESSION_IS_THIS_PUT = -1
 """The session is the revision of the very put that carries this value (A-4, c.5)."""
 
 
-SHARING = 2
-"""Protocol version of routers that know shared subscriptions; others would send each member everything (SH-1)."""
-RETRIES = 3
-"""Protocol version of routers that read failed attempts and a delay in a NACK (E-4a)."""
-LETTERS = 4
-"""Protocol version of routers that know letters streams; others would settle what a subscriber has of one (I-3e)."""
-
-EXPIRY = 4
-"""Protocol version of routers that read the time that is left to a MSG, and the outcome *expired* in an ACK (E-10)."""
-ANNOTATIONS = 4
-"""Protocol version of routers that read ANNOTATIONS, and in an ACK that a member failed it for good (E-4b, SH-5)."""
-LARGE_MESSAGES = 4
-"""Protocol version of routers that pass large messages on in parts (L-8)."""
+PROTOCOL = 1
+"""Version of the rules that routers follow; neighbours compare theirs when they connect."""
 
 
 class Kind(Enum):
@@ -63,8 +52,8 @@ class RouterRecord:
     amqp: str = ""
     """URL clients use, for redirects and the inspector."""
     http: str = ""
-    protocol_min: int = 1
-    protocol_max: int = LETTERS
+    protocol_min: int = PROTOCOL
+    protocol_max: int = PROTOCOL
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""
@@ -246,16 +235,6 @@ class View:
             self._apply_subscription(change)
         else:
             self._apply_publisher(change)
-
-    def reads_large(self, rid: int) -> bool:
-        """L-8: whether that router passes large messages on in parts; one that is gone gets nothing anyway."""
-        router = self.routers.get(rid)
-        return router is None or router.record.protocol_max >= LARGE_MESSAGES
-
-    @property
-    def all_read_large(self) -> bool:
-        """L-8: whether all routers do."""
-        return all(router.record.protocol_max >= LARGE_MESSAGES for router in self.routers.values())
 
     def publisher_of(self, session: int) -> PublisherRecord | None:
         """Whose session it is; None: nobody's, so it is over (E-6)."""

@@ -19,7 +19,7 @@ from delivery_records.model.timers import Timer
 from delivery_records.model.topics import split_vhost
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import LETTERS, Subscription, SubscriptionMode
+from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.publisher.window import AWAITED, TOLD, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
@@ -279,7 +279,7 @@ class DeadLetters:
 
     def advance(self) -> None:
         """Letters go out in the order of the window: nobody owes the entry or one before it any more."""
-        if not self._unsent or not self._may_send():
+        if not self._unsent:
             return
         window = self._window
         number = max(self._through, window.next_accept)
@@ -294,10 +294,6 @@ class DeadLetters:
                     self._send_out(slot, letter)
             number += 1
         self._through = number
-
-    def _may_send(self) -> bool:
-        """A router of an older release would settle letters in the map of a subscriber that attaches there."""
-        return all(router.record.protocol_max >= LETTERS for router in self._turn.view.routers.values())
 
     def _send_out(self, slot: Slot, letter: Letter) -> None:
         if slot.is_large:  # I-3e: failed in a presented map, before it came in parts: nobody has its body
@@ -345,9 +341,8 @@ class DeadLetters:
         window = self._window
         for subscription in subscriptions:
             key = subscription.key
-            router = self._turn.view.routers.get(subscription.record.rid)
             is_member = key in self._members
-            if router is None or router.record.protocol_max < LETTERS or not (is_member or key in self._former):
+            if subscription.record.rid not in self._turn.view.routers or not (is_member or key in self._former):
                 continue
             unsettled = [slot for slot in window.slots() if slot.verdict is None] if is_member else []
             numbers, tags = tuple(slot.number for slot in unsettled), tuple(slot.tag for slot in unsettled)
@@ -491,8 +486,7 @@ class DeadLetters:
         letter = self._letters.get(number)
         if letter is None or letter.is_done or letter.owed:
             return False
-        slot = self._window.at(number)
-        return letter.is_out or (slot is not None and slot.pending == 1 and not self._may_send())
+        return letter.is_out
 
     def owing_keys(self, number: int) -> list[str]:
         """Keys of the dead-letter subscriptions that owe the letter of an entry."""
@@ -502,10 +496,8 @@ class DeadLetters:
     def owing(self, number: int) -> list[str]:
         """Who owes the letter of an entry; where nobody is there, what is missing."""
         letter = self._letters.get(number)
-        if letter is None or letter.is_over:
+        if letter is None or letter.is_over or not letter.is_out:
             return []
-        if not letter.is_out:
-            return [] if self._may_send() else ["a router of an older release, before dead letters are sent"]
         if not letter.owed:
             return [f"no subscription of the dead-letter topic {split_vhost(self._policy.dead_letter)[1]}"]
         return [self._turn.view.subscriptions[key].name for key in letter.owed]

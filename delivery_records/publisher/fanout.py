@@ -19,7 +19,7 @@ from delivery_records.model.groups import ReadGroup
 from delivery_records.model.messages import ExpiringMsg, FormerAnnotations, Msg, Run, Settle, Sync
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import ANNOTATIONS, LETTERS, Subscription, SubscriptionMode
+from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.publisher.dead_letters import DeadLetters
 from delivery_records.publisher.grouped_sharing import GroupedShare
 from delivery_records.publisher.large_streams import LargeStreams
@@ -336,9 +336,6 @@ class Fanout:
             serial = share.on_synced(member)
             self.streams.leave(member.key)
             numbers, tags = self._unsettled()
-            router = self._turn.view.routers.get(member.record.rid)
-            if router is not None and router.record.protocol_max < LETTERS:
-                serial = 0
             sync = Sync(self._endpoint.epoch, (member.epoch,), numbers, tags, serial=serial)
             self._send(member.record.rid, sync)
 
@@ -373,8 +370,6 @@ class Fanout:
         numbers = tuple(slot.number for slot in unsettled)
         tags = tuple(slot.tag for slot in unsettled)
         for rid, group in by_router.items():
-            if self.streams.is_beyond(rid, unsettled):
-                continue  # L-8: without a SYNC of this epoch it takes nothing of it, also not what follows
             epochs = tuple(subscription.epoch for subscription in group)
             for subscription in group:
                 self.streams.leave(subscription.key)
@@ -431,7 +426,7 @@ class Fanout:
         """E-4b: ahead of a MSG to a subscription or a member: what was added to it before, also elsewhere."""
         added = self.annotated.of(subscription.record.member_of or subscription.key, number)
         rid = subscription.record.rid
-        if added is not None and self._turn.reads(rid, ANNOTATIONS):
+        if added is not None:
             self._send(rid, FormerAnnotations(self._endpoint.epoch, subscription.epoch, number, added))
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:

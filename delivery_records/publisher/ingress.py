@@ -144,7 +144,7 @@ class Ingress(Endpoint):
         turn.out.append(
             effects.PublisherReply(
                 request.link, unsettled, resumed, self.exactly_once, request.settles_first, self.timeout_s,
-                self.expiry_policy, stream_above(turn.view, request),
+                self.expiry_policy, stream_above(request),
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:

@@ -11,7 +11,7 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.parts import Part
 from delivery_records.model.timers import Timer
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import Subscription, View
+from delivery_records.model.view import Subscription
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.window import ARRIVING, Slot, Window
@@ -54,7 +54,6 @@ class LargeArrivals:
         self._owner = owner
         self._window = window
         self._fanout = fanout
-        fanout.streams.on_old_router = self.need
         self._resends = resends
         self._arriving: Slot | None = None
         self._last = 0.0
@@ -87,9 +86,6 @@ class LargeArrivals:
 
     def _begin(self, transfer: LargeTransfer) -> None:
         self.abort()  # transfers of one link do not interleave: what was not through does not go on
-        if not self._turn.view.all_read_large:  # L-8: a router of an older release came behind the attach
-            self.need()
-            return
         whole = PublisherTransfer(
             transfer.link, transfer.delivery_id, transfer.tag, transfer.data, resume=transfer.resume,
             message_format=transfer.message_format, receiver_settles=transfer.receiver_settles, is_large=True,
@@ -179,8 +175,6 @@ class LargeArrivals:
         self._owner.mark_dirty()
 
 
-def stream_above(view: View, request: PublisherAttach) -> int | None:
-    """L-1: how long a delivery is that no router keeps; L-8: None, all are stored whole."""
-    if not view.all_read_large:
-        return None
+def stream_above(request: PublisherAttach) -> int:
+    """L-1: how long a delivery is that no router keeps."""
     return LARGE_BYTES_WITHOUT_MAP if request.unsettled is None or request.resumes else LARGE_BYTES

@@ -7,7 +7,7 @@ dropped; who comes later gets the delivery when the publisher has sent it again 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from delivery_records.channels.channel import Channels
@@ -109,7 +109,7 @@ class LargeStreams:
     """The streams of one publisher, by the number of the delivery."""
 
     __slots__ = (
-        "_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window", "on_old_router",
+        "_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window",
     )  # fmt: skip
 
     def __init__(
@@ -129,8 +129,6 @@ class LargeStreams:
         self._window = window
         self._to_egresses = to_egresses
         self._channels = channels
-        self.on_old_router: Callable[[], None] | None = None
-        """A large delivery is owed to a subscription whose router cannot read it (L-8)."""
         self._streams: dict[int, Stream] = {}
         self._blocked_since = turn.now
 
@@ -190,14 +188,6 @@ class LargeStreams:
 
     # ------------------------------------------------------------------ who gets it
 
-    def is_beyond(self, rid: int, unsettled: Iterable[Slot]) -> bool:
-        """L-8: some of it is large, and that router cannot read it: the publisher is to attach anew."""
-        if self._turn.view.reads_large(rid) or not any(slot.is_large for slot in unsettled):
-            return False
-        assert self.on_old_router is not None
-        self.on_old_router()
-        return True
-
     def offer(self, slot: Slot, subscriptions: Iterable[Subscription], copy: Copy = FIRST_COPY) -> None:
         """L-2: they are owed it, or listen: as targets while all of it is here, else without its body (L-7)."""
         stream = self._streams.get(slot.number)
@@ -206,12 +196,9 @@ class LargeStreams:
             rid = subscription.record.rid
             if rid != self._turn.rid and rid not in self._turn.view.routers:
                 continue  # it has no link; the SYNC to its next egress names the delivery
-            if not self._turn.view.reads_large(rid):
-                assert self.on_old_router is not None
-                self.on_old_router()
-            elif stream is not None and subscription.key in stream.targets:
+            if stream is not None and subscription.key in stream.targets:
                 continue  # it gets it
-            elif stream is None or stream.first:
+            if stream is None or stream.first:
                 late.append(subscription)
             else:
                 stream.targets[subscription.key] = Target(subscription, copy, self._turn.now)

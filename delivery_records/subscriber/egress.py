@@ -26,7 +26,7 @@ from delivery_records.model.terms import held_terms, terms_after_proof, timeout_
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import RETRIES, Subscription, SubscriptionMode, subscription_path
+from delivery_records.model.view import Subscription, SubscriptionMode, subscription_path
 from delivery_records.subscriber.entries import (
     DONE,
     DONE_AT_SUBSCRIBER,
@@ -301,8 +301,7 @@ class Egress(Endpoint):
         entry.attempt = max(entry.attempt, attempt)
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
-        attempts = entry.attempt if self._turn.reads(sync.ingress_rid, RETRIES) else 0
-        self._parts.answer(sync, Nack(sync.epoch, sync.named, entry.number, True, attempts, is_presented=True))
+        self._parts.answer(sync, Nack(sync.epoch, sync.named, entry.number, True, entry.attempt, is_presented=True))
 
     def on_expiring(self, message: ExpiringMsg) -> None:
         """E-10: a MSG with little time, or none. It expires where the subscriber does not have it, as far as is known.
@@ -521,8 +520,6 @@ class Egress(Endpoint):
             entry.attempt += 1
         if entry.sync is not None:
             nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed, entry.attempt, delay_ms)
-            if not self._turn.reads(entry.sync.ingress_rid, RETRIES):
-                nack = Nack(entry.sync.epoch, entry.sync.named, entry.number, failed)
             self._parts.answer(entry.sync, nack)
 
     # ------------------------------------------------------------------ state

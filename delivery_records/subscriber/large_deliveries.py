@@ -214,7 +214,7 @@ class LargeDeliveries:
         self._say(entry, body, NOT_WANTED)
 
     def _say(self, entry: Entry, body: LargeBody, taken: int) -> None:
-        """L-8: only to the ingress that has sent it, which reads that; the next one may be of an older release."""
+        """Only to the ingress that has sent it: the next one knows nothing of these parts (L-4)."""
         if entry.sync is not None and entry.sync is body.sync:
             self._answer(entry.sync, Taken(entry.sync.epoch, entry.sync.named, entry.number, taken))
 

@@ -206,7 +206,7 @@ class Outgoing:
             if entry.large is not None:
                 self.large.drop_held(entry)
         for entry in self._held.forget_aside(sync):
-            self.large.drop_held(entry)  # L-8, L-1: it may come whole, if just so large or from an older router
+            self.large.drop_held(entry)  # L-1: it may come whole, if it is just so large
 
     def _outlives_its_stream(self, entry: Entry) -> bool:
         """c.3: nobody sends it again, so it waits on, as what was sent settled does (I-1c)."""

@@ -13,7 +13,6 @@ from delivery_records.model.messages import Annotations, Reason, ToIngress
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import ANNOTATIONS, LETTERS
 from delivery_records.subscriber.entries import OPEN_AT_SUBSCRIBER, Entry, SyncState
 
 
@@ -50,7 +49,7 @@ class Statements:
         turn = self._turn
         for entry in self._open(tags):
             sync = entry.sync
-            if sync is None or sync.is_letters or not turn.reads(sync.ingress_rid, LETTERS):
+            if sync is None or sync.is_letters:
                 continue
             key = turn.view.publisher_epochs.get(sync.epoch)
             if key is not None and turn.policy_of(turn.view.publishers[key].record.topic).dead_letter:
@@ -69,6 +68,6 @@ class Statements:
                 continue
             entry.annotations = found
             sync = entry.sync
-            if sync is not None and self._turn.reads(sync.ingress_rid, ANNOTATIONS):
+            if sync is not None:
                 self._answer(sync, Annotations(sync.epoch, sync.named, entry.number, found))
         return fits

@@ -102,10 +102,7 @@ def edit_for_attempt(effect: Deliver | DeliverPart, message: bytes, *, counts_re
 
 
 def merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:
-    """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key, but for ours (I-1b).
-
-    Those are left out where `modified` is read, too: a router of an older release may send them.
-    """
+    """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key, but for ours (I-1b)."""
     annotations = {**read_annotations(message), **without_ours(changes)}
     header = b""
     pos = 0

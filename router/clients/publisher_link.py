@@ -56,7 +56,6 @@ from router.clients.link_refusal import (
 
 SERIAL_MASK = 0xFFFFFFFF
 _STORED_SETTLED = "it is sent settled; send it unsettled"
-_STORED_OLD = "a router of an older release is in the network; replace it, or raise limits.window_bytes"
 MAX_REQUIRE = 0xFFFFFFFF
 """Of a uint."""
 
@@ -271,8 +270,8 @@ class PublisherLink:
             properties[vocabulary.REQUIRE] = UInt(self._require)
         link, kept = self.link, self.connection.kept_message_size
         link.stream_above, link.most_kept = effect.stream_above, kept
-        link.why_kept = _STORED_OLD if effect.stream_above is None else _STORED_SETTLED
-        is_stored = effect.stream_above is None or remote.snd_settle_mode == SenderSettleMode.SETTLED
+        link.why_kept = _STORED_SETTLED
+        is_stored = remote.snd_settle_mode == SenderSettleMode.SETTLED
         link.reply(
             source=remote.source,
             target=Target(

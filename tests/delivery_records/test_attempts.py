@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from delivery_records.channels import codec
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
-from delivery_records.model.messages import Nack
 from delivery_records.model.outcomes import DeliveryOutcome
-from delivery_records.model.view import SHARING, Kind, RouterRecord, router_key
 from tests.delivery_records.harness import Net, SubscriberLink
 
 FAILED = DeliveryOutcome.MODIFIED_FAILED
@@ -124,26 +119,3 @@ def test_a_wish_concerns_one_attempt_and_the_waits_go_on_doubling_behind_it() ->
     assert attempts(subscriber) == [0, 1]
     net.advance(0.1)
     assert attempts(subscriber) == [0, 1, 2]
-
-
-def test_a_router_of_an_older_release_gets_the_request_as_it_knows_it() -> None:
-    for protocol_max, is_new in ((SHARING, False), (SHARING + 1, True)):
-        net = Net(2)
-        record = RouterRecord("r0", net.nodes[0].rid)
-        net.etcd.put(Kind.ROUTER, router_key(record), replace(record, protocol_max=protocol_max))
-        net.run()
-        subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
-        publisher.send(b"1")
-        sent: list[Nack] = []
-
-        def seen(frame: inputs.RouterFrame | inputs.RouterDatagram, sent: list[Nack] = sent) -> bool:
-            sent += [frame.message] if isinstance(frame.message, Nack) else []
-            return False
-
-        net.lost = seen
-        subscriber.answer(FAILED, b"1", delay_ms=200)
-        assert [(nack.failed, nack.attempts, nack.delay_ms) for nack in sent] == [
-            (True, 1, 200) if is_new else (True, 0, None)
-        ]
-        _, head, body = codec.encode_payload(sent[0])
-        assert len(head + body) == (31 if is_new else 25)  # an older release refuses a byte too many

@@ -14,7 +14,7 @@ from delivery_records.model.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Lim
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import is_letter_tag, network_tag
 from delivery_records.model.trace import Choice
-from delivery_records.model.view import LETTERS, Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.model.view import SubscriptionMode
 from delivery_records.publisher.dead_letters import Letter
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import LIMITS as LARGE
@@ -484,21 +484,6 @@ def test_another_dead_letter_topic_takes_over_what_nobody_is_done_with() -> None
     assert letters.settled == [b"1"]
     other.accept(b"1")
     assert len(publisher.accepted) == 1
-
-
-def test_while_a_router_of_an_older_release_is_a_member_letters_wait() -> None:
-    net = Net(limits=LIMITS)
-    subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
-    old = RouterRecord("old", 7999, protocol_max=LETTERS - 1)
-    net.etcd.put(Kind.ROUTER, router_key(old), old)
-    net.run()
-    publisher.send(b"1")
-    subscriber.answer(REJECTED, b"1")
-    assert letters.deliveries == []
-    assert publisher.ask(b"1").names == ["a router of an older release, before dead letters are sent"]
-    net.etcd.delete(Kind.ROUTER, router_key(old))
-    net.run()
-    assert letters.deliveries == [b"1"]
 
 
 def test_a_failed_message_without_a_dead_letter_topic_is_counted_and_logged_once_in_a_while() -> None:

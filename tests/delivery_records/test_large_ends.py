@@ -1,4 +1,4 @@
-"""What becomes of large messages that do not come to their end, and of who needs them again (rules L-5 to L-8)."""
+"""What becomes of large messages that do not come to their end, and of who needs them again (rules L-5 to L-7)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import LossCause
-from delivery_records.model.limits import LARGE_BYTES, LARGE_STALL_S
-from delivery_records.model.messages import LargePart, Msg, Need, Taken
+from delivery_records.model.limits import LARGE_STALL_S
+from delivery_records.model.messages import Need, Taken
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
-from delivery_records.model.view import RETRIES, Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.model.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import (
     AHEAD,
@@ -324,50 +324,6 @@ def test_an_at_most_once_subscriber_is_cut_off_and_nothing_waits_for_it() -> Non
     assert parts(subscriber)[-1] == (b"2", Part.LAST)
 
 
-# ---------------------------------------------------------------------- L-8
-
-
-def set_version(net: Net, node: int, version: int) -> None:
-    """A router says that it is of another release."""
-    record = RouterRecord(f"r{node}", net.nodes[node].rid, protocol_max=version)
-    net.etcd.put(Kind.ROUTER, router_key(record), record)
-    net.run()
-
-
-def test_the_reply_lets_deliveries_be_large_only_where_all_routers_read_them() -> None:
-    net = Net(2, limits=LIMITS)
-    assert net.publisher(net.nodes[0]).last(effects.PublisherReply).stream_above == LARGE_BYTES
-    set_version(net, 1, RETRIES)
-    assert net.publisher(net.nodes[0], "q").last(effects.PublisherReply).stream_above is None
-
-
-def test_a_large_delivery_while_an_older_router_is_a_member_detaches_its_publisher() -> None:
-    net = Net(2, limits=LIMITS)
-    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
-    set_version(net, 1, RETRIES)
-    part(publisher, b"1", FIRST, Part.FIRST)
-    part(publisher, b"1", MORE, Part.LAST)
-    assert publisher.end().condition == "amqp:link:detach-forced"
-    again = net.publisher(net.nodes[0], unsettled={b"1": None})
-    again.send(b"1", FIRST + MORE)
-    assert subscriber.deliveries == [b"1"]
-
-
-def test_an_older_router_is_sent_nothing_of_a_large_delivery() -> None:
-    net = Net(2, limits=LIMITS)
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    send_large(publisher, b"1")
-    take_all(subscriber)
-    subscriber.drop()
-    set_version(net, 1, RETRIES)
-    again = net.subscriber(net.nodes[1])
-    assert publisher.end().condition == "amqp:link:detach-forced"
-    sent = [effect.message for effect in net.nodes[0].all(effects.SendToRouters)]
-    assert not [message for message in sent if isinstance(message, (LargePart, Taken, Need))]
-    assert not [message for message in sent if isinstance(message, Msg) and message.is_large]
-    second = net.publisher(net.nodes[0], unsettled={b"1": None})
-    second.send(b"1", FIRST + MORE)
-    assert again.deliveries == [b"1"]
 
 
 def test_what_was_asked_for_may_come_whole() -> None:
@@ -433,29 +389,12 @@ def test_what_waits_and_is_released_comes_whole_in_its_next_attempt() -> None:
     assert b"".join(sent.data for sent in again.all(effects.DeliverPart)) == FIRST + MORE
 
 
-def test_a_subscription_at_an_older_router_gets_nothing_that_follows_before_its_publisher_is_back() -> None:
-    net = Net(2, limits=LIMITS)
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    send_large(publisher, b"1")
-    publisher.send(b"2")
-    subscriber.drop()
-    publisher.drop()
-    set_version(net, 1, RETRIES)
-    again = net.subscriber(net.nodes[1])
-    assert again.deliveries == [], "2 alone would be taken for the first one that it is owed"
-    second = net.publisher(net.nodes[0], unsettled={b"1": None, b"2": None})
-    second.send(b"1", FIRST + MORE)
-    second.send(b"2")
-    assert again.deliveries == [b"1", b"2"]
-
-
 def test_the_next_ingress_hears_nothing_of_what_another_one_has_sent() -> None:
     net = Net(3, limits=replace(LIMITS, window_bytes=50_000))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
     send_large(publisher, b"1")
     take(subscriber, AHEAD)
     publisher.drop()
-    set_version(net, 2, RETRIES)
     net.publisher(net.nodes[2], unsettled={b"1": None})
     take_all(subscriber)
     assert parts(subscriber)[-1] == (b"1", Part.LAST)

@@ -1,4 +1,4 @@
-"""What large messages do to others, and what is left when they end before their end (rules L-1 to L-8)."""
+"""What large messages do to others, and what is left when they end before their end (rules L-1 to L-7)."""
 
 from __future__ import annotations
 

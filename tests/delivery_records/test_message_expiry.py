@@ -15,7 +15,7 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Choice
-from delivery_records.model.view import EXPIRY, Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.model.view import SubscriptionMode
 from delivery_records.subscriber.filters import CompiledFilter
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
@@ -293,49 +293,6 @@ def test_deliveries_of_a_group_do_not_expire() -> None:
 
 
 # ---------------------------------------------------------------------- between routers
-
-
-def test_a_router_of_an_older_release_is_sent_no_time_and_lets_nothing_expire() -> None:
-    net = Net(2, limits=TEN)
-    record = RouterRecord("r1", net.nodes[1].rid)
-    net.etcd.put(Kind.ROUTER, router_key(record), replace(record, protocol_max=EXPIRY - 1))
-    net.run()
-    sent: list[object] = []
-
-    def seen(frame: inputs.RouterFrame | inputs.RouterDatagram) -> bool:
-        sent.append(frame.message)
-        return False
-
-    net.lost = seen
-    subscriber, publisher = net.subscriber(net.nodes[1], limit=0), net.publisher(net.nodes[0])
-    publisher.send(b"1")
-    net.advance(20.0)
-    subscriber.flow(1)
-    assert subscriber.deliveries == [b"1"]
-    assert any(isinstance(message, Msg) for message in sent)
-    assert not any(isinstance(message, ExpiringMsg) for message in sent)
-
-
-def test_an_ingress_of_an_older_release_hears_that_an_expired_delivery_is_done() -> None:
-    net = Net(3, limits=TEN)
-    record = RouterRecord("r2", net.nodes[2].rid)
-    net.etcd.put(Kind.ROUTER, router_key(record), replace(record, protocol_max=EXPIRY - 1))
-    net.subscriber(net.nodes[0], limit=0)
-    net.publisher(net.nodes[1]).send(b"1")
-    net.advance(10.1)
-    assert expired(net) == 1
-    told: list[DeliveryOutcome] = []
-
-    def seen(frame: inputs.RouterFrame | inputs.RouterDatagram) -> bool:
-        told.extend([frame.message.outcome] if isinstance(frame.message, Ack) else [])
-        return False
-
-    net.lost = seen
-    net.kill(net.nodes[1])
-    moved = net.publisher(net.nodes[2], unsettled={b"1": None})
-    moved.send(b"1")
-    assert len(moved.accepted) == 1
-    assert set(told) == {ACCEPTED}
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

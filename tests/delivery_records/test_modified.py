@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, TopicPolicy
 from delivery_records.model.messages import Ack, Annotations, FormerAnnotations
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from delivery_records.model.view import ANNOTATIONS, Kind, router_key
 from tests.delivery_records.harness import Net, Node, SubscriberLink
 
 BUSY, WHO, LATER = {b"why": b"busy"}, {b"who": b"ann"}, {b"why": b"later"}
@@ -218,17 +215,12 @@ def test_a_dead_letter_that_is_wanted_again_keeps_what_its_subscriber_added_when
     assert carried(net.subscriber(net.nodes[0], "d", topic="dead")) == [BUSY]
 
 
-@pytest.mark.parametrize("protocol_max", [ANNOTATIONS - 1, ANNOTATIONS])
-def test_a_router_of_an_older_release_is_sent_no_annotations_and_no_failure_for_good(protocol_max: int) -> None:
+def test_an_ingress_is_sent_annotations_and_that_a_failure_is_for_good() -> None:
     net = Net(2)
     one, other = pair_of(net)
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
     publisher.send(b"2")
-    for node in net.nodes:
-        record = net.nodes[0].core.view.routers[node.rid].record
-        net.etcd.put(Kind.ROUTER, router_key(record), replace(record, protocol_max=protocol_max))
-    net.run()
     sent: list[object] = []
 
     def seen(frame: inputs.RouterFrame | inputs.RouterDatagram) -> bool:
@@ -242,9 +234,8 @@ def test_a_router_of_an_older_release_is_sent_no_annotations_and_no_failure_for_
     other.answer(FAILED_FOR_GOOD, b"1", annotations=WHO)
     named = {type(message) for message in sent} & {Annotations, FormerAnnotations}
     said = {message.outcome for message in sent if isinstance(message, Ack)}
-    is_new = protocol_max == ANNOTATIONS
-    assert named == ({Annotations, FormerAnnotations} if is_new else set())
-    assert said == {FAILED_FOR_GOOD if is_new else UNDELIVERABLE}
+    assert named == {Annotations, FormerAnnotations}
+    assert said == {FAILED_FOR_GOOD}
 
 
 def test_what_a_member_has_handed_back_does_not_expire() -> None:  # E-10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from delivery_records.model import effects, inputs
@@ -12,10 +10,8 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key, shared_key
 from delivery_records.model.view import (
     Kind,
-    RouterRecord,
     SubscriptionMode,
     SubscriptionRecord,
-    router_key,
 )
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
@@ -439,18 +435,11 @@ def test_a_link_that_becomes_a_member_ends_the_subscription_it_was() -> None:  #
     assert held.member_of == ""
 
 
-def test_a_part_of_a_map_and_a_router_of_an_older_release_are_refused() -> None:  # SH-1
+def test_a_part_of_a_map_is_refused() -> None:  # SH-1
     net = Net(2)
     part = SubscriberLink(net, net.nodes[0])
     part.attach("m0", unsettled={}, incomplete=True, share=SHARE)
     assert part.end().condition == "amqp:resource-limit-exceeded"
-    old = RouterRecord("old", 7999, protocol_max=1)
-    net.etcd.put(Kind.ROUTER, router_key(old), replace(old))
-    net.run()
-    link = SubscriberLink(net, net.nodes[0])
-    link.attach("m0", unsettled={}, share=SHARE)
-    assert link.end().condition == "amqp:not-implemented"
-    assert "old" in link.end().description
 
 
 def test_what_is_sent_settled_goes_to_one_member() -> None:  # SH-2, I-1c

@@ -1,4 +1,4 @@
-"""Large messages through a real router: what its clients see, part by part (L-1 to L-8)."""
+"""Large messages through a real router: what its clients see, part by part (L-1 to L-7)."""
 
 from __future__ import annotations
 

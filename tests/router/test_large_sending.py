@@ -16,8 +16,6 @@ from oncewire.wire import (
     CreditError,
     DecodeError,
     DeliveryBegun,
-    DeliveryReceived,
-    Detach,
     Flow,
     Header,
     Message,
@@ -227,7 +225,7 @@ def test_without_credit_nothing_begins() -> None:
     assert (to.transfers(), to.taken()) == ([], 0)
 
 
-# --- a publisher, while a router of an older release is in the network (L-8) ------------------------------------------
+# --- a publisher ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -240,7 +238,7 @@ class Owner:
     is_dirty: bool = True
 
 
-async def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Attach]:
+async def replied(stream_above: int) -> tuple[RawPeer, ReceiverLink, Attach]:
     """A peer whose publisher was granted, its link, and the answer it got."""
     peer = RawPeer()
     peer.begin()
@@ -256,23 +254,7 @@ async def replied(stream_above: int | None) -> tuple[RawPeer, ReceiverLink, Atta
     return peer, link, answer
 
 
-async def test_beside_an_older_release_messages_are_stored_whole_and_the_reply_states_how_large_they_may_be() -> None:
-    peer, _, answer = await replied(None)
-    assert answer.max_message_size == 3_000_000
-    for _ in range(2):
-        peer.send(Transfer(0, 0, b"t", more=True), bytes(1_000_000))
-    peer.send(Transfer(0), bytes(1_000_000))
-    assert [len(event.payload) for event in peer.heard if isinstance(event, DeliveryReceived)] == [3_000_000]
-    for _ in range(3):
-        peer.send(Transfer(0, 1, b"u", more=True), bytes(1_000_000))
-    (detach,) = peer.send(Transfer(0), b"x")
-    assert isinstance(detach, Detach)
-    assert detach.error is not None
-    assert detach.error.condition == "amqp:link:message-size-exceeded"
-    assert "a router of an older release is in the network" in (detach.error.description or "")
-
-
-async def test_among_routers_of_this_release_the_reply_states_the_largest_of_all() -> None:
+async def test_the_reply_states_the_largest_message_of_all() -> None:
     peer, link, answer = await replied(1_500_000)
     assert (answer.max_message_size, link.stream_above) == (1 << 40, 1_500_000)
     for _ in range(2):

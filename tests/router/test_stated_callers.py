@@ -64,7 +64,7 @@ def test_nobody_is_stated_and_no_statement_believed_without_an_incarnation_or_a_
 
 
 def test_a_key_without_a_secret_vouches_for_nobody() -> None:
-    """Such a router is a neighbour (K-1b, an older release), but anybody can write its number into a header."""
+    """Such a router is a neighbour (K-1b), but anybody can write its number into a header."""
     secrets = RouterSecrets()
     record = RouterRecord("old", 7)
     secrets.load([Stored(router_store_key(record), json.dumps({"node_id": "old"}).encode(), 1, 1, 0)])

@@ -87,13 +87,6 @@ def mongodb() -> bool:
     return find_ferretdb() is not None and python_module("pymongo")()
 
 
-def previous_release() -> bool:
-    """Tells whether the history of this checkout reaches back to the previous release."""
-    from tests.support.previous_release import is_in_history
-
-    return is_in_history()
-
-
 def prometheus() -> bool:
     """Tells whether there are a Prometheus to start and its promtool."""
     from tests.support.prometheus import find_program
@@ -170,9 +163,6 @@ PARTS = {
     "compiled": Part("the compiled build", compiled, "make compiled"),
     "valgrind": Part("valgrind", program("valgrind"), "sudo apt-get install -y valgrind"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
-    "previous-release": Part(
-        "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
-    ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "cyclonedx": Part("cyclonedx-bom, which lists parts", tool_file("supply/bin/cyclonedx-py"), "make tools"),
     "psycopg": Part("the package psycopg", python_module("psycopg"), "make tools"),

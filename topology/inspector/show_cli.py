@@ -131,8 +131,7 @@ def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
             "here": f"{_counted(counts['connections'], 'connection')}, {_counted(counts['windows'], 'window')}; "
             f"waiting publishers: {counts['waiting_publishers']}, longer than 1 s: {counts['delayed_1s']}, "
             f"longer than 10 s: {counts['stuck_10s']}; "
-            # A router of the previous release does not count them.
-            f"subscriptions that gave no credit for 10 s: {counts.get('held_10s', '-')}",
+            f"subscriptions that gave no credit for 10 s: {counts['held_10s']}",
         }
     )  # fmt: skip
     yield Text()

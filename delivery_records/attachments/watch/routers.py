@@ -32,8 +32,6 @@ class RouterChanges:
         turn.view.apply(change)
         for ingress in self._endpoints.ingresses.values():
             ingress.on_less_waits()
-            if ingress.fanout.letters is not None:
-                ingress.mark_dirty()  # I-3e: it may have been the last of an older release
         self._ingress_parts.channels.drop(rid)
         self._routing.drop(rid)
         for egress in list(self._endpoints.egresses.values()):

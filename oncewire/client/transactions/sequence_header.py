@@ -158,7 +158,7 @@ def user_of(annotations: Mapping[Any, object]) -> str:
 
     Returns:
         `$anonymous` where the network has logins and the publisher has none; empty where routers state nobody: there
-        are no logins, or the routers are of an older release.
+        are no logins.
     """
     user = annotations.get(USER)
     return str(user) if isinstance(user, str) else ""
