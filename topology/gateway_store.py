@@ -1,4 +1,4 @@
-"""A real etcd over its JSON gateway, by aiohttp: no gRPC, no protobuf. Works with etcd 3.4 and 3.5.
+"""A real etcd over its JSON gateway, by aiohttp: no gRPC, no protobuf. Works with etcd 3.4 to 3.7.
 
 Calls go to one member at a time and move on to the next when it fails. A write that was sent and not answered is
 `StoreTimeout`; everything that certainly was not applied is `StoreUnavailable` (K-2a).

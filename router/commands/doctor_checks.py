@@ -32,6 +32,13 @@ ANSWER_S = 5.0
 """For one question to etcd; it takes milliseconds."""
 OLDEST_ETCD = (3, 4)
 """The first with the JSON gateway under /v3 and watch progress as we use them."""
+ETCD_FAULTS = (
+    ((3, 5), "it is not tested with this version"),
+    ((3, 5, 3), "its makers advise against 3.5.0 to 3.5.2: data of members can differ (etcd-io/etcd#13766)"),
+    ((3, 5, 5), "alone and killed, it may forget a write that it answered (etcd-io/etcd#14370)"),
+    ((3, 5, 13), "a slow watch may miss events while etcd compacts (etcd-io/etcd#17529)"),
+)
+"""What an etcd below a version does wrong, and no client can make good; the first row counts."""
 SOON_DAYS = 21
 """A certificate that ends within it is to be replaced now: who does it needs days, not minutes."""
 CLOCK_S = 5.0
@@ -199,7 +206,7 @@ async def check_etcd(config: RouterConfig, installed: str, clock: Callable[[], f
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         for endpoint in config.etcd_endpoints:
             found += await _member(session, endpoint, clock)
-    if not any(each.state is State.OK and each.check == "etcd" for each in found):
+    if not any(each.state is not State.FAILED and each.check == "etcd" for each in found):
         return found
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -222,11 +229,7 @@ async def _member(session: aiohttp.ClientSession, endpoint: str, clock: Callable
             date = answer.headers.get("Date", "")
     except (aiohttp.ClientError, ValueError, KeyError, TypeError, TimeoutError) as error:
         return [Finding("etcd", State.FAILED, f"{endpoint} does not answer: {_reason(error)}", fix)]
-    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    found = [Finding("etcd", State.OK, f"{version} at {endpoint}")]
-    if number < OLDEST_ETCD:
-        oldest = ".".join(map(str, OLDEST_ETCD))
-        found = [Finding("etcd", State.FAILED, f"{version} at {endpoint} is too old", f"take etcd {oldest} or newer")]
+    found = [etcd_version(version, endpoint)]
     with suppress(ValueError, TypeError):
         seconds = abs(email.utils.parsedate_to_datetime(date).timestamp() - clock())
         text = f"{seconds:.0f} s apart from that of {endpoint}"
@@ -234,6 +237,20 @@ async def _member(session: aiohttp.ClientSession, endpoint: str, clock: Callable
         fix = "synchronize clocks (systemd-timesyncd, chrony): certificates, tokens and logs depend on them"
         found.append(Finding("clock", State.WARNING if is_off else State.OK, text, fix if is_off else ""))
     return found
+
+
+def etcd_version(version: str, endpoint: str) -> Finding:
+    """What is known of an etcd with this version."""
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    text = f"{version} at {endpoint}"
+    if number < OLDEST_ETCD:
+        oldest = ".".join(map(str, OLDEST_ETCD))
+        return Finding("etcd", State.FAILED, f"{text} is too old", f"take etcd {oldest} or newer")
+    for fixed, fault in ETCD_FAULTS:
+        if number < fixed:
+            fix = "upgrade to the newest etcd 3.5, 3.6 or 3.7, member by member"
+            return Finding("etcd", State.WARNING, f"{text} is for trying out: {fault}", fix)
+    return Finding("etcd", State.OK, text)
 
 
 def _reason(error: BaseException) -> str:

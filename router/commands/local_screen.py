@@ -51,6 +51,12 @@ def starting(routers: int, *, as_json: bool) -> Iterator[Callable[[LocalNetwork]
         status.stop()
 
 
+def _etcd_line(network: LocalNetwork) -> str:
+    where = f"etcd  {','.join(network.etcd_urls)}"
+    # One of our own ends with the network, and its data are not flushed to disk.
+    return where if network.etcd is None else f"{where}  {network.etcd.binary.version}, for trying out"
+
+
 def show(console: Console, network: LocalNetwork) -> None:
     """The network as a table, its page, and what to type next."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -63,7 +69,7 @@ def show(console: Console, network: LocalNetwork) -> None:
     oncewire = escape(name_as_typed())
     # soft_wrap: whoever copies a command or an address gets it in one piece.
     for line in (
-        f"etcd  {','.join(network.etcd_urls)}",
+        _etcd_line(network),
         "",
         f"[bold]See it[/]: {first.http}",
         "",

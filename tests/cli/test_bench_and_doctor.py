@@ -21,6 +21,7 @@ from router.commands.doctor_checks import (
     check_certificates,
     check_descriptors,
     check_ports,
+    etcd_version,
     holder_of,
 )
 from router.config_loading import load
@@ -87,10 +88,31 @@ async def test_doctor_finds_nothing_wrong_where_etcd_and_a_router_run() -> None:
         code, out, _ = await oncewire("doctor", *flags, "--json")
         assert code == 0, out
         found = by_check(json.loads(out))
-        assert found["etcd"]["state"] == "ok"
+        assert found["etcd"]["state"] == etcd_version(etcd.binary.version, "").state.value
         assert found["routers"]["found"].startswith("1 router live, all of this version")
         assert found["clock"]["state"] == "ok"
         assert found[f"port {router.port}"]["found"].endswith(f"process {router.process.pid} listens there, a router")
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "says"),
+    [
+        ("3.3.27", State.FAILED, "is too old"),
+        ("3.4.38", State.WARNING, "not tested"),
+        ("3.5.1", State.WARNING, "#13766"),
+        ("3.5.4", State.WARNING, "#14370"),
+        ("3.5.12", State.WARNING, "#17529"),
+        ("3.5.13", State.OK, "3.5.13 at URL"),
+        ("3.6.0-rc.5", State.OK, "3.6.0-rc.5 at URL"),
+        ("3.7.3", State.OK, "3.7.3 at URL"),
+    ],
+)
+def test_doctor_warns_of_an_etcd_with_known_faults(version: str, state: State, says: str) -> None:
+    found = etcd_version(version, "URL")
+    assert found.state is state
+    assert says in found.text
+    assert bool(found.fix) is (state is not State.OK)
+    assert ("for trying out" in found.text) is (state is State.WARNING)
 
 
 async def test_doctor_says_what_to_do_for_each_fault_and_exits_with_1(listener: socket.socket) -> None:

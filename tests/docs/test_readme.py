@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 def of_this_run(text: str) -> str:
     """What changes from run to run, as the page writes it; columns are as wide as what stands in them."""
     text = re.sub(r"(http://127.0.0.1:867\d) +\d+", r"\1  PID", text)
-    text = re.sub(r"(etcd  http://127.0.0.1:)\d+", r"\1PORT", text)
+    text = re.sub(r"(etcd  http://127.0.0.1:)\d+  \S+, ", r"\1PORT  VERSION, ", text)
     return re.sub(r" {2,}", "  ", text)
 
 

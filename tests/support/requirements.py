@@ -121,6 +121,13 @@ def go_amqp_programs() -> bool:
     return all(go_amqp(program).exists() for program in ("login", "requests", "selector"))
 
 
+def etcd_releases() -> bool:
+    """Tells whether the releases of etcd that the stores are tested with are built."""
+    from tests.support.etcd_releases import RELEASES, program_of
+
+    return all(program_of(release).exists() for release in RELEASES)
+
+
 def map_library() -> bool:
     """Tells whether the packages under test hold the library that draws the inspector's map."""
     from topology.inspector.page.serving import FOLDER, LIBRARY
@@ -141,6 +148,7 @@ PARTS = {
     "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "go-amqp": Part("the AMQP client go-amqp", go_amqp_programs, "make tools"),
+    "etcd-releases": Part("etcd 3.5, 3.6 and 3.7", etcd_releases, "make tools"),
     "qpid-jms": Part("the AMQP client Qpid JMS", tool_file("qpid-jms"), "make tools"),
     "jdk": Part("a Java compiler", program("javac"), "sudo apt-get install -y default-jdk-headless"),
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
