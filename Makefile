@@ -3,12 +3,13 @@
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
+# make attack [ARGS=...]                         every attack of docs/threats.md, and the bound that holds it
 # make help                                      the other targets
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev compiled pure wheel tools pins sbom release docs inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -34,7 +35,7 @@ help:
 	@echo 'make compiled                                  compiles the cores, and what is installed from then on; needs a C compiler and Python.h, takes one to two minutes'
 	@echo 'make pure                                      goes back to pure Python'
 	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1: pure'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, etcd 3.5 to 3.7, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make docs                                      site/: the documentation as a web site, with every link checked'
@@ -174,6 +175,10 @@ PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( ($$(nproc 2>/de
 test: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) $(ARGS)
 
+# Every attack of docs/threats.md, also those that take long. Each is bounded by counts of work, messages or bytes, never by time.
+attack: $(VENV)/.installed $(VENV)/.test-packages
+	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS) $$($(PYTHON_IN_VENV) -P tests/support/attacks.py)
+
 test-all: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS)
 
@@ -211,6 +216,8 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	scripts/install_etcd.sh $(VENV)/bin || { failed=1; \
+	echo "not built: the releases of etcd that the stores are tested with (they need PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
 	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
 	{ $(PIP) kubernetes-validate && scripts/install_helm.sh $(VENV)/bin; } || { failed=1; \
