@@ -251,6 +251,7 @@ SUPPLY := .tools/supply
 PIP_THERE := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(SUPPLY)/bin/python -m pip install -q
 
 $(SUPPLY)/.installed: $(VENV)/.created constraints.txt
+	@[ -e $@ ] || echo "fetching what makes and checks packages into $(SUPPLY) (pip-tools, cyclonedx-bom, twine): usually half a minute"
 	@$(PYTHON_IN_VENV) -m venv $(SUPPLY)
 	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom setuptools twine
 	@touch $@

@@ -19,6 +19,12 @@ else
     echo "what to do: write down what changed, or set the version in pyproject.toml" >&2
     exit 2
 fi
+if [ ! -s topology/inspector/page/files/vendor/cytoscape.esm.min.mjs ]; then
+    echo "error: $version cannot be released" >&2
+    echo "why: the library of the inspector's map was not fetched, and the packages would be without it" >&2
+    echo "what to do: run 'make inspector-map', which names what it lacks" >&2
+    exit 2
+fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -39,6 +45,7 @@ for built in "dist/oncewire-$version-py3-none-any.whl" "dist/oncewire-$version.t
     rm -rf "$folder/fresh"
 done
 
+echo "listing the parts of the image"
 make --no-print-directory sbom >/dev/null
 mv dist/oncewire.cdx.json "dist/oncewire-$version.cdx.json"
 helm=$(command -v helm || echo "$venv/bin/helm")
@@ -50,4 +57,5 @@ else
 fi
 (cd dist && sha256sum oncewire-*"$version"* >SHA256SUMS && cat SHA256SUMS)
 
+echo "the image is not among them: 'docker build -f deploy/Dockerfile -t oncewire:$version .' makes it, where a container daemon runs"
 [ -z "$candidate" ] || echo "a candidate: to release it, write '## $version (DATE)' in CHANGELOG.md and tag v$version"

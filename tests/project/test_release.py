@@ -38,8 +38,14 @@ def test_the_changelog_says_on_one_page_what_a_release_does() -> None:
     assert [release.partition("\n")[0] for release in releases if len(release.splitlines()) > ONE_PAGE] == []
 
 
-def test_a_version_without_an_entry_in_the_changelog_is_not_built(tmp_path: Path) -> None:
-    (tmp_path / "CHANGELOG.md").write_text("## Unreleased (0.0.9)\n")
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [("## Unreleased (0.0.9)", "CHANGELOG.md has neither"), ("## Unreleased (0.1.0)", "map was not fetched")],
+)
+def test_a_version_without_an_entry_in_the_changelog_or_without_the_map_is_not_built(
+    tmp_path: Path, entry: str, why: str
+) -> None:
+    (tmp_path / "CHANGELOG.md").write_text(f"{entry}\n")
     (tmp_path / "constraints.txt").touch()
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
     done = subprocess.run(
@@ -48,6 +54,7 @@ def test_a_version_without_an_entry_in_the_changelog_is_not_built(tmp_path: Path
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "error: 0.1.0 cannot be released"
+    assert why in done.stderr
     assert not (tmp_path / "dist").exists()
 
 
