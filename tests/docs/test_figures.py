@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import math
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.docs.page_limits import QUOTED, in_base_unit, is_limit
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RECORD = json.loads((DOCS / "evidence" / "beside-skupper-router.json").read_text())
@@ -18,6 +21,7 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?"
 UNITS = (
     *("us", "µs", "ms", "s", "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "%"),
     *("MB/s", "msg/s", "messages/s", "messages a second", "a second"),
+    *("microseconds", "milliseconds"),
 )
 # "10.2 us", "0.8 / 5.6 ms", "26.41 to 30.27 us", "some 40,000 a second".
 FIGURE = re.compile(
@@ -26,15 +30,12 @@ FIGURE = re.compile(
 LINKED = re.compile(r"\]\(([^)#\s]+)(?:#[\w-]*)?\)")
 SECTIONS = {"performance.md": "Beside a C router"}
 """Of which page only a section is looked at: the others are the record of a benchmark each."""
-NOT_YET = {
-    "conformance.md", "filters.md", "how-to/kubernetes.md", "how-to/recover.md", "how-to/sizing.md", "inspector-api.md",
-    "logins.md", "management.md", "monitoring.md", "operations.md", "protocol.md", "rights.md", "security.md",
-    "reference/errors/amqp-link-message-size-exceeded.md", "reference/errors/amqp-resource-limit-exceeded.md",
-    "settings.md", "spark-reference.md", "subscriptions.md", "threats.md", "topic-policies.md", "tutorials/spark.md",
-    "walkthrough.md", "workqueue-reference.md", "workqueue.md",
-}  # fmt: skip
-"""Pages with limits of sizes, examples, or figures whose evidence they do not link. It only gets shorter."""
+MADE = re.compile(r"<!-- begin [\w-]+\b.*?<!-- end [\w-]+ -->", re.DOTALL)
+"""Written by a generator, from evidence or from code; a test of each compares them."""
+PROGRAM = re.compile(r"^ *```(?:toml|yaml|json|ini|python)\n.*?^ *```$", re.DOTALL | re.MULTILINE)
+"""Settings and values that a reader may choose."""
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "evidence")
+PAGES += ["../README.md", "../CHANGELOG.md", "../SECURITY.md", "../CONTRIBUTING.md", "../deploy/README.md"]
 
 
 def script() -> ModuleType:
@@ -67,13 +68,6 @@ def sources(page: str, text: str) -> set[float]:
     return found
 
 
-@functools.cache
-def defaults() -> set[float]:
-    """Seconds that are a setting, and not measured."""
-    rows = re.findall(r"^\| `[\w.]+_s` \| [^|]*\| (\d+(?:\.\d+)?) \|", (DOCS / "settings.md").read_text(), re.MULTILINE)
-    return set(map(float, rows))
-
-
 def is_measured(figure: str, unit: str, measured: set[float]) -> bool:
     """Tells whether a number of the evidence is this figure, rounded to its digits; us may be ms here, and ms s."""
     value, digits = float(figure.replace(",", "")), len(figure.partition(".")[2])
@@ -81,24 +75,31 @@ def is_measured(figure: str, unit: str, measured: set[float]) -> bool:
     return any(f"{number / scale:.{digits}f}" == f"{value:.{digits}f}" for number in measured for scale in scales)
 
 
+def figures_of(text: str) -> list[tuple[str, str]]:
+    """Each with its unit: "0.8 / 5.6 ms" are two."""
+    return [(each, unit) for figures, unit in FIGURE.findall(text) for each in re.findall(NUMBER, figures)]
+
+
 def unmeasured(page: str, text: str) -> list[str]:
-    """The figures with a unit in this text that are in no evidence that it links to, and no setting."""
+    """The figures with a unit in this text that are in no evidence that it links to, and no limit of the code."""
     measured = sources(page, text)
-    found = []
-    for figures, unit in FIGURE.findall(text):
-        known = measured | (defaults() if unit == "s" else set())
-        found += [f"{each} {unit}" for each in re.findall(NUMBER, figures) if not is_measured(each, unit, known)]
-    return found
+    return [
+        f"{figure} {unit}"
+        for figure, unit in figures_of(PROGRAM.sub("", MADE.sub("", text)))
+        if not is_measured(figure, unit, measured) and not is_limit(page, figure, unit)
+    ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_YET])
-def test_every_figure_with_a_unit_is_in_the_evidence_that_its_page_links_to(page: str) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_every_figure_with_a_unit_is_in_evidence_that_its_page_links_to_or_a_limit_of_the_code(page: str) -> None:
     text = section((DOCS / page).read_text(), SECTIONS.get(page, ""))
     assert unmeasured(page, text) == [], "take it from docs/evidence, and link the file"
 
 
-def test_the_list_of_pages_that_are_not_looked_at_has_no_page_too_many() -> None:
-    assert [page for page in NOT_YET if not unmeasured(page, (DOCS / page).read_text())] == []
+def test_every_limit_that_a_page_is_said_to_quote_is_on_it() -> None:
+    for page, values in QUOTED.items():
+        quoted = [in_base_unit(*figure) for figure in figures_of((DOCS / page).read_text())]
+        assert [value for value in values if not any(math.isclose(value, each) for each in quoted)] == [], page
 
 
 def test_the_tables_of_the_pages_are_those_of_the_record() -> None:
@@ -115,3 +116,11 @@ def test_a_figure_that_nobody_measured_is_found() -> None:
     assert unmeasured(page, f"It took 0.9 / 5.6 ms ({link}).") == ["0.9 ms", "5.6 ms"]
     assert unmeasured(page, f"It passes on some 40,000 a second ({link}).") == ["40,000 a second"]
     assert unmeasured(page, "One hop costs 2.14 us.") == ["2.14 us"], "without a link nobody can look it up"
+
+
+def test_a_limit_is_one_where_a_page_is_said_to_quote_it() -> None:
+    assert unmeasured("management.md", "A request has at most 64 KiB.") == []
+    assert unmeasured("management.md", "A request has at most 65 KiB.") == ["65 KiB"]
+    assert unmeasured("bridge.md", "A request has at most 65 KiB.") == ["65 KiB"]
+    assert unmeasured("bridge.md", "A subscription is kept for 60 s.") == [], "the default of a setting"
+    assert unmeasured("bridge.md", '```toml\nage = "17 s"\n```\nIt takes 17 s.') == ["17 s"]
