@@ -1,21 +1,23 @@
-"""Writes the tables of docs pages that show what docs/evidence/beside-skupper-router.json holds.
+"""Writes the tables of docs pages that show what docs/evidence/beside-skupper-router.json and brokers.json hold.
 
     python benchmarks/page_figures.py
 
-Each table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a test compares pages and record.
+Each table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a test compares pages and records.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncewire.settings.reference import row, written
+from oncewire.settings.reference import row, table, written
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-RECORD = DOCS / "evidence" / "beside-skupper-router.json"
+ROUTERS = DOCS / "evidence" / "beside-skupper-router.json"
+BROKERS = DOCS / "evidence" / "brokers.json"
 PURE = "pure Python"
 LOADS = {
     "1:1": "1 -> 1",
@@ -28,6 +30,7 @@ LOADS = {
     "chain of 3": "chain of three, 1 -> 1",
 }
 Record = Mapping[str, Any]
+Make = Callable[[Record], str]
 
 
 def _latency(measured: Record) -> str:
@@ -84,25 +87,121 @@ def _routers(record: Record) -> str:
     return _table(titles, rows)
 
 
-PAGES = {
-    "performance.md": {"beside": _beside},
-    "explanation/is-exactly-once-possible.md": {"cost": _cost},
-    "comparison.md": {"routers": _routers},
+def _ratios(case: Record, system: str, figure: str) -> list[float]:
+    """Of each round to Oncewire's figure of that round."""
+    ours, theirs = (case["rounds"][name] for name in (case["ours"], system))
+    return [each[figure] / our[figure] for our, each in zip(ours, theirs, strict=True)]
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    if set(ratios) == {1.0}:  # Oncewire's own
+        return "1.00"
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _number(cell: str) -> float:
+    return float(cell.split(maxsplit=1)[0].replace(",", ""))
+
+
+def _bold_best(rows: Sequence[Sequence[str]], column: int, *, most: bool = False) -> list[list[str]]:
+    """The rows with the best figure of a column in bold: the smallest, unless the most is best."""
+    figures = [_number(cells[column]) for cells in rows if cells[column] != "-"]
+    best = max(figures) if most else min(figures)
+    return [
+        [
+            f"**{cell}**" if number == column and cell != "-" and _number(cell) == best else cell
+            for number, cell in enumerate(cells)
+        ]
+        for cells in rows
+    ]
+
+
+def _party_rows(record: Record, load: str, figures: Sequence[str]) -> list[list[str]]:
+    """Every system of a load: figures as times Oncewire's, on the quiet machine and on the busy one."""
+    quiet, busy = record["quiet"]["loads"], record["busy"]["loads"][load]
+    calm = {
+        name: (each, case["medians"][case["ours"]]) for case in quiet[load] for name, each in case["medians"].items()
+    }
+    rows = []
+    for system in record["systems"]:
+        if system not in calm and system not in busy["rounds"]:
+            continue
+        cells = [record["systems"][system]["name"]]
+        for figure in figures:
+            found = calm.get(system)
+            cells.append(f"{found[0][figure] / found[1][figure]:.2f}" if found else "-")
+            cells.append(_spread(_ratios(busy, system, figure)) if system in busy["rounds"] else "-")
+        rows.append(cells)
+    return rows
+
+
+def _comparing(load: str, figures: Mapping[str, str], most: Collection[str] = ()) -> Make:
+    """Makes the table of a load; in bold is the smallest figure of each column, or the largest of `most`."""
+
+    def make(record: Record) -> str:
+        rows = _party_rows(record, load, list(figures))
+        for column, figure in enumerate((each for each in figures for _ in range(2)), 1):
+            rows = _bold_best(rows, column, most=figure in most)
+        return _table(["times Oncewire's", *(title + by for title in figures.values() for by in ("", ", busy"))], rows)
+
+    return make
+
+
+def _servers(record: Record) -> str:
+    """CPU of each server, its clients being compiled programs."""
+    figures = {"server_us": "CPU of the server"}
+    one = _party_rows(record, "compiled, 1 -> 1", list(figures))
+    four = {cells[0]: cells[2] for cells in _party_rows(record, "compiled, 1 -> 4", list(figures))}
+    rows = [[*cells, four.get(cells[0], "-")] for cells in one]
+    for column in (1, 2, 3):
+        rows = _bold_best(rows, column)
+    titles = ["1 -> 1", "1 -> 1, busy", "1 -> 4, busy"]
+    return _table(["CPU of the server, times Oncewire's", *titles], rows)
+
+
+def _at_rest(record: Record) -> str:
+    """Memory of each server; medians of its starts."""
+    rows = []
+    for system, starts in record["at rest"].items():
+        cells = [f"{statistics.median(values):.0f}" for values in zip(*(each.values() for each in starts), strict=True)]
+        rows.append([record["systems"][system]["name"], cells[0], *(cells[1:] or ["-"])])
+    return _table(["at rest", "memory, MiB", "of the router alone, MiB"], _bold_best(rows, 1))
+
+
+def _parties(record: Record) -> str:
+    """Who was compared, with versions and settings."""
+    keys = ("name", "version", "settings", "confirmed", "on disk")
+    titles = ("system", "versions", "settings", "a confirmation means", "on disk by then")
+    return table(titles, ([each.get(key, "-") for key in keys] for each in record["systems"].values()))
+CLIENTS = {"server_us": "CPU of the server", "publisher_us": "of the publisher", "subscriber_us": "of a subscriber"}
+WAITING = {"server_us": "CPU of the server", "confirmed_p50_ms": "time to the confirmation, p50"}
+RATE = {"delivered_s": "delivered a second"}
+PAGES: Mapping[str, Mapping[str, tuple[Path, Make]]] = {
+    "performance.md": {"beside": (ROUTERS, _beside)},
+    "explanation/is-exactly-once-possible.md": {"cost": (ROUTERS, _cost)},
+    "comparison.md": {
+        "routers": (ROUTERS, _routers),
+        "parties": (BROKERS, _parties),
+        "servers": (BROKERS, _servers),
+        "clients": (BROKERS, _comparing("Python, 1 -> 1", CLIENTS)),
+        "rates": (BROKERS, _comparing("Python, 1 -> 1", RATE, most=RATE)),
+        "waiting": (BROKERS, _comparing("Python, 1 -> 1, one at a time", WAITING)),
+        "rest": (BROKERS, _at_rest),
+    },
 }
-"""Which page shows which tables."""
+"""Which page shows which tables, and of which record."""
 
 
-def with_tables(page: str, text: str, record: Record) -> str:
-    """The text of a page with the tables of this record."""
-    return written(text, {name: make(record) for name, make in PAGES[page].items()})
+def with_tables(page: str, text: str) -> str:
+    """The text of a page with the tables of the records."""
+    return written(text, {name: make(json.loads(record.read_text())) for name, (record, make) in PAGES[page].items()})
 
 
 def main() -> None:
     """Write."""
-    record = json.loads(RECORD.read_text())
     for page in PAGES:
         path = DOCS / page
-        path.write_text(with_tables(page, path.read_text(), record))
+        path.write_text(with_tables(page, path.read_text()))
 
 
 if __name__ == "__main__":
