@@ -15,7 +15,7 @@ from delivery_records.model.effects import Dispose
 from delivery_records.publisher.arrivals import Arrivals
 from delivery_records.publisher.ingress import Ingress
 from router.incarnation import Incarnation
-from topology.inspector.rates_core import Acceptances, Quantiles
+from topology.inspector.rates_core import MINUTE_S, Acceptances, Quantiles
 from topology.inspector.topic_names_core import topic_name
 
 MAX_CHOSEN = 256
@@ -93,14 +93,14 @@ class AcceptanceTimes:
             now = time.monotonic()
             self._found.note(topic_name(each.ingress.topic), now, now - arrived)
 
-    def quantiles(self, now: float) -> Mapping[str, Quantiles]:
-        """By the names of topics; of all together under the empty one."""
+    def quantiles(self, now: float) -> tuple[Mapping[str, Quantiles], Mapping[str, Quantiles]]:
+        """Of five minutes and of the last one: by the names of topics; of all together under the empty one."""
         waiting: dict[str, list[float]] = {}
         for each in self._chosen.values():
             if each.ingress.window.end > each.number:
                 age = now - each.ingress.arrivals.at(each.number)
                 waiting.setdefault(topic_name(each.ingress.topic), []).append(age)
-        return self._found.quantiles(now, waiting)
+        return self._found.quantiles(now, waiting), self._found.quantiles(now, waiting, MINUTE_S)
 
 
 def arrival_of(arrivals: Arrivals, number: int) -> float | None:

@@ -38,6 +38,7 @@ class Rates:
         self._counters = {table: Counters() for table in (ROUTERS, LINKS, SUBSCRIPTIONS, PUBLISHERS)}
         self._times = AcceptanceTimes(incarnation)
         self._quantiles: Mapping[str, Quantiles] = {}
+        self._of_minute: Mapping[str, Quantiles] = {}
         self._taken_at = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(CHOOSE_S, self._on_timer)
@@ -79,7 +80,7 @@ class Rates:
         for name in SERIES[ROUTERS]:
             self._take(ROUTERS, name, {own: all_of_it.get(name, 0)}, seconds)
         self._take(LINKS, BYTES, self._counters[LINKS].differences(self._links()), seconds)
-        self._quantiles = self._times.quantiles(now)
+        self._quantiles, self._of_minute = self._times.quantiles(now)
 
     def _take(self, table: str, name: str, differences: Mapping[str, float], seconds: float) -> None:
         self._series[table][name].take(differences, seconds)
@@ -109,23 +110,29 @@ class Rates:
     def of(self, table: str, key: str) -> Row:
         """The attributes of one row."""
         row: Row = {name: series.latest.get(key, 0.0) for name, series in self._series.get(table, {}).items()}
-        if table in (TOPICS, ROUTERS):
-            found = self._quantiles.get(key if table == TOPICS else "")
-            row |= {
-                "accepted_p50_s": None if found is None else found.p50,
-                "accepted_p99_s": None if found is None else found.p99,
-            }
-        return row
+        return row | _accepted("accepted", self._quantiles, table, key)
 
     def keys(self, table: str) -> set[str]:
         """Rows in which something moved in the last five minutes."""
         return {key for series in self._series[table].values() for key in series.moved()}
 
     def history(self, table: str, key: str, points: int) -> Row:
-        """The last points of one row, by the names of its attributes."""
-        return {name: series.points(key)[-points:] for name, series in self._series[table].items()}
+        """The last points of one row, by the names of its attributes, and its times of acceptance in a minute."""
+        row: Row = {name: series.points(key)[-points:] for name, series in self._series[table].items()}
+        return row | _accepted("accepted_minute", self._of_minute, table, key)
 
     @property
     def age_s(self) -> float:
         """How long ago the last point was taken."""
         return time.monotonic() - self._taken_at
+
+
+def _accepted(name: str, times: Mapping[str, Quantiles], table: str, key: str) -> Row:
+    """The times of a row; nothing of tables that have none."""
+    if table not in (TOPICS, ROUTERS):
+        return {}
+    found = times.get(key if table == TOPICS else "")
+    return {
+        f"{name}_p50_s": None if found is None else found.p50,
+        f"{name}_p99_s": None if found is None else found.p99,
+    }

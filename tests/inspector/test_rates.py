@@ -24,6 +24,7 @@ from topology.inspector.rates_core import (
     ACCEPTANCES,
     MAX_SERIES,
     MAX_TOPICS,
+    MINUTE_S,
     POINTS,
     Acceptances,
     Counters,
@@ -89,6 +90,16 @@ def test_quantiles_count_what_waits_with_its_age_and_forget_what_is_old() -> Non
     told = found.quantiles(ACCEPTANCE_S + 1, {})
     assert told.keys() == {"stock", ""}
     assert found.quantiles(2 * ACCEPTANCE_S, {}) == {}
+
+
+def test_quantiles_of_the_last_minute_count_no_older_acceptance() -> None:
+    found = Acceptances()
+    found.note("orders", 0.0, 9.0)
+    found.note("orders", MINUTE_S, 0.5)
+    assert found.quantiles(MINUTE_S + 1, {})["orders"].p99 == 9.0
+    assert found.quantiles(MINUTE_S + 1, {}, MINUTE_S)["orders"].p99 == 0.5
+    assert found.quantiles(2 * MINUTE_S + 1, {}, MINUTE_S) == {}
+    assert found.quantiles(2 * MINUTE_S + 1, {"orders": [70.0]}, MINUTE_S)["orders"].p50 == 70.0, "what waits counts"
 
 
 def test_acceptances_are_kept_of_so_many_topics_and_so_many_of_each() -> None:

@@ -21,6 +21,8 @@ ACCEPTANCES = 300
 """Acceptances kept of each topic: one a second for five minutes. With fewer, a p99 would be the maximum."""
 ACCEPTANCE_S = POINT_S * POINTS
 """Older ones do not count."""
+MINUTE_S = 60.0
+"""What a page shows of a network at rest: of these acceptances alone."""
 MAX_TOPICS = 500
 """Topics whose acceptances are kept: 300 pairs of numbers each, 2.4 MB in all."""
 DIGITS = 3
@@ -129,12 +131,15 @@ class Acceptances:
             found = self._by_topic[topic] = deque(maxlen=ACCEPTANCES)
         found.append((at, seconds))
 
-    def quantiles(self, now: float, waiting: Mapping[str, Sequence[float]]) -> dict[str, Quantiles]:
+    def quantiles(
+        self, now: float, waiting: Mapping[str, Sequence[float]], within_s: float = ACCEPTANCE_S
+    ) -> dict[str, Quantiles]:
         """Of each topic, and under the empty name of all together.
 
         Args:
             now: what is older than five minutes is forgotten.
             waiting: ages of deliveries that wait now: their acceptance takes at least as long.
+            within_s: only acceptances of so many seconds count.
         """
         for topic, found in list(self._by_topic.items()):
             while found and now - found[0][0] > ACCEPTANCE_S:
@@ -144,7 +149,8 @@ class Acceptances:
         every: list[float] = []
         quantiles: dict[str, Quantiles] = {}
         for topic in self._by_topic.keys() | waiting.keys():
-            times = sorted([*(seconds for _, seconds in self._by_topic.get(topic, ())), *waiting.get(topic, ())])
+            timed = (seconds for at, seconds in self._by_topic.get(topic, ()) if now - at <= within_s)
+            times = sorted([*timed, *waiting.get(topic, ())])
             if times:
                 quantiles[topic] = _quantiles(times)
                 every += times

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from tests.inspector.page.scenes import (
     accept,
     assert_no_internal_error,
     busy_network,
+    empty_network,
 )
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
@@ -410,7 +413,7 @@ async def test_no_tile_is_cut_and_no_table_of_the_first_view_scrolls_sideways(
         await page.set_viewport_size({"width": width, "height": 800})
         await table_of(page, "Routers")
         times = "[...document.querySelectorAll('.flat .value')].at(-1)?.innerText"
-        await page.wait_for_function(f"() => /\\d m?s . \\d/.test({times})")
+        await page.wait_for_function(f"() => /\\d\\sm?s . \\d/.test({times})")
         assert await page.evaluate(CUT) == []
 
 
@@ -432,3 +435,19 @@ async def test_a_rate_that_is_zero_now_is_shown_with_that_of_the_last_minute(sce
         assert await page.evaluate(shown, rest) == "0Published, 3.0/s in the last minute"
         assert await page.evaluate(shown, [*rest, 7]) == "7.0/sPublished"
         assert await page.evaluate(shown, [0] * 60) == "0Published"
+
+
+async def test_times_of_acceptance_at_rest_are_those_of_the_last_minute(browser: Any) -> None:
+    async with empty_network() as quiet, quiet.client("till", "r1") as till, AsyncExitStack() as stack:
+        quiet.start(accept(await till.subscriber("orders", name="all")))
+        publisher = await till.publisher("orders", name="sales")
+        page = await stack.enter_async_context(looking_at(browser, quiet.http()))
+        times = "document.querySelector('.flat .tile:last-child')?.innerText"
+        async with asyncio.timeout(DEADLINE_S):  # until one is timed
+            while not (await quiet.get("rates/routers"))["items"] or "ms" not in str(await page.evaluate(times)):
+                await publisher.send(b"an order")
+        shown = r"/\d\sms · [\d.]+\sms\s+Accepted p50 · p99, in the last minute/"
+        await page.wait_for_function(f"() => {shown}.test({times})")
+        for place, label in (("", "Accepted p99, slowest router"), ("topics/orders", "Accepted p99")):
+            await go(page, place)
+            await page.locator(".tile", has_text=f"{label}, in the last minute").wait_for()

@@ -37,10 +37,16 @@ export class Rates extends Wanted {
     return rows.length ? rows[0].map((_, index) => rows.reduce((sum, row) => sum + (row[index] ?? 0), 0)) : null;
   }
 
-  /** The slowest of a row's times of acceptance: {p50, p99}, or null. */
-  acceptance(table, item) {
+  /** A row's times of acceptance in five minutes, or in the last one: {p50, p99}, or null. */
+  acceptance(table, item, name = "accepted") {
     const row = this._tables.get(table)?.get(item.key) ?? item;
-    return row.accepted_p99_s == null ? null : { p50: row.accepted_p50_s, p99: row.accepted_p99_s };
+    return row[`${name}_p99_s`] == null ? null : { p50: row[`${name}_p50_s`], p99: row[`${name}_p99_s`] };
+  }
+
+  /** The longest times of acceptance of these rows, as `longest`; where nothing is published now, those of the last minute. */
+  acceptanceOf(table, items) {
+    const times = (name) => items.map((each) => this.acceptance(table, each, name)).filter(Boolean);
+    return longest(items.some((each) => this.now(table, each, "published_rate")), times("accepted"), times("accepted_minute"));
   }
 
   async _load() {
@@ -57,6 +63,15 @@ export class Rates extends Wanted {
       this._onNews();
     }
   }
+}
+
+/** {p50, p99, when}; `when` says of which time they are where that is not the usual. At rest the last minute comes first. */
+export function longest(isBusy, times, ofMinute) {
+  const isOfMinute = !isBusy && ofMinute.length > 0;
+  const found = isOfMinute ? ofMinute : times;
+  const most = (name) => (found.length ? Math.max(...found.map((each) => each[name])) : null);
+  const when = isBusy || !found.length ? "" : `, in ${isOfMinute ? "the last minute" : "five minutes"}`;
+  return { p50: most("p50"), p99: most("p99"), when };
 }
 
 /** A small picture of these points. The number beside it says the newest; this is for the eye. */

@@ -159,12 +159,12 @@ export class NetworkView {
     this._ratesShown = shown;
     const points = RATES.map(([name]) => rates.sum("routers", name));
     const own = { key: store.overview?.rid ?? "" };
-    const times = (scope.isNetwork ? store.items("routers") : [own]).map((each) => rates.acceptance("routers", { key: each.key })).filter(Boolean);
-    const slowest = (name) => (times.length ? Math.max(...times.map((each) => each[name])) : null);
+    const times = rates.acceptanceOf("routers", (scope.isNetwork ? store.items("routers") : [own]).map(({ key }) => ({ key })));
+    const where = scope.isNetwork ? ", slowest router" : "";
     fill(this._rateTiles,
       RATES.map(([, label], index) => rateTile(scope.isNetwork ? label : `${label} here`, points[index]?.at(-1) ?? null, points[index])),
-      tile(scope.isNetwork ? "Accepted p50, slowest router" : "Accepted p50", shortDuration(slowest("p50"))),
-      tile(scope.isNetwork ? "Accepted p99, slowest router" : "Accepted p99", shortDuration(slowest("p99"))));
+      tile(`Accepted p50${where}${times.when}`, shortDuration(times.p50)),
+      tile(`Accepted p99${where}${times.when}`, shortDuration(times.p99)));
   }
 
   _showMap(routers, links) {
@@ -409,10 +409,11 @@ export function routerFacts(router) {
 }
 
 function routerRates(router, rates) {
-  const found = rates.acceptance("routers", { key: router.key });
+  const found = rates.acceptanceOf("routers", [{ key: router.key }]);
+  const whole = (seconds) => shortDuration(seconds).replace(" ", "\u00a0");  // the tile is narrow: it breaks between the two
   return h("div", { class: "tiles few flat" },
     RATES.map(([name, label]) => rateTile(label, rates.now("routers", router, name), rates.points("routers", router.key, name))),
-    tile("Accepted p50 · p99", found ? `${shortDuration(found.p50)} · ${shortDuration(found.p99)}` : "–"));
+    tile(`Accepted p50 · p99${found.when}`, found.p99 === null ? "–" : `${whole(found.p50)} · ${whole(found.p99)}`));
 }
 
 function legend() {

@@ -142,12 +142,12 @@ export class TopicView {
     this._numbers.hidden = !topic;
     if (topic) {
       const { rates } = this._page;
-      const found = rates.acceptance("topics", topic);
+      const found = rates.acceptanceOf("topics", [topic]);
       fill(this._numbers,
         rateTile("Published", rates.now("topics", topic, "published_rate"), rates.points("topics", topic.key, "published_rate")),
         rateTile("Delivered", rates.now("topics", topic, "delivered_rate"), rates.points("topics", topic.key, "delivered_rate")),
-        tile("Accepted p50", shortDuration(found?.p50)),
-        tile("Accepted p99", shortDuration(found?.p99)));
+        tile(`Accepted p50${found.when}`, shortDuration(found.p50)),
+        tile(`Accepted p99${found.when}`, shortDuration(found.p99)));
     }
   }
 }
