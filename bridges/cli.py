@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_of_command, tls_options
+
+if TYPE_CHECKING:
+    from bridges.node.client import RemoteNode
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
@@ -47,18 +52,31 @@ def node(file: str | None, print_config: bool, announce: bool) -> None:
 @bridge.command("status", short_help="Show what a bridge node is doing.")
 @click.argument("address", metavar="ADDRESS")
 @click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
+@tls_options
 @json_option
 def status(address: str, secret_file: str, as_json: bool) -> None:
-    """Print the state of the bridge node at ADDRESS (tcp://HOST:PORT or unix:///PATH)."""
-    from bridges.node.client import RemoteNode, read_secret
+    """Print the state of the bridge node at ADDRESS (tcp://HOST:PORT, tls://HOST:PORT or unix:///PATH)."""
     from bridges.node.errors import NodeError
 
     try:
-        with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
+        with _remote(address, secret_file) as remote:
             found = remote.status()
     except NodeError as error:
         raise CliError(error.what, error.why, error.fix) from None
     click.echo(json.dumps(found) if as_json else "\n".join(_lines(found)))
+
+
+def _remote(address: str, secret_file: str) -> RemoteNode:
+    """A client of the node, with the TLS options of the command.
+
+    Raises:
+        NodeError: address, secret or files cannot be used.
+        CliError: a file of the options cannot be used.
+    """
+    from bridges.node.client import RemoteNode, read_secret
+    from bridges.node.tls import NO_FILES
+
+    return RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0, tls=tls_of_command() or NO_FILES)
 
 
 def _lines(state: Mapping[str, object], depth: int = 0) -> Iterator[str]:
@@ -78,6 +96,7 @@ def _lines(state: Mapping[str, object], depth: int = 0) -> Iterator[str]:
 @click.argument("subscription")
 @click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
 @click.option("--keep", is_flag=True, help="Go on receiving it, for a new query that takes its place.")
+@tls_options
 @json_option
 def release(address: str, subscription: str, secret_file: str, keep: bool, as_json: bool) -> None:
     """Take SUBSCRIPTION of the bridge node at ADDRESS from its query, and end it: its topics no longer wait for it.
@@ -86,11 +105,10 @@ def release(address: str, subscription: str, secret_file: str, keep: bool, as_js
     reads from the oldest message that is kept. Without --keep it misses what is sent until it subscribes. A
     subscription of the node's settings is only taken from its query.
     """
-    from bridges.node.client import RemoteNode, read_secret
     from bridges.node.errors import NodeError
 
     try:
-        with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
+        with _remote(address, secret_file) as remote:
             is_ended = remote.release(subscription, ends=not keep)
             ended = remote.status()["ended"]
     except NodeError as error:

@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from typing import Protocol
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.users import token as remembered
 from oncewire.transport.login_work import Asking
 from oncewire.wire import (
     OAUTHBEARER,
@@ -34,7 +35,6 @@ from oncewire.wire import (
 )
 from router.logs import EventLog, RouterEvent
 from router.passwords import PROOFS_PER_GUESS, Caller, Guesses
-from router.users import token as remembered
 
 GROUP = "oncewire.authenticators"
 MECHANISMS = (OAUTHBEARER, XOAUTH2, PLAIN)

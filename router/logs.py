@@ -176,6 +176,14 @@ class EventLog:
         """An event of the shell."""
         self._write(event, fields)
 
+    def connection_refused(self, listener: str, peer: str, why: str) -> None:
+        """See `RefusalLog`."""
+        self.event(RouterEvent.CONNECTION_REFUSED, listener=listener, peer=peer, why=why)
+
+    def accept_failed(self, listener: str, why: str) -> None:
+        """See `RefusalLog`."""
+        self.event(RouterEvent.ACCEPT_FAILED, listener=listener, why=why)
+
     def fault(self, part: Part, error: BaseException, doing: str) -> None:
         """A fault of our own that ended `part` of the router; logged with its traceback, and counted (K-3b)."""
         self.faults[part] += 1

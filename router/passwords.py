@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from oncewire.cli.users import Users, token
 from oncewire.wire import Deferred, ScramHash, ScramKeys, ScramServer, ServerMechanism
-from router.users import Users, token
 
 MAX_GUESSES = 5
 """Different wrong passwords for one user from one address within `GUESS_WINDOW_S`; see `Logins`."""

@@ -16,22 +16,21 @@ from oncewire.cli.errors import CliError
 from oncewire.transport.file_watch import FileWatch
 from oncewire.transport.tls import (
     ALPN_AMQP,
+    ALPN_HTTP,
+    VERIFY,
+    ListenerContext,
+    ServerEnd,
     TlsFiles,
     TlsFilesError,
     client_context,
-    fault_of,
     server_context,
 )
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.revocation_core import CertificateId, certificate_id, revoked_in
 
-ALPN_HTTP = "http/1.1"
 LOG_AGAIN_S = 60.0
 """A handshake that fails for a reason that was logged is logged again after this time; all of them are counted."""
-TLS_WANTED = b"\x15\x03\x03\x00\x02\x02\x46"
-"""A fatal alert, protocol_version (RFC 8446, section 6): our clients read it, others close the connection."""
-_VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -101,7 +100,7 @@ class RouterTls:
         return certificate is not None and bool(self._revoked) and certificate_id(certificate) in self._revoked
 
     def _listener(self, name: str, current: Callable[[], ssl.SSLContext | None]) -> ssl.SSLContext | None:
-        return None if current() is None else _ListenerContext.of(current, lambda why: self._on_refused(name, why))
+        return None if current() is None else ListenerContext.of(current, lambda why: self._on_refused(name, why))
 
     def _on_refused(self, listener: str, why: str) -> None:
         self.refused += 1
@@ -111,57 +110,6 @@ class RouterTls:
             self._logged = {known: at for known, at in self._logged.items() if now - at < LOG_AGAIN_S}
             self._logged[listener, why] = now
             self._log.event(RouterEvent.TLS_REFUSED, listener=listener, why=why, refused=self.refused)
-
-
-class _ListenerContext(ssl.SSLContext):
-    """Stands for the context in force: a listener is given one for its whole time."""
-
-    _current: Callable[[], ssl.SSLContext | None]
-    _on_refused: Callable[[str], None]
-
-    @classmethod
-    def of(cls, current: Callable[[], ssl.SSLContext | None], on_refused: Callable[[str], None]) -> _ListenerContext:
-        """A context that asks `current` for each connection."""
-        context = cls(ssl.PROTOCOL_TLS_SERVER)
-        context._current, context._on_refused = current, on_refused
-        return context
-
-    def wrap_bio(
-        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
-        server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:  # fmt: skip
-        """See `ssl.SSLContext`."""
-        context = self._current()
-        assert context is not None
-        wrapped = context.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        assert isinstance(wrapped, _ServerEnd)
-        wrapped.on_refused, wrapped.outgoing = self._on_refused, outgoing
-        return wrapped
-
-
-class _ServerEnd(ssl.SSLObject):
-    """One connection's TLS. Event loops report a failed handshake to nobody, the other side included."""
-
-    on_refused: Callable[[str], None]
-    outgoing: ssl.MemoryBIO
-    _fault: ssl.SSLError | None = None
-
-    def do_handshake(self) -> None:
-        """See `ssl.SSLObject`."""
-        if self._fault is not None:
-            raise self._fault
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            self._fault = error
-            self.on_refused(fault_of(error))
-            if not self.outgoing.pending:  # OpenSSL says nothing to who speaks no TLS
-                self.outgoing.write(TLS_WANTED)
-            # As if more had to be read: a loop writes what there is then, here the alert that says why. The other side
-            # closes the connection when it reads that; one that does not is closed after HANDSHAKE_S.
-            raise ssl.SSLWantReadError from error
 
 
 _NONE = _Contexts(None, None, None, None, None)
@@ -183,9 +131,9 @@ def _read(config: RouterConfig) -> _Contexts:
     def listener(is_used: bool, files: TlsFiles, clients: str, alpn: str = ALPN_AMQP) -> ssl.SSLContext | None:
         if not is_used:
             return None
-        context = server_context(files, _VERIFY[clients], alpn)
+        context = server_context(files, VERIFY[clients], alpn)
         context.minimum_version = _VERSIONS[config.tls_min_version]
-        context.sslobject_class = _ServerEnd
+        context.sslobject_class = ServerEnd
         return context
 
     try:

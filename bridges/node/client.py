@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import socket
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridges.node.addresses import context_of, parse_address
 from bridges.node.arrow_bodies import decode_batches, range_schema
-from bridges.node.errors import BadRequest, NodeError, NodeUnavailable, OutboxFull
+from bridges.node.errors import BadRequest, NodeError, NodeUnavailable, NotAuthenticated, OutboxFull
 from bridges.node.frames import (
     HEAD,
     MIN_SECRET_BYTES,
@@ -31,7 +33,9 @@ from bridges.node.frames import (
 )
 from bridges.node.gaps import Gap
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
+from bridges.node.tls import NO_FILES, TlsFiles
 from oncewire.client.transactions.sequencer import Isolation
+from oncewire.transport.tls import fault_of
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
@@ -226,25 +230,34 @@ class RemoteNode(Node):
     `patience_s` is over.
 
     Args:
-        address: ``tcp://HOST:PORT`` or ``unix:///PATH``.
+        address: ``tcp://HOST:PORT``, ``tls://HOST:PORT`` or ``unix:///PATH``.
         secret: what both ends know.
         patience_s: how long to wait for an unreachable node (for example during a restart).
+        tls: for tls://: whom to trust and who to be, as files or as a context, with which it cannot be pickled.
 
     Raises:
-        BadRequest: address or secret cannot be used.
+        BadRequest: address, secret or files cannot be used.
     """
 
-    def __init__(self, address: str, secret: bytes, *, patience_s: float = 60.0) -> None:
+    def __init__(
+        self, address: str, secret: bytes, *, patience_s: float = 60.0, tls: TlsFiles | ssl.SSLContext = NO_FILES
+    ) -> None:
         self._address = address
         self._target = parse_address(address)
         check_secret(secret)
+        if tls != NO_FILES and not self._target.is_tls:
+            raise BadRequest(
+                "the TLS settings cannot be used", f"{address} does not ask for TLS", "write tls://HOST:PORT"
+            )
+        self._tls = tls
+        self._context = context_of(tls) if self._target.is_tls else None
         self._secret = secret
         self._patience_s = patience_s
         self._socket: socket.socket | None = None
         self._is_reading = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_socket": None, "_is_reading": False}
+        return {**self.__dict__, "_socket": None, "_is_reading": False, "_context": None}
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -450,13 +463,17 @@ class RemoteNode(Node):
             raise self._unavailable(error) from error
 
     def _connect(self) -> None:
-        family, target = self._target
-        connection = socket.socket(family, socket.SOCK_STREAM)
+        target = self._target
+        connection = socket.socket(target.family, socket.SOCK_STREAM)
         try:
             connection.settimeout(CONNECT_S)
-            connection.connect(target)
-            if family != socket.AF_UNIX:
+            connection.connect(target.place)
+            if target.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if target.is_tls:
+                if self._context is None:  # it was pickled
+                    self._context = context_of(self._tls)
+                connection = self._context.wrap_socket(connection, server_hostname=target.place[0])
             self._socket = connection
             hello, _ = self._receive(is_hello=True)
             theirs, ours = str(hello.get("nonce")), secrets.token_hex(NONCE_BYTES)
@@ -506,32 +523,18 @@ class RemoteNode(Node):
     def _unavailable(self, error: OSError) -> NodeError:
         if isinstance(error, NodeError):
             return error
+        what = f"the bridge node at {self._address} cannot be reached"
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return NotAuthenticated(
+                what, f"TLS: {fault_of(error)}",
+                "check authority, certificate and key (--ca-file, --cert-file, --key-file; options bridge.tls.*), and "
+                "that the node has listen.tls; without it write tcp://",
+            )  # fmt: skip
         why = "it did not answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        return NodeUnavailable(
-            f"the bridge node at {self._address} cannot be reached",
-            why,
-            "check that it runs (`oncewire bridge node`) and that nothing blocks the way to it",
-        )
-
-
-def parse_address(address: str) -> tuple[int, Any]:
-    """Socket family and target of an address.
-
-    Raises:
-        BadRequest: it is none.
-    """
-    kind, _, rest = address.partition("://")
-    if kind == "unix" and rest.startswith("/"):
-        return socket.AF_UNIX, rest
-    host, _, port = rest.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
-        return (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, int(port))
-    raise BadRequest(
-        f"{address!r} is no address of a bridge node",
-        "it has neither of the two forms",
-        "give tcp://HOST:PORT or unix:///PATH",
-    )
+        fix = "check that it runs (`oncewire bridge node`) and that nothing blocks the way to it"
+        if self._address.startswith("tcp://") and not isinstance(error, ConnectionRefusedError):  # it may want TLS
+            fix += "; if it has listen.tls, write tls:// in the place of tcp://"
+        return NodeUnavailable(what, why, fix)
 
 
 def check_secret(secret: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Who may stay at a node's door, and how much requests may hold: a router's admission, before and behind the login.
+"""Who may stay at a node's doors, and how much requests may hold: a router's admission, before and behind the login.
 
 Strangers have places of their own, so nobody without the secret uses up those of pipelines.
 """
@@ -6,72 +6,73 @@ Strangers have places of their own, so nobody without the secret uses up those o
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bridges.node.errors import NodeUnavailable
-from oncewire.transport.admission_core import Admission, group_of
+from oncewire.transport.admission_core import Admission
+from oncewire.transport.gate import ListenerGate
 from oncewire.transport.log_limit_core import LogLimit
 
 logger = logging.getLogger("oncewire.bridge")
 
 MAX_OPENING = 128
 """Connections that have not proved the secret; half of them for one address."""
+MAX_HTTP = 256
+"""Connections to the HTTP side, as a router has by default."""
 HELLO_S = 10.0
-"""How long a connection may take to prove the secret."""
+"""How long a connection may take to prove the secret, or to send the header of a request."""
 REQUEST_BYTES = 512 << 20
 """What all requests under way may hold: eight of the longest, and hundreds of those that Spark makes."""
 ROOM_S = 30.0
 """How long a request waits for room before it is refused for a passing reason."""
 
 
-class Door:
-    """The connections of which it is not known who they are from."""
+class Doors:
+    """The two listeners of a node, and what was refused at them; see `RefusalLog`."""
 
-    def __init__(self, most: int = MAX_OPENING) -> None:
+    def __init__(self) -> None:
         """Nobody has come."""
-        self.admission = Admission(most, HELLO_S)
-        self._keys = itertools.count()
-        self._ends: dict[int, Callable[[], object]] = {}
+        self.pipelines = ListenerGate("pipeline", Admission(MAX_OPENING, HELLO_S), self)
+        self.http = ListenerGate("http", Admission(MAX_HTTP, HELLO_S, keeps_known=True), self)
+        self.handshakes_failed = 0
+        self.logins_failed = {"pipeline": 0, "http": 0}
+        """Wrong secrets, and wrong passwords."""
         self._limit = LogLimit()
 
-    def arrive(self, host: str, end: Callable[[], object]) -> int | None:
-        """Somebody connects: the number of the place, None = there is none.
-
-        Args:
-            host: the address; empty for a socket of this machine.
-            end: ends this connection, where its place is given to another one.
-        """
-        key = next(self._keys)
-        gives_way = self.admission.arrive(key, group_of(host), time.monotonic())
-        if gives_way is not None:
-            self.tell(host, "too many connections do not prove the secret")
-        if gives_way == key:
-            return None
-        self._ends[key] = end
-        if gives_way is not None:
-            self._ends.pop(gives_way)()
-        return key
-
-    def leave(self, key: int) -> None:
-        """It has proved the secret, or has ended."""
-        self.admission.leave(key)
-        self._ends.pop(key, None)
-
-    def tell(self, host: str, why: str) -> None:
+    def connection_refused(self, listener: str, peer: str, why: str) -> None:
         """Log that somebody is refused, once a minute for the same address and reason."""
-        missed = self._limit.take((host, why), time.monotonic())
+        missed = self._limit.take((listener, peer, why), time.monotonic())
         if missed is not None:
-            logger.warning("refused %s: %s (%d more since this was logged)", host or "a local connection", why, missed)
+            text = "refused %s at the door for %s: %s (%d more since this was logged)"
+            logger.warning(text, peer or "a local connection", _SERVES[listener], why, missed)
+
+    def accept_failed(self, listener: str, why: str) -> None:
+        """Log that nothing can be accepted just now."""
+        if self._limit.take((listener, why), time.monotonic()) is not None:
+            logger.warning("no connection can be accepted at the door for %s: %s", _SERVES[listener], why)
+
+    def handshake_failed(self, listener: str, why: str) -> None:
+        """A client does not speak TLS, or not as the door wants it."""
+        self.handshakes_failed += 1
+        self.connection_refused(listener, "a client", f"TLS: {why}")
+
+    def login_failed(self, listener: str, peer: str, why: str) -> None:
+        """Somebody has no secret or password, or a wrong one."""
+        self.logins_failed[listener] += 1
+        self.connection_refused(listener, peer, why)
 
     def tell_fault(self, doing: str, error: Exception) -> None:
         """Log a fault of ours with its place, once a minute for the same one."""
         if self._limit.take((doing, type(error)), time.monotonic()) is not None:
             logger.error("%s failed", doing, exc_info=error)
+
+
+_SERVES = {"pipeline": "pipelines", "http": "operators"}
+"""By the listener's name in metrics."""
 
 
 class Room:

@@ -6,7 +6,7 @@
               or {"ok": false, "code", "what", "why", "fix"}
 
 The proof is an HMAC over both nonces and the prover's side, so neither end can be played back or reflected. What
-follows is neither encrypted nor signed: across machines use a private network, or a tunnel.
+follows is neither encrypted nor signed, unless TLS is around it (`listen.tls`, tls://): use it across machines.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from bridges.node.errors import BadRequest, NodeError, NotAuthenticated, TooLarg
 
 MAGIC = b"OWN1"
 HEAD = struct.Struct(">4sII")
+TLS_HANDSHAKE = b"\x16\x03"
+"""How a client of TLS begins (RFC 8446, 5.1)."""
 MAX_HEADER_BYTES = 4 << 20
 """The commit of a batch names each part: some 60 bytes for each of 50,000 tasks."""
 MAX_BODY_BYTES = 64 << 20
@@ -51,6 +53,11 @@ def decode_head(head: bytes, *, max_header: int = MAX_HEADER_BYTES) -> tuple[int
         TooLarge: header or body are over the limit.
     """
     magic, header_size, body_size = HEAD.unpack(head)
+    if magic.startswith(TLS_HANDSHAKE):
+        raise BadRequest(
+            "the bytes that came make no sense", "they begin a TLS handshake, and this door is without TLS",
+            "write tcp:// in the place of tls://, or set listen.tls at the node",
+        )  # fmt: skip
     if magic != MAGIC:
         raise BadRequest(
             "the bytes that came make no sense",

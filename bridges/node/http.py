@@ -1,44 +1,55 @@
-"""HTTP for operators: `/healthz`, `/readyz`, `/metrics`, `/api/v1/state`. Read only, without login."""
+"""HTTP for operators: `/healthz`, `/readyz`, `/metrics`, `/api/v1/state`. Read only."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from bridges.node.errors import StorageError
+from bridges.node.logins import LoginRefused, Logins
 from bridges.node.metrics import Metrics
 from bridges.node.node import BridgeNode
 from bridges.node.server import Server
+from oncewire.transport.accepting import Listener, bound, port_of
 
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
+OPEN = frozenset({"/healthz", "/readyz"})
+"""What needs no login: whoever starts a node asks it, and has none."""
+REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
 
 class HttpServer:
     """The HTTP side of one node."""
 
-    def __init__(self, node: BridgeNode, server: Server) -> None:
+    def __init__(self, node: BridgeNode, server: Server, logins: Logins | None = None) -> None:
+        """Serve whoever asks, or those who log in."""
         self._node = node
         self._metrics = Metrics(node, server)
-        app = web.Application()
+        self._gate = server.doors.http
+        self._logins = logins
+        self._listener: Listener | None = None
+        app = web.Application(middlewares=[self._admit])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._text)
         app.router.add_get("/api/v1/state", self._state)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port.
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, without TLS if `tls` is None; returns the port.
 
         Raises:
             StorageError: the address cannot be listened on.
         """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        assert self._runner.server is not None
         try:
-            await site.start()
+            self._listener = Listener(await bound(host, port), self._runner.server, tls, self._gate)
         except OSError as error:
             await self._runner.cleanup()
             raise StorageError(
@@ -46,12 +57,28 @@ class HttpServer:
                 error.strerror or str(error),
                 "give http.host and http.port an address of this machine that is free (0 = any port)",
             ) from None
-        found: int = self._runner.addresses[0][1]
-        return found
+        return port_of(self._listener)
 
     async def stop(self) -> None:
         """Stop listening and drop connections."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _admit(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The header of a request is whole; of what needs a login, it has one."""
+        self._gate.know(request.protocol)
+        if self._logins is not None and request.path not in OPEN:
+            try:
+                await self._logins.check(request.headers.get("Authorization"), request.remote or "")
+            except LoginRefused as refused:
+                headers = {"WWW-Authenticate": REALM} if refused.status == 401 else None
+                shown = {"error": str(refused), "fix": refused.fix}
+                return web.json_response(shown, status=refused.status, headers=headers)
+        return await handler(request)
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         """The process runs and its event loop turns."""

@@ -9,18 +9,24 @@ import os
 import signal
 import sys
 from datetime import UTC, datetime
+from functools import partial
 
 import uvloop
 
 from bridges.node.arrow_bodies import arrow
 from bridges.node.errors import NodeError
 from bridges.node.http import HttpServer
+from bridges.node.logins import Logins
 from bridges.node.node import BridgeNode
 from bridges.node.server import Server
 from bridges.node.settings_loading import DaemonSettings, open_secret
+from bridges.node.tls import listener_context
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
+from oncewire.transport.tls import ALPN_HTTP
 
+ALPN_NODE = "oncewire-node"
+"""The name of what nodes speak; clients need not ask for it."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -73,21 +79,30 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
     node = BridgeNode(settings.node)
     secret, secret_path = open_secret(settings)
     server = Server(node, secret)
-    http = HttpServer(node, server)
+    logins = None if settings.users_file is None else Logins(settings.users_file, server.doors)
+    http = HttpServer(node, server, logins)
+    tls = {
+        name: listener_context(settings.tls, certificates, alpn, partial(server.doors.handshake_failed, name))
+        for name, is_used, certificates, alpn in (
+            ("pipeline", settings.listen_tls, settings.certificates, ALPN_NODE),
+            ("http", settings.http_tls, settings.http_certificates, ALPN_HTTP),
+        )
+        if is_used
+    }
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
     try:
         await _until_started(node, running)
         described: dict[str, object] = {"node": settings.node.name, "pid": os.getpid(), "secret": str(secret_path)}
         if settings.host:
-            port = await server.listen_tcp(settings.host, settings.port)
-            described["tcp"] = f"tcp://{settings.host}:{port}"
+            port = await server.listen_tcp(settings.host, settings.port, tls.get("pipeline"))
+            described["tcp"] = f"{'tls' if settings.listen_tls else 'tcp'}://{settings.host}:{port}"
         if settings.unix is not None:
             await server.listen_unix(settings.unix)
             described["unix"] = f"unix://{settings.unix.absolute()}"
         if settings.http_host:
-            port = await http.start(settings.http_host, settings.http_port)
-            described["http"] = f"http://{settings.http_host}:{port}"
+            port = await http.start(settings.http_host, settings.http_port, tls.get("http"))
+            described["http"] = f"http{'s' if settings.http_tls else ''}://{settings.http_host}:{port}"
         logging.getLogger("oncewire.bridge").info("the node is started: %s", described)
         if announce:
             sys.stdout.write(json.dumps(described) + "\n")

@@ -6,13 +6,21 @@ import asyncio
 import errno
 import os
 import secrets
+import ssl
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bridges.node.door import HELLO_S, Door, Room
-from bridges.node.errors import BadRequest, InternalError, NodeError, NodeUnavailable, StorageError
+from bridges.node.door import HELLO_S, Doors, Room
+from bridges.node.errors import (
+    BadRequest,
+    InternalError,
+    NodeError,
+    NodeUnavailable,
+    NotAuthenticated,
+    StorageError,
+)
 from bridges.node.frames import (
     HEAD,
     MAX_HEADER_BYTES,
@@ -28,6 +36,7 @@ from bridges.node.frames import (
 from bridges.node.node import BridgeNode
 from bridges.node.requests import Operations
 from oncewire.client import ClientError
+from oncewire.transport.accepting import Listener, bound, bound_at, port_of
 
 MAX_CONNECTIONS = 1024
 """A task slot of the cluster uses one; each may hold a body of 64 MiB for a moment."""
@@ -48,10 +57,10 @@ class Server:
     def __init__(self, node: BridgeNode, secret: bytes) -> None:
         self._operations = Operations(node)
         self._secret = secret
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._known = 0
-        self.door = Door()
+        self.doors = Doors()
         self.room = Room()
         self._unix_path: Path | None = None
         self.requests: dict[str, int] = dict.fromkeys([*self._operations.single, "range"], 0)
@@ -62,23 +71,22 @@ class Server:
         """Connections that are open."""
         return len(self._connections)
 
-    async def listen_tcp(self, host: str, port: int) -> int:
-        """Listen on an address; returns the port.
+    async def listen_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on an address, without TLS if `tls` is None; returns the port.
 
         Raises:
             StorageError: it cannot be had.
         """
         try:
-            server = await asyncio.start_server(self._serve, host, port, limit=READ_AHEAD_BYTES)
+            sockets = await bound(host, port)
         except OSError as error:
             raise StorageError(
                 f"the node cannot listen on {host}:{port}",
                 _reason(error),
                 "give listen.host and listen.port an address of this machine that is free (0 = any port)",
             ) from error
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
-        return found
+        self._listeners.append(Listener(sockets, self._protocol, tls, self.doors.pipelines))
+        return port_of(self._listeners[-1])
 
     async def listen_unix(self, path: Path) -> None:
         """Listen on a socket file that only this user may open; one without a server is replaced.
@@ -89,20 +97,20 @@ class Server:
         await _remove_stale(path)
         before = os.umask(0o177)
         try:
-            server = await asyncio.start_unix_server(self._serve, path, limit=READ_AHEAD_BYTES)
+            listening = bound_at(str(path))
         except OSError as error:
             raise StorageError(
                 f"the node cannot listen on {path}", _reason(error), "give listen.unix another path"
             ) from error
         finally:
             os.umask(before)
-        self._servers.append(server)
+        self._listeners.append(Listener([listening], self._protocol, None, self.doors.pipelines))
         self._unix_path = path
 
     async def stop(self) -> None:
         """Stop listening and drop connections."""
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for task in list(self._connections):
             task.cancel()
         if self._connections:
@@ -112,39 +120,37 @@ class Server:
 
     # --- one connection -----------------------------------------------------------------------------------------------
 
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(READ_AHEAD_BYTES), self._serve)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        host = _host_of(writer)
-        place = self.door.arrive(host, writer.transport.abort)
-        if place is None:
-            writer.transport.abort()
-            return
         self._connections[task] = writer
         try:
-            await self._converse(reader, writer, host, place)
+            await self._converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass  # the client disconnected, or stopped in the middle of a request
         except asyncio.CancelledError:
             pass  # the server stops
         except Exception as error:  # noqa: BLE001  (a fault of ours ends this connection)
-            self.door.tell_fault("a connection", error)
+            self.doors.tell_fault("a connection", error)
         finally:
-            self.door.leave(place)
             del self._connections[task]
             writer.close()
 
-    async def _converse(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, place: int
-    ) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
                 async with asyncio.timeout(HELLO_S):
                     await self._greet(reader, writer)
-            except NodeError as error:
-                self.door.tell(host, error.why)
+            except NotAuthenticated as error:
+                self.doors.login_failed("pipeline", _host_of(writer), error.why)
                 raise
-            self.door.leave(place)
+            except NodeError as error:
+                self.doors.connection_refused("pipeline", _host_of(writer), error.why)
+                raise
+            self.doors.pipelines.know(writer.transport.get_protocol())
             self._known += 1
             try:
                 await self._take_requests(reader, writer)
@@ -206,7 +212,7 @@ class Server:
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001  (a fault of ours ends this request)
-            self.door.tell_fault(f"the request {name}", error)
+            self.doors.tell_fault(f"the request {name}", error)
             fault = InternalError(f"the request {name} failed", repr(error), "see the node's log, and report this")
             self._fail(fault, writer)
         await writer.drain()

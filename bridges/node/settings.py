@@ -58,6 +58,8 @@ def _shard(value: object) -> Shard | None:
 _HOST = text(r"\S*")
 _PORT = whole_number(0, 65535)
 _PORT_ALLOWED = "0 to 65535; 0 = any free port"
+_SHOWN = one_of("none", "optional", "required")
+_SHOWN_ALLOWED = "none, optional or required"
 _LONG = number(0, 10 * 365 * 86_400)
 _LONG_ALLOWED = "seconds, up to ten years; 0 = never"
 
@@ -166,17 +168,36 @@ _OF_NODE = (
         "listen.unix", optional_path, None, "a path, or empty", "A socket for pipelines of this user on this machine.",
     ),
     Setting(
+        "listen.tls", yes_or_no, False, "true or false",
+        "Pipelines connect to listen.host with TLS only, by tls://HOST:PORT; needs tls.cert_file.",
+    ),
+    Setting(
         "http.host", _HOST, "127.0.0.1", "an address or host name, or empty = no HTTP",
         "Address of /healthz, /readyz and /metrics.",
     ),
     Setting("http.port", _PORT, 7073, _PORT_ALLOWED, "Address of /healthz, /readyz and /metrics."),
     Setting(
+        "http.tls", yes_or_no, False, "true or false", "Operators connect with https only; needs tls.cert_file."
+    ),
+    Setting(
+        "http.client_certificates", _SHOWN, "none", _SHOWN_ALLOWED,
+        "Certificates of operators, checked with tls.ca_file. optional = one that is shown must be valid.",
+    ),
+    Setting(
+        "users_file", optional_path, None, "a file of `oncewire users`, or empty = no login",
+        "Operators over HTTP log in as its users, but for /healthz and /readyz. It is read again when it changes.",
+    ),
+    Setting(
         "tls.ca_file", optional_path, None, "a PEM file, or empty = the authorities of this machine",
-        "Certificate authorities for routers whose URL is amqps or wss.",
+        "Certificate authorities for routers whose URL is amqps or wss, and of clients' certificates.",
     ),
     Setting(
         "tls.cert_file", optional_path, None, "a PEM file, or empty = none",
-        "This node's client certificate for routers.",
+        "This node's certificate, for listen.tls and http.tls, and for routers whose URL is amqps or wss.",
+    ),
+    Setting(
+        "tls.client_certificates", _SHOWN, "none", _SHOWN_ALLOWED,
+        "Certificates of pipelines, checked with tls.ca_file. optional = one that is shown must be valid.",
     ),
     Setting(
         "tls.key_file", optional_path, None, "a PEM file without passphrase, or empty = it is in tls.cert_file",

@@ -15,11 +15,12 @@ from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
-from bridges.node.tls import TlsFiles
+from bridges.node.tls import NO_FILES, TlsFiles, ask_for_tls
 from oncewire.cli.errors import CliError
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import explained
+from oncewire.transport.connecting import is_loopback
 
 _COMMAND = "`oncewire bridge node --print-config`"
 _NODE = Schema(NODE, _COMMAND, is_file_only=True)
@@ -35,6 +36,10 @@ class DaemonSettings:
         secret_file: None = in the folder.
         host, port, unix: where pipelines connect; host empty or unix None = not there.
         http_host, http_port: for operators; host empty = not at all.
+        tls: of both listeners.
+        listen_tls, http_tls: which of them have TLS.
+        certificates, http_certificates: whether clients of each must show one.
+        users_file: operators log in as these; None = without login.
         log_level: what is logged.
     """
 
@@ -45,6 +50,12 @@ class DaemonSettings:
     unix: Path | None
     http_host: str
     http_port: int
+    tls: TlsFiles
+    listen_tls: bool
+    http_tls: bool
+    certificates: str
+    http_certificates: str
+    users_file: Path | None
     log_level: str
 
 
@@ -66,6 +77,11 @@ def load(file: str) -> DaemonSettings:
     defaults = {key.removeprefix("defaults."): values[key] for key in values if key.startswith("defaults.")}
     subscriptions = tuple(_subscription(item, values["name"], defaults, file) for item in listed)
     _check_together(subscriptions, values, file)
+    _check_doors(values, file)
+    tls = TlsFiles(
+        values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"]
+    )
+    serves_tls = values["listen.tls"] or values["http.tls"]
     return DaemonSettings(
         node=NodeSettings(
             name=values["name"],
@@ -75,12 +91,7 @@ def load(file: str) -> DaemonSettings:
             defaults=replace(_receiving("", "", (), defaults), expire_unread_s=values["expire_unread_s"]),
             max_outbox_bytes=values["outbox.max_bytes"],
             inflight=values["outbox.inflight"],
-            tls=TlsFiles(
-                values["tls.ca_file"],
-                values["tls.cert_file"],
-                values["tls.key_file"],
-                values["tls.check_hostname"],
-            ),
+            tls=NO_FILES if serves_tls and not ask_for_tls(values["routers"]) else tls,
             token_file=values["token_file"],
         ),
         secret_file=values["secret_file"],
@@ -89,6 +100,12 @@ def load(file: str) -> DaemonSettings:
         unix=values["listen.unix"],
         http_host=values["http.host"],
         http_port=values["http.port"],
+        tls=tls,
+        listen_tls=values["listen.tls"],
+        http_tls=values["http.tls"],
+        certificates=values["tls.client_certificates"],
+        http_certificates=values["http.client_certificates"],
+        users_file=values["users_file"],
         log_level=values["log.level"],
     )
 
@@ -148,6 +165,38 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
             "no pipeline could connect to it: listen.host and listen.unix are both empty",
             "set one of them",
         )
+
+
+def _check_doors(values: Mapping[str, Any], file: str) -> None:
+    """Listeners with TLS have a certificate, checks an authority, and no password crosses the network in clear."""
+
+    def refuse(setting: str, why: str, fix: str) -> CliError:
+        return CliError(f"{setting} in {file} cannot be used", why, fix)
+
+    for door, certificates in (("listen.tls", "tls.client_certificates"), ("http.tls", "http.client_certificates")):
+        if values[door] and values["tls.cert_file"] is None:
+            raise refuse(door, "tls.cert_file is empty", "set tls.cert_file and tls.key_file for this node")
+        if values[certificates] == "none":
+            continue
+        if not values[door]:
+            raise refuse(
+                certificates, "without TLS nobody shows a certificate", f"set {door} = true, or leave it none"
+            )
+        if values["tls.ca_file"] is None:
+            raise refuse(
+                certificates, "no authority is named", "set tls.ca_file to the one that signs these certificates"
+            )
+    if values["tls.key_file"] is not None and values["tls.cert_file"] is None:
+        raise refuse("tls.key_file", "there is no certificate to it", "set tls.cert_file, too")
+    if values["users_file"] is None:
+        return
+    if not values["http.host"]:
+        raise refuse("users_file", "nobody logs in: http.host is empty", "set http.host, or leave users_file out")
+    if not values["http.tls"] and not is_loopback(values["http.host"]):
+        raise refuse(
+            "users_file", f"passwords would go in clear to http.host = {values['http.host']!r}",
+            "set http.tls, or let http.host be an address of this machine alone",
+        )  # fmt: skip
 
 
 def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:

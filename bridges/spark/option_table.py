@@ -57,7 +57,7 @@ _TEXT = text(r"(?s)\S(.*\S)?")
 OPTIONS: tuple[Option, ...] = (
     _option(
         "bridge", _BOTH, EMBEDDED, values.addresses,
-        "`embedded`, `tcp://HOST:PORT` or `unix:///PATH`; for a source also a comma list of nodes",
+        "`embedded`, `tcp://HOST:PORT`, `tls://HOST:PORT` or `unix:///PATH`; for a source also a comma list of nodes",
         "The bridge node. `embedded` = inside Spark's own processes, for one machine: nothing is received while no "
         "query runs. With several nodes that share a subscription, list all of them in the order of their shards.",
     ),
@@ -77,6 +77,19 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "bridge.secretFile", _BOTH, "", _TEXT, "a path",
         "File with the node's secret, at the same path on the driver and every executor.",
+    ),
+    _option(
+        "bridge.tls.ca", _BOTH, "", _TEXT, "a PEM file",
+        "Certificate authorities for nodes at `tls://`. Default: those of the machine.",
+    ),
+    _option("bridge.tls.certificate", _BOTH, "", _TEXT, "a PEM file", "Client certificate for nodes. Default: none."),
+    _option(
+        "bridge.tls.key", _BOTH, "", _TEXT, "a PEM file without passphrase",
+        "The certificate's key. Default: in the certificate's file.",
+    ),
+    _option(
+        "bridge.tls.checkHostname", _BOTH, "true", values.yes_or_no, "`true` or `false` (only with `bridge.tls.ca`)",
+        "A node's certificate must be for the host of its address.",
     ),
     _option(
         "amqp.urls", _BOTH, "", values.routers, "a comma list of `amqp(s)://HOST[:PORT]` or `ws(s)://HOST[:PORT][/PATH]`",

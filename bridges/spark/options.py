@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from bridges.node.client import Node, RemoteNode, parse_address, read_secret
+from bridges.node.addresses import parse_address
+from bridges.node.client import Node, RemoteNode, read_secret
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.shard_core import Shard
-from bridges.node.tls import TlsFiles, tls_context
+from bridges.node.tls import NO_FILES, TlsFiles, node_context, tls_context
 from bridges.spark import option_values as values
 from bridges.spark.option_table import OPTIONS, Option, Side, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
@@ -58,6 +59,7 @@ class BridgeOptions:
         secret: of a node that is not embedded, as given; empty = see the file.
         secret_file: None = none was given.
         folder, name, routers, tls: of an embedded node.
+        node_tls: to a node that is not embedded.
     """
 
     addresses: tuple[str, ...]
@@ -67,6 +69,7 @@ class BridgeOptions:
     name: str
     routers: tuple[str, ...]
     tls: TlsFiles
+    node_tls: TlsFiles = NO_FILES
 
     @property
     def address(self) -> str:
@@ -272,7 +275,7 @@ def open_bridge(bridge: BridgeOptions) -> Node:
     if bridge.is_embedded:
         return EmbeddedNode(_embedded(bridge))
     secret = bridge.secret.encode() if bridge.secret_file is None else read_secret(bridge.secret_file)
-    return RemoteNode(bridge.address, secret)
+    return RemoteNode(bridge.address, secret, tls=bridge.node_tls)
 
 
 def open_node(options: SourceOptions | SinkOptions) -> Node:
@@ -376,10 +379,13 @@ def _check_place(name: str, place: Place, wanted: tuple[str, ...]) -> None:
 
 
 def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
-    addresses = found["bridge"]
+    addresses, files = found["bridge"], _files(found, "bridge.tls")
     if addresses != (EMBEDDED,):
         for address in addresses:
-            parse_address(address)
+            if not parse_address(address).is_tls and files != NO_FILES:
+                raise _bad("bridge.tls.*", f"{address} asks for no TLS", "write tls://HOST:PORT, or leave them out")
+        if files != NO_FILES:
+            node_context(files)  # says what is wrong with them before anything is started
         if bool(found["bridge.secret"]) == bool(found["bridge.secretFile"]):
             raise BadRequest(
                 f"the bridge node at {', '.join(addresses)} cannot be used",
@@ -387,6 +393,8 @@ def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
                 "give the node's secret, or a file with it",
             )
     else:
+        if files != NO_FILES:
+            raise _bad("bridge.tls.*", "an embedded node has no door", "leave them out; to routers it is amqp.tls.*")
         for needed in ("amqp.urls", "bridge.folder"):
             if not found[needed]:
                 raise _missing(needed, "an embedded node needs it; or set `bridge` to the address of a node")
@@ -399,17 +407,22 @@ def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
         name=found["bridge.name"] or socket.gethostname(),
         routers=_with_user(found),
         tls=_tls(found),
+        node_tls=files,
+    )
+
+
+def _files(found: Mapping[str, Any], kind: str) -> TlsFiles:
+    ca, certificate, key = (found[f"{kind}.{name}"] for name in ("ca", "certificate", "key"))
+    return TlsFiles(
+        Path(ca) if ca else None,
+        Path(certificate) if certificate else None,
+        Path(key) if key else None,
+        found[f"{kind}.checkHostname"],
     )
 
 
 def _tls(found: Mapping[str, Any]) -> TlsFiles:
-    ca, certificate, key = (found[f"amqp.tls.{name}"] for name in ("ca", "certificate", "key"))
-    files = TlsFiles(
-        Path(ca) if ca else None,
-        Path(certificate) if certificate else None,
-        Path(key) if key else None,
-        found["amqp.tls.checkHostname"],
-    )
+    files = _files(found, "amqp.tls")
     tls_context(files, found["amqp.urls"] or ())  # says what is wrong with them before anything is started
     return files
 

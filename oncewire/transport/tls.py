@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ SHUTDOWN_S = 1.0
 """For the peer's close_notify when a connection is closed. AMQP has said goodbye before it, so nothing waits for it."""
 ALPN_AMQP = "amqp"
 """The name of AMQP in the TLS handshake."""
+ALPN_HTTP = "http/1.1"
+VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+"""What settings say of the certificates of clients."""
+TLS_WANTED = b"\x15\x03\x03\x00\x02\x02\x46"
+"""A fatal alert, protocol_version (RFC 8446, section 6): our clients read it, others close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,7 @@ def rotating_client_context(
         context.check_hostname = checks_hostname
         return context
 
-    named = [file for file in (files.ca, files.certificate, files.key, files.crl) if file is not None]
-    return _RotatingContext.of(read, FileWatch(named), on_fault or _warn)
+    return _RotatingContext.of(Rotating(read, files, on_fault))
 
 
 def _warn(why: str) -> None:
@@ -91,25 +96,21 @@ def _warn(why: str) -> None:
     logger.warning(text, why, extra={"event": "tls_files_refused"})
 
 
-class _RotatingContext(ssl.SSLContext):
-    """Stands for the context of the files as they are: a client has one for its whole time."""
+class Rotating:
+    """The context of files as they are now: one that is called for each connection."""
 
-    _read: Callable[[], ssl.SSLContext]
-    _watch: FileWatch
-    _on_fault: Callable[[str], None]
-    _context: ssl.SSLContext
+    def __init__(
+        self, read: Callable[[], ssl.SSLContext], files: TlsFiles, on_fault: Callable[[str], None] | None = None
+    ) -> None:
+        """Read the files; see `rotating_client_context`. Raises what `read` does."""
+        named = [file for file in (files.ca, files.certificate, files.key, files.crl) if file is not None]
+        self._watch = FileWatch(named)
+        self._read = read
+        self._on_fault = on_fault or _warn
+        self._context = read()
 
-    @classmethod
-    def of(
-        cls, read: Callable[[], ssl.SSLContext], watch: FileWatch, on_fault: Callable[[str], None]
-    ) -> _RotatingContext:
-        """A context that is read again when `watch` has seen a change; raises what `read` does."""
-        found = cls(ssl.PROTOCOL_TLS_CLIENT)  # by itself it trusts nobody
-        found._read, found._watch, found._on_fault = read, watch, on_fault
-        found._context = read()
-        return found
-
-    def _current(self) -> ssl.SSLContext:
+    def __call__(self) -> ssl.SSLContext:
+        """For the next connection."""
         if self._watch.differ():
             self._watch.note()
             try:
@@ -118,12 +119,35 @@ class _RotatingContext(ssl.SSLContext):
                 self._on_fault(str(error))
         return self._context
 
+
+class _RotatingContext(ssl.SSLContext):
+    """Stands for the context of the files as they are: a client has one for its whole time."""
+
+    _current: Rotating
+
+    @classmethod
+    def of(cls, current: Rotating) -> _RotatingContext:
+        """A context that asks `current` for each connection."""
+        found = cls(ssl.PROTOCOL_TLS_CLIENT)  # by itself it trusts nobody
+        found._current = current
+        return found
+
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
         server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:  # fmt: skip
         """See `ssl.SSLContext`. Event loops call it for each connection."""
         return self._current().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+    def wrap_socket(
+        self, sock: socket.socket, server_side: bool = False, do_handshake_on_connect: bool = True,
+        suppress_ragged_eofs: bool = True, server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLSocket:  # fmt: skip
+        """See `ssl.SSLContext`. Clients that block call it for each connection."""
+        return self._current().wrap_socket(
+            sock, server_side, do_handshake_on_connect, suppress_ragged_eofs, server_hostname, session
+        )
 
 
 def server_context(files: TlsFiles, verify: ssl.VerifyMode, alpn: str = ALPN_AMQP) -> ssl.SSLContext:
@@ -151,6 +175,57 @@ def server_context(files: TlsFiles, verify: ssl.VerifyMode, alpn: str = ALPN_AMQ
             raise _unusable(files.ca, error) from None
     _load(context, files)
     return context
+
+
+class ListenerContext(ssl.SSLContext):
+    """Stands for the context in force: a listener is given one for its whole time."""
+
+    _current: Callable[[], ssl.SSLContext | None]
+    _on_refused: Callable[[str], None]
+
+    @classmethod
+    def of(cls, current: Callable[[], ssl.SSLContext | None], on_refused: Callable[[str], None]) -> ListenerContext:
+        """A context that asks `current` for each connection."""
+        context = cls(ssl.PROTOCOL_TLS_SERVER)
+        context._current, context._on_refused = current, on_refused
+        return context
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
+        server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:  # fmt: skip
+        """See `ssl.SSLContext`."""
+        context = self._current()
+        assert context is not None
+        wrapped = context.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(wrapped, ServerEnd)
+        wrapped.on_refused, wrapped.outgoing = self._on_refused, outgoing
+        return wrapped
+
+
+class ServerEnd(ssl.SSLObject):
+    """One connection's TLS. Event loops report a failed handshake to nobody, the other side included."""
+
+    on_refused: Callable[[str], None]
+    outgoing: ssl.MemoryBIO
+    _fault: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        """See `ssl.SSLObject`."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self._fault = error
+            self.on_refused(fault_of(error))
+            if not self.outgoing.pending:  # OpenSSL says nothing to who speaks no TLS
+                self.outgoing.write(TLS_WANTED)
+            # As if more had to be read: a loop writes what there is then, here the alert that says why. The other side
+            # closes the connection when it reads that; one that does not is closed after HANDSHAKE_S.
+            raise ssl.SSLWantReadError from error
 
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:

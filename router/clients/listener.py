@@ -14,6 +14,8 @@ from functools import partial
 
 from delivery_records.model.budget import Budget
 from delivery_records.model.limits import FIRST_CREDIT
+from oncewire.cli.users import Users
+from oncewire.transport.accepting import Listener, port_of
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     CONNECTION_FORCED,
@@ -47,12 +49,12 @@ from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLi
 from router.clients.sole_connection import SOLE_CONNECTION, SoleConnections
 from router.config import RouterConfig, anonymous_is_allowed
 from router.event_loop_lag import Census
-from router.listening import Listener, listen, port_of
+from router.listening import listen
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, served_prefixes
-from router.users import Users, load_users
+from router.users import load_users
 from router.virtual_hosts import VhostRefused
 
 PRODUCT = "oncewire"

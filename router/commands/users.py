@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from oncewire.cli import users_file
 from oncewire.cli.errors import CliError
-from router import users_file
 
 
 @click.group("users", short_help="Add, change, remove and list the users of a file.")

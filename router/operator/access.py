@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import BasicAuth, web
 
+from oncewire.cli.users import Users
 from oncewire.transport import login_work
 from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
 from router.authentication import Checks, Login, LoginRefused, LoginUndecided
@@ -27,7 +28,7 @@ from router.config import RouterConfig, anonymous_is_allowed, is_loopback
 from router.groups import MARK, groups_of
 from router.logs import EventLog, RouterEvent
 from router.operator.stated_callers import STATED_CALLER, StatedCallers, StatementRefused
-from router.users import Users, load_users
+from router.users import load_users
 from topology.inspector.schema.model import Role
 
 MAX_FAILURES = 5

@@ -15,6 +15,7 @@ from delivery_records.model.inputs import EndSubscription
 from delivery_records.model.limits import UNKNOWN_PUT_S
 from delivery_records.model.trace import Choice
 from oncewire.cli.errors import CliError
+from oncewire.cli.users import Users
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import CONNECTION_FORCED
 from router import log_output
@@ -30,7 +31,7 @@ from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.operator.schema import POLICY
 from router.operator.trial_messages import TrialMessages, trial_of
 from router.tls import RouterTls
-from router.users import Users, load_users, warn_of_open_file
+from router.users import load_users, warn_of_open_file
 from topology.inspector.topic_names_core import topic_name
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0

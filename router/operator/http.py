@@ -11,8 +11,9 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from oncewire.cli.errors import CliError
-from router.admission import ListenerGate
-from router.listening import Listener, listen, listen_at, port_of
+from oncewire.transport.accepting import Listener, port_of
+from oncewire.transport.gate import ListenerGate
+from router.listening import listen, listen_at
 from router.logs import EventLog
 from router.operator.access import Access, Handler, Route, add_routes, is_from_worker, refusal
 from router.operator.metrics import Metrics

@@ -11,8 +11,8 @@ from delivery_records.diagnostics.lateness import late
 from delivery_records.model.durations import Durations
 from delivery_records.model.topics import split_vhost
 from delivery_records.publisher.ingress import Ingress
+from oncewire.transport.gate import ListenerGate
 from router.access_rules import DEFAULT_VHOST
-from router.admission import ListenerGate
 from router.clients.listener import ClientListener
 from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from oncewire.transport.gate import ListenerGate
 from oncewire.transport.tls import SHUTDOWN_S
 from oncewire.transport.websocket import PASSED_ON_BYTES, SUBPROTOCOL, WebSocketTransport, pass_on_frames
-from router.admission import ListenerGate
 from router.clients.listener import ClientListener, Entrance
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent

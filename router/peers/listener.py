@@ -6,9 +6,10 @@ import asyncio
 import ssl
 from functools import partial
 
-from router.admission import ListenerGate
+from oncewire.transport.accepting import Listener, port_of
+from oncewire.transport.gate import ListenerGate
 from router.config import RouterConfig
-from router.listening import Listener, listen, listen_at, port_of
+from router.listening import listen, listen_at
 from router.peers.neighbours import Neighbours
 
 LOOPBACK = "localhost"

@@ -18,6 +18,7 @@ from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.model.effects import SendDatagram, SendToRouters
 from delivery_records.model.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
 from delivery_records.model.messages import Hello
+from oncewire.cli.users import Users
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
     AmqpError,
@@ -45,7 +46,6 @@ from router.peers.proof import CHALLENGE_BYTES, Handshake, Verdict
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routing import Routing
-from router.users import Users
 from topology.linkstate_codec import LinkStateError
 from topology.membership import Membership
 

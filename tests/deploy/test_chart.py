@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from oncewire.cli.users_file import line_of, write
 from oncewire.client import AuthenticationFailed, connect
 from router.config_loading import load
-from router.users_file import line_of, write
 from tests.docs.code_blocks import blocks_of, commands_of
 from tests.router.processes import running_router
 from tests.support.helm import CHART, KUBERNETES, helm, rendered

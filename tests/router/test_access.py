@@ -7,6 +7,7 @@ import json
 import pytest
 from aiohttp import web
 
+from oncewire.cli.users import Users, token
 from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
 from router.logs import EventLog
@@ -21,7 +22,6 @@ from router.operator.access import (
 )
 from router.operator.http import _LOG, _say_as_json
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
-from router.users import Users, token
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until

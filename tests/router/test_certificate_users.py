@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.users_file import write
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.wire import EXTERNAL, ExternalClient, SaslClient, SaslOutcome
 from oncewire.wire.performatives import SaslMechanisms
 from router.certificate_users import CertificateRule, certificate_rules, user_of
 from router.config_loading import load
-from router.users_file import write
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
 from tests.support.certificates import CertificateFiles, TestAuthority

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from oncewire.cli import users_file
 from oncewire.cli.errors import CliError
+from oncewire.cli.users import Users
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
@@ -28,12 +30,11 @@ from oncewire.wire import (
     password_mechanisms,
 )
 from oncewire.wire.performatives import SaslMechanisms
-from router import users_file
 from router.commands.local_network import LocalNetwork
 from router.commands.users import users
 from router.config_loading import load
 from router.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
-from router.users import Users, load_users
+from router.users import load_users
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until

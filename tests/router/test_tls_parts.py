@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from delivery_records.model.view import RouterRecord
 from oncewire.client.failover import parse_url, told_address
+from oncewire.transport.accepting import port_of
 from oncewire.transport.connecting import connect
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.file_watch import FileWatch
@@ -24,7 +25,7 @@ from oncewire.wire import Connection, Fields, Role
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.redirect import LIST_BYTES, redirect_info, server_list
 from router.config_loading import load
-from router.listening import listen, port_of
+from router.listening import listen
 from router.revocation_core import MalformedDerError, certificate_id, revoked_in
 from tests.support.certificates import TestAuthority
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.users_file import write
 from oncewire.client import AuthenticationFailed, ClientEvent, Connected, Disconnected, UsageError, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
 from oncewire.wire import XOAUTH2, ConnectionClosed, OAuthBearerClient, SaslClient
 from router.config_loading import load
-from router.users_file import write
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until
