@@ -1,7 +1,7 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
 # make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
-# make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
+# make test [ARGS="-k name"]                     sets everything up and runs the tests, in six to eight minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
 # make attack [ARGS=...]                         every attack of docs/threats.md, and the bound that holds it
 # make help                                      the other targets
@@ -168,9 +168,10 @@ campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
-# A file's tests stay together. Three processes for two cores, because a third of the time is waiting; more than four would
-# wait for the tests that start three routers each. A process that hangs ends the run: put in another's place, it waits for ever.
-PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( ($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --maxprocesses 4 --max-worker-restart 0 --dist loadfile
+# A file's tests stay together (tests/support/spread.py). Two processes for a core, because half of their time is waiting; more
+# than four would wait for the tests that start three routers each. A process that hangs ends the run: put in another's place, it
+# waits for ever.
+PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( 2 * $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) )) --maxprocesses 4 --max-worker-restart 0 --dist loadfile
 
 test: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) $(ARGS)

@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = [
     f"tests.support.{name}"
-    for name in ("effort", "requirements", "long_runs", "fuzz_options", "ports", "isolation", "warm_start")
+    for name in ("effort", "requirements", "long_runs", "fuzz_options", "spread", "ports", "isolation", "warm_start")
 ]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.
@@ -41,13 +41,20 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("sources were changed after `make compiled`: run it again, or `make pure`")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collecting makes some hundred thousand objects that stay: looking for garbage among them took a fifth of it."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """The tests themselves, some hundred thousand objects, are not looked through by each garbage collection.
+    """The tests themselves are not looked through by each garbage collection.
 
     What is young is looked through seldom: that took a tenth of the time of tests that make many objects.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 

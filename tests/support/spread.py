@@ -1,0 +1,112 @@
+"""Pytest plugin: how a run is spread over its processes (pytest-xdist, `--dist loadfile`).
+
+A file's tests stay together, and so do all files that use the one Spark session of a process: a JVM that has just
+been started is slow for its first minutes. What takes long begins first: at the end no process is left alone with it.
+
+Each process collects all tests. In a fresh clone translating the test files takes twice as long as the rest of that, so
+each process begins with other folders: it translates its share, and finds what the others have translated meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+TESTS = Path(__file__).resolve().parents[1]
+LONGEST_FIRST = Path(__file__).with_name("longest_first.txt")
+"""Files of tests by the time that they take in `make test-all` (`ARGS=--junitxml=FILE`). It is about time only: a file
+that is missing there, or stands at the wrong place, is run all the same."""
+BEGINS_WITH = "begins_with"
+
+
+@cache
+def unit_of(file: str) -> str:
+    """What one process runs in one go: a file, or all that use the Spark session."""
+    path = TESTS.parent / file
+    is_one_of_many = path.parent.name == "spark" and re.search(r"\bspark: Any\b", path.read_text(encoding="utf-8"))
+    return "tests/spark" if is_one_of_many else file
+
+
+def ordered(files: Iterable[str]) -> list[str]:
+    """The files, each once, in the order in which they are begun: the longest first, then those with most tests."""
+    numbers: dict[str, int] = {}
+    for file in files:
+        numbers[file] = numbers.get(file, 0) + 1
+    known = {f"tests/{line}": rank for rank, line in enumerate(LONGEST_FIRST.read_text(encoding="utf-8").split())}
+    units: dict[str, int] = {}
+    for file in sorted(numbers, key=lambda file: (known.get(file, len(known)), -numbers[file], file)):
+        units.setdefault(unit_of(file), len(units))
+    return sorted(numbers, key=lambda file: (units[unit_of(file)], file))
+
+
+def shares(folders: Sequence[Path], number: int) -> list[list[Path]]:
+    """Folders, and single files, dealt out so that each share has about as many bytes of Python."""
+    dealt: list[list[Path]] = [[] for _ in range(number)]
+    sizes = [0] * number
+    for size, folder in sorted(((_bytes_in(folder), folder) for folder in folders), reverse=True):
+        least = sizes.index(min(sizes))
+        dealt[least].append(folder)
+        sizes[least] += size
+    return dealt
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in ([folder] if folder.is_file() else folder.rglob("*.py")))
+
+
+def reading_order(folders: Sequence[Path], number: int, count: int) -> list[str]:
+    """The folders in the order in which process `number` of `count` reads them: its share, then the next one's."""
+    dealt = shares(folders, count)
+    return [str(folder) for share in dealt[number:] + dealt[:number] for folder in share]
+
+
+def folders_of_tests() -> list[Path]:
+    """What `tests` consists of."""
+    return sorted(
+        path for path in TESTS.iterdir() if path.match("test_*.py") or (path.is_dir() and any(path.rglob("test_*.py")))
+    )
+
+
+class Spread(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Deals out units in the order in which the tests come."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
+    """In the process that prints. The longest come first, not those with most tests."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return Spread(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """In the process that prints: tells each that runs tests what to read first, where it runs all of them."""
+    if node.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number = int(node.workerinput["workerid"].removeprefix("gw"))
+        node.workerinput[BEGINS_WITH] = reading_order(folders_of_tests(), number, node.workerinput["workercount"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In a process that runs tests."""
+    if begins_with := getattr(config, "workerinput", {}).get(BEGINS_WITH):
+        config.args[:] = begins_with
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whatever was read first, the tests are in one order in all processes."""
+    if hasattr(config, "workerinput"):
+        files = [item.nodeid.partition("::")[0] for item in items]
+        ranks = {file: rank for rank, file in enumerate(ordered(files))}
+        items.sort(key=lambda item: ranks[item.nodeid.partition("::")[0]])
