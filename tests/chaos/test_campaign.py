@@ -54,9 +54,9 @@ sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos"
 """
 
 
-def plan_in(folder: Path, seeds: int = 12) -> Plan:
-    """Blocks of five seeds and one mutant."""
-    return Plan(folder / "simulation.jsonl", seeds, None, 2, [PLANTED], seeds_each=60, block_seeds=5)
+def plan_in(folder: Path, seeds: int = 5) -> Plan:
+    """Blocks of three seeds and one mutant."""
+    return Plan(folder / "simulation.jsonl", seeds, None, 2, [PLANTED], seeds_each=60, block_seeds=3)
 
 
 def go_on(plan: Plan) -> Summary:
@@ -94,10 +94,10 @@ def test_a_campaign_writes_down_each_block_and_its_sums_are_those_of_the_seeds(
     done: tuple[Plan, Summary],
 ) -> None:
     plan, summary = done
-    assert ranges_of(plan) == [(0, 5), (5, 5), (10, 2)]
-    direct = run_seeds(Seeds(0, 12), 2).tally
+    assert ranges_of(plan) == [(0, 3), (3, 2)]
+    direct = run_seeds(Seeds(0, 5), 2).tally
     tally = summary.tally
-    assert (tally.seeds, tally.deliveries, tally.steps) == (12, direct.deliveries, direct.steps)
+    assert (tally.seeds, tally.deliveries, tally.steps) == (5, direct.deliveries, direct.steps)
     assert (tally.faults, tally.coverage) == (direct.faults, direct.coverage)
     assert tally.virtual_s == pytest.approx(direct.virtual_s, abs=0.01)
     assert (summary.seeds_left, summary.table.killed, list(summary.table.rows)) == (0, 1, [PLANTED.name])
@@ -109,7 +109,7 @@ def test_a_campaign_that_is_done_runs_nothing_again(done: tuple[Plan, Summary], 
     assert {file.name for file in files} == {"simulation.jsonl", "simulation.json", "simulation.md", "mutants.json"}
     summary = go_on(plan)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == files
-    assert summary.tally.seeds == 12
+    assert summary.tally.seeds == 5
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_a_campaign_goes_on_where_the_last_one_ended(done: tuple[Plan, Summary],
     plan.ledger.write_text(lines[0])
     go_on(plan)
     assert rows_of(plan) == rows_of(done[0])
-    go_on(replace(plan, seeds=15))
-    assert ranges_of(plan) == [(0, 5), (5, 5), (10, 2), (12, 3)]
+    go_on(replace(plan, seeds=6))
+    assert ranges_of(plan) == [(0, 3), (3, 2), (5, 1)]
 
 
 @pytest.mark.slow
@@ -141,19 +141,19 @@ def test_a_time_limit_ends_the_campaign_after_the_block_that_runs(
 ) -> None:
     plan = replace(copy_of(done, tmp_path), seconds=1e-6, seeds=1000)
     summary = go_on(plan)
-    assert (summary.seeds_left, len(rows_of(plan))) == (988, 3)
+    assert (summary.seeds_left, len(rows_of(plan))) == (995, 2)
 
 
 def test_numbers_of_other_code_are_kept_and_not_added(done: tuple[Plan, Summary], tmp_path: Path) -> None:
     plan = copy_of(done, tmp_path)
     for file in (plan.ledger, summary_of(plan.ledger)):
         file.write_text(file.read_text().replace(done[1].code, "0123456789ab"))
-    summary = go_on(replace(plan, seeds=5))
-    assert (summary.tally.seeds, len(rows_of(plan))) == (5, 4)
+    summary = go_on(replace(plan, seeds=2))
+    assert (summary.tally.seeds, len(rows_of(plan))) == (2, 3)
     page = plan.page.read_text()
     totals, others = page.split("## Other versions of the code")
-    assert "| seeds | 5 |" in totals
-    assert "| `0123456789ab` | 12 |" in others
+    assert "| seeds | 2 |" in totals
+    assert "| `0123456789ab` | 5 |" in others
 
 
 # --- the summary, which is in the repository, where the ledger is not ------------------------------------------------
@@ -166,10 +166,10 @@ def test_a_campaign_goes_on_from_the_summary_where_there_is_no_ledger(
     assert go_on(plan).tally == total_of(read_blocks(plan.ledger), done[1].code)
     assert plan.ledger.read_bytes() == b""
     assert summary_of(plan.ledger).read_bytes() == summary_of(done[0].ledger).read_bytes()
-    go_on(replace(plan, seeds=15))
-    assert ranges_of(plan) == [(12, 3)]
+    go_on(replace(plan, seeds=6))
+    assert ranges_of(plan) == [(5, 1)]
     [whole] = read_summary(summary_of(plan.ledger))
-    assert (whole.seeds, whole.tally.seeds) == (Seeds(0, 15), 15)
+    assert (whole.seeds, whole.tally.seeds) == (Seeds(0, 6), 6)
 
 
 def test_the_page_is_written_from_the_summary_alone_as_from_the_ledger(
@@ -297,7 +297,7 @@ def test_a_ledger_is_written_by_one_campaign_at_a_time(tmp_path: Path) -> None:
 def test_a_line_in_the_middle_that_is_no_block_is_named(done: tuple[Plan, Summary], tmp_path: Path) -> None:
     plan = copy_of(done, tmp_path)
     first, *others = plan.ledger.read_text().splitlines(keepends=True)
-    for bad in ("\n", "[]\n", "{}\n", first.replace('"seeds": 5', '"seeds": -5'), first[:50] + "\n"):
+    for bad in ("\n", "[]\n", "{}\n", first.replace('"seeds": 3', '"seeds": -3'), first[:50] + "\n"):
         plan.ledger.write_text("".join([first, bad, *others]))
         with pytest.raises(LedgerError, match="line 2 of the ledger"):
             go_on(plan)

@@ -319,6 +319,8 @@ def wrong_commands(page: str, group: click.Group) -> Iterator[str]:
 
 def rules_named_in(rule: re.Pattern[str], source: str) -> Iterator[str]:
     """Rules in a file's comments and docstrings, found by the pattern of their names."""
+    if rule.search(source) is None:
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield from rule.findall(token.string)

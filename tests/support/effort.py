@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-PART = 4
+PART = 8
 """`make test` runs one case of so many."""
 
 _LEFT_OUT: set[str] = set()
@@ -18,6 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """A run that leaves slow tests out draws less."""
     if "not slow" in config.getoption("markexpr"):
         _LEFT_OUT.add("slow")
+        settings.register_profile("part", max_examples=25)  # of a hundred, where a test says nothing else
+        settings.load_profile("part")
 
 
 def rounds(number: int) -> int:
