@@ -9,7 +9,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools pins sbom release docs inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools .fetched-tools .built-tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -178,10 +178,10 @@ test: $(VENV)/.installed $(VENV)/.test-packages
 
 # Every attack of docs/threats.md, also those that take long. Each is bounded by counts of work, messages or bytes, never by time.
 attack: $(VENV)/.installed $(VENV)/.test-packages
-	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS) $$($(PYTHON_IN_VENV) -P tests/support/attacks.py)
+	@$(PYTEST) -m 'not campaign' $(ARGS) $$($(PYTHON_IN_VENV) -P tests/support/attacks.py)
 
 test-all: $(VENV)/.installed $(VENV)/.test-packages
-	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS)
+	@$(PYTEST) -m 'not campaign' $(ARGS)
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
@@ -196,16 +196,18 @@ bench: $(VENV)/.installed $(VENV)/.test-packages
 
 # --- optional parts ---------------------------------------------------------------------------------------------
 
-# Each part reports by itself what it lacks; one that cannot be had does not keep the others away.
+# Each part reports by itself what it lacks; one that cannot be had does not keep the others away. Programs are compiled while
+# others are fetched.
 tools: $(VENV)/.installed $(VENV)/.test-packages
+	@$(MAKE) -s --no-print-directory -k -j2 .fetched-tools .built-tools
+
+.fetched-tools:
 	@failed=; \
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
 	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 ws@8.23.0 axe-core@4.14.1 || { failed=1; \
 	echo "not fetched: rhea, ws and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
-	scripts/install_go_amqp.sh $(VENV)/bin || { failed=1; \
-	echo "not built: go-amqp (it needs PyPI and a Go module proxy)" >&2; }; \
 	scripts/fetch_qpid_jms.sh .tools/qpid-jms || { failed=1; \
 	echo "not fetched: Qpid JMS (sudo apt-get install -y maven default-jdk-headless, then make tools)" >&2; }; \
 	$(MAKE) --no-print-directory inspector-map || { failed=1; echo "not fetched: the map of the inspector" >&2; }; \
@@ -215,20 +217,28 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
-	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
-	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
-	scripts/install_etcd.sh $(VENV)/bin || { failed=1; \
-	echo "not built: the releases of etcd that the stores are tested with (they need PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
 	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
-	{ $(PIP) kubernetes-validate && scripts/install_helm.sh $(VENV)/bin; } || { failed=1; \
-	echo "not fetched: helm and kubernetes-validate, which test the chart (they need PyPI and a Go module proxy, see above)" >&2; }; \
-	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
-	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
+	$(PIP) kubernetes-validate || { failed=1; echo "not fetched: kubernetes-validate, which tests the chart" >&2; }; \
+	$(PIP) 'pymongo>=4.13' || { failed=1; echo "not fetched: PyMongo, which tests queues in MongoDB" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	$(MAKE) --no-print-directory $(SUPPLY)/.installed || { failed=1; \
 	echo "not fetched: pip-tools and cyclonedx-bom, for the pins and the list of parts of the image" >&2; }; \
+	[ -z "$$failed" ]
+
+.built-tools:
+	@failed=; \
+	scripts/install_go_amqp.sh $(VENV)/bin || { failed=1; \
+	echo "not built: go-amqp (it needs PyPI and a Go module proxy)" >&2; }; \
+	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
+	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	scripts/install_helm.sh $(VENV)/bin || { failed=1; \
+	echo "not built: helm, which tests the chart (it needs PyPI and a Go module proxy)" >&2; }; \
+	scripts/install_ferretdb.sh $(VENV)/bin || { failed=1; \
+	echo "not built: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy)" >&2; }; \
+	scripts/install_etcd.sh $(VENV)/bin || { failed=1; \
+	echo "not built: the releases of etcd that the stores are tested with (it needs PyPI and a Go module proxy)" >&2; }; \
 	[ -z "$$failed" ]
 
 # --- the site of docs/ -------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def run_child(*arguments: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.compiled
+@pytest.mark.slow
 @pytest.mark.needs("compiled")
 def test_recorded_runs_have_the_same_bytes_and_effects_in_both_builds() -> None:
     compiled, pure = run_child(), run_child("--sources")

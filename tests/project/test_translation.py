@@ -26,7 +26,7 @@ TAKEN_FOR_NONE = re.compile(r'CPy_TypeError\("None", .*\n(?:.*\n){0,5}?.*CPy_Add
 ASKS = re.compile(r"\b(if|elif|while|assert)\b| is (not )?None")
 
 
-@pytest.mark.compiled
+@pytest.mark.slow
 @pytest.mark.needs("compiled")
 def test_no_condition_takes_an_attribute_for_none_that_a_call_may_have_set(tmp_path: Path) -> None:
     """Such a condition is a TypeError in the compiled build alone (CONTRIBUTING.md, "The compiled build")."""
