@@ -142,7 +142,7 @@ def test_every_kind_of_message_id_becomes_text(identifier: Any, text: str) -> No
     assert message_row(encode_message(Message(b"", properties=Properties(message_id=identifier)))).message_id == text
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(VALUES)
 def test_every_amqp_value_becomes_a_row_as_body_as_property_and_as_key(value: object) -> None:
     """The query would fail on it for ever otherwise: it is in the journal, and accepted."""

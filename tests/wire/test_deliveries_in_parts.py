@@ -510,7 +510,7 @@ def test_a_detach_in_the_middle_ends_the_delivery_and_drops_what_waits_for_the_w
     assert peer.send(Flow(1, 100, 0, 1 << 20)) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(
     commands=st.lists(
         st.tuples(

@@ -9,7 +9,7 @@ from oncewire.wire import BodyKind, Message, body_octets, encode_message
 from tests.support.amqp_values import VALUES, map_of
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(VALUES)
 def test_every_amqp_value_can_be_pushed_also_as_a_key(value: object) -> None:
     for body in (value, map_of([(value, 1)]), map_of([(1, value), ("1", value), (True, value)])):
