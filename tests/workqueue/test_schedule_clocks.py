@@ -61,10 +61,10 @@ def offset(zone: ZoneInfo, instant: int) -> int:
 
 @cache
 def changes() -> list[Change]:
-    """All changes of all zones in ten years; no two are in one week."""
-    found = []
+    """All changes of all zones in ten years; no two are in one week. Zones whose clocks go together are one."""
+    found: dict[tuple[tuple[int, int, int], ...], list[Change]] = {}
     for name in sorted(available_timezones()):
-        zone = ZoneInfo(name)
+        zone, own = ZoneInfo(name), []
         before = offset(zone, FIRST)
         for start in range(FIRST, END, WEEK):
             after = offset(zone, start + WEEK)
@@ -72,9 +72,10 @@ def changes() -> list[Change]:
                 continue
             week = range(start, start + WEEK)
             instant = start + bisect_left(week, True, key=lambda at: offset(zone, at) != before)
-            found.append(Change(name, instant, before, after))
+            own.append(Change(name, instant, before, after))
             before = after
-    return found
+        found.setdefault(tuple(change[1:] for change in own), own)
+    return [change for own in found.values() for change in own]
 
 
 def due_instants(change: Change, fits: Fits, *, is_interval: bool) -> list[int]:
