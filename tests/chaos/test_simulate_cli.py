@@ -154,7 +154,8 @@ def test_every_step_of_the_simulator_can_be_told_in_words() -> None:
 def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
     cores = broken_cores()()
     # One that needs no schedule at all would be told undisturbed, from the start to rest.
-    result = next(r for seed in range(100) if (r := run_seed(seed, cores)).violation and len(r.story) > 200
+    # Seed 74 did once, and is tried first.
+    result = next(r for seed in (74, *range(100)) if (r := run_seed(seed, cores)).violation and len(r.story) > 200
                   and str(r.violation).startswith("LEAK"))  # fmt: skip
     assert result.violation is not None
     story = tell_shortened(result, cores, seconds=3.0)
