@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -77,6 +78,15 @@ def check_command(words: list[str]) -> None:
         assert program in OTHER_PROGRAMS, f"{program} is not known here"
 
 
+def dotted(tables: Mapping[str, object], before: str = "") -> Iterator[str]:
+    """Names of settings, `table.key` where they stand in a table."""
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{before}{key}.")
+        else:
+            yield before + key
+
+
 def check(block: Block) -> None:
     """Its commands or settings exist; no other language can be checked."""
     if block.language == "sh":
@@ -89,7 +99,7 @@ def check(block: Block) -> None:
         assert block.language == "toml", "run it in a test, or say why it is a fragment"
         settings = tomllib.loads(block.text)
         assert {key for each in settings.pop("subscription", []) for key in each} <= set(SUBSCRIPTION)
-        assert set(settings) <= set(NODE)
+        assert set(dotted(settings)) <= set(NODE)
 
 
 def shown(blocks: list[Block]) -> list[object]:

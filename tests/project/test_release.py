@@ -23,7 +23,7 @@ VERSION: str = PROJECT["project"]["version"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 BUILD_S = 200.0
 THIS = "tests/project/test_release.py"
-PAGES_ON_UPGRADES = ("docs/operations.md", "docs/how-to/recover.md", "CONTRIBUTING.md")
+PAGES_ON_UPGRADES = ("docs/operations.md", "docs/how-to/recover.md", "docs/how-to/release.md")
 ONE_PAGE = 60
 
 
@@ -117,7 +117,7 @@ def test_two_builds_of_one_source_have_the_same_bytes_wherever_and_whenever_they
 
 @pytest.mark.needs("ssh-keygen")
 def test_the_sums_are_signed_and_checked_as_the_page_says_and_a_changed_file_is_found(tmp_path: Path) -> None:
-    (text,) = [block.text for block in blocks_of(ROOT / "CONTRIBUTING.md") if block.run_by == THIS]
+    (text,) = [block.text for block in blocks_of(ROOT / "docs" / "how-to" / "release.md") if block.run_by == THIS]
     signing, _, checking = text.partition("\n\n")
     (tmp_path / "dist").mkdir()
     package = tmp_path / "dist" / "oncewire.whl"

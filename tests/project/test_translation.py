@@ -29,7 +29,7 @@ ASKS = re.compile(r"\b(if|elif|while|assert)\b| is (not )?None")
 @pytest.mark.slow
 @pytest.mark.needs("compiled")
 def test_no_condition_takes_an_attribute_for_none_that_a_call_may_have_set(tmp_path: Path) -> None:
-    """Such a condition is a TypeError in the compiled build alone (CONTRIBUTING.md, "The compiled build")."""
+    """Such a condition is a TypeError in the compiled build alone (docs/reference/compiled-build.md)."""
     for name in ("setup.py", *PACKAGES):
         (tmp_path / name).symlink_to(ROOT / name)
     done = subprocess.run([sys.executable, "-c", TRANSLATE], cwd=tmp_path, capture_output=True, text=True, check=False)
