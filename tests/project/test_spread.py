@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.support import spread
 
 FILES = [path.relative_to(spread.TESTS.parent).as_posix() for path in sorted(spread.TESTS.rglob("test_*.py"))]
@@ -39,12 +41,23 @@ def test_every_file_that_is_said_to_take_long_is_there_and_begins_early() -> Non
     assert begun[0] == known[0]
 
 
-def test_all_that_use_the_spark_session_are_one_unit_and_other_files_are_each_their_own() -> None:
-    units = [spread.unit_of(file) for file in FILES]
-    together = [file for file, unit in zip(FILES, units, strict=True) if unit == "tests/spark"]
-    assert "tests/spark/test_source_spark.py" in together
-    assert "tests/spark/test_options.py" not in together
-    others = [unit for unit in units if unit != "tests/spark"]
-    assert len(set(others)) == len(others) == len(FILES) - len(together)
+@pytest.mark.parametrize(
+    ("folder", "inside", "outside"),
+    [
+        ("spark", "test_source_spark.py", "test_options.py"),
+        ("topology", "test_etcd_stores.py", "test_linkstate.py"),
+        ("conformance", "test_resume_tables.py", None),
+    ],
+)
+def test_files_that_use_what_a_process_keeps_are_one_unit(folder: str, inside: str, outside: str | None) -> None:
+    together = [file for file in FILES if spread.unit_of(file) == f"tests/{folder}"]
+    assert f"tests/{folder}/{inside}" in together
+    assert f"tests/{folder}/{outside}" not in together
     at = [spread.ordered(FILES).index(file) for file in together]
     assert max(at) - min(at) == len(together) - 1, "nothing comes between them"
+
+
+def test_every_other_file_is_a_unit_of_its_own() -> None:
+    kept = {f"tests/{folder}" for folder in spread.TOGETHER}
+    others = [file for file in FILES if spread.unit_of(file) not in kept]
+    assert [spread.unit_of(file) for file in others] == others

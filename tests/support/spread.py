@@ -1,7 +1,8 @@
 """Pytest plugin: how a run is spread over its processes (pytest-xdist, `--dist loadfile`).
 
-A file's tests stay together, and so do all files that use the one Spark session of a process: a JVM that has just
-been started is slow for its first minutes. What takes long begins first: at the end no process is left alone with it.
+A file's tests stay together, and so do files that use what each process starts once and keeps to its end: a JVM, which
+is slow for its first minutes; an etcd and five routers, which take a hundredth of a core each while nobody uses them.
+What takes long begins first: at the end no process is left alone with it.
 
 Each process collects all tests. In a fresh clone translating the test files takes twice as long as the rest of that, so
 each process begins with other folders: it translates its share, and finds what the others have translated meanwhile.
@@ -23,14 +24,20 @@ LONGEST_FIRST = Path(__file__).with_name("longest_first.txt")
 """Files of tests by the time that they take in `make test-all` (`ARGS=--junitxml=FILE`). It is about time only: a file
 that is missing there, or stands at the wrong place, is run all the same."""
 BEGINS_WITH = "begins_with"
+TOGETHER = {
+    "conformance": re.compile(""),
+    "spark": re.compile(r"\bspark: Any\b"),
+    "topology": re.compile(r"\betcd: EtcdServer\b|\bplace: StorePlace\b"),
+}
+"""Folder -> what is found in its files that stay together."""
 
 
 @cache
 def unit_of(file: str) -> str:
-    """What one process runs in one go: a file, or all that use the Spark session."""
+    """What one process runs in one go: a file, or files that stay together, by their folder."""
     path = TESTS.parent / file
-    is_one_of_many = path.parent.name == "spark" and re.search(r"\bspark: Any\b", path.read_text(encoding="utf-8"))
-    return "tests/spark" if is_one_of_many else file
+    sign = TOGETHER.get(path.parent.name)
+    return str(Path(file).parent) if sign is not None and sign.search(path.read_text(encoding="utf-8")) else file
 
 
 def ordered(files: Iterable[str]) -> list[str]:
