@@ -15,6 +15,7 @@ import pytest
 import chaos.flights
 from chaos.cli import demo
 from oncewire.cli.run import run
+from tests.support.etcd_releases import RELEASES, program_of
 from tests.support.golden import assert_golden
 from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
@@ -60,8 +61,13 @@ def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
+@pytest.mark.needs("etcd-releases")
+def test_a_run_on_the_newest_etcd_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, release = tmp_path / "temporary", list(RELEASES)[-1]
+    (tmp_path / "etcd").symlink_to(program_of(release))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "6000", "--seed", "3")
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
@@ -73,7 +79,7 @@ def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_
     assert len({kill["router"] for kill in result["kills"]}) == 3
     assert all(kill["unsettled_then"] >= 100 for kill in result["kills"])
     assert result["resumed_links"] >= 1
-    assert "etcd " in err
+    assert f"etcd {RELEASES[release]} " in err
     assert_nothing_left(mark, folder)
 
 
