@@ -2,7 +2,7 @@
 
 They speak AMQP by bytes, without an engine, so that what they send costs them little.
 
-    python benchmarks/abusers.py NAME AMQP_PORT HTTP_PORT
+    python benchmarks/abusers.py NAME AMQP_PORT HTTP_PORT OTHER_ROUTERS_AMQP_PORT
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Awaitable, Callable
 
+from oncewire.client import connect
 from oncewire.wire import (
     ACCEPTED,
     Attach,
@@ -41,6 +42,16 @@ HOST = "127.0.0.1"
 MANY = 1 << 30
 PART = 65_536
 RETRY_S = 0.05
+FAN_OUT = "fan"
+FAN_OUT_LINKS, LINKS = 3_600, 200
+"""Subscriptions of the topic, and those of one connection; a session has at most 256."""
+FAN_OUT_WINDOW = 64
+ATTACHED = b"\x00\x53\x12"
+"""How the body of an attach begins."""
+BEGUN = "begun"
+"""What is printed when it took a while to prepare."""
+FAN_OUT_HERE = "3,600 subscriptions of one topic"
+FAN_OUT_FROM_ELSEWHERE = "3,600 subscriptions, published elsewhere"
 EXACTLY_ONCE = (vocabulary.EXACTLY_ONCE,)
 _names = itertools.count()
 
@@ -204,7 +215,34 @@ async def _junk(raw: Raw) -> None:
     await asyncio.sleep(3600)
 
 
-def abuses(amqp: int, http: int) -> dict[str, Callable[[], Awaitable[None]]]:
+async def _taking(port: int, first: int, ready: asyncio.Queue[int]) -> None:
+    """Subscriptions of one topic on one connection, which accept all that comes, without looking at it."""
+    accepting = frame(Disposition(True, 0, (1 << 31) - 1, True, ACCEPTED))
+    async with Raw(port) as raw:
+        await raw.say(opened() + b"".join(subscriber(n, f"fan{first + n}", FAN_OUT) for n in range(LINKS)))
+        attached = 0
+        while data := await raw.reader.read(PART):
+            if attached < LINKS:
+                attached += data.count(ATTACHED)
+                if attached >= LINKS:
+                    ready.put_nowait(first)
+            await raw.say(accepting)
+
+
+async def _fan_out(subscribe_at: int, publish_at: int) -> None:
+    """Thousands of subscriptions of one topic, and a publisher to it that sends as fast as they accept."""
+    ready: asyncio.Queue[int] = asyncio.Queue()
+    taking = [asyncio.create_task(_taking(subscribe_at, n, ready)) for n in range(0, FAN_OUT_LINKS, LINKS)]
+    for _ in taking:
+        await ready.get()
+    async with connect(f"amqp://{HOST}:{publish_at}", container_id="fan") as client:
+        publisher = await client.publisher(FAN_OUT, name="fan", window=FAN_OUT_WINDOW)
+        print(BEGUN, flush=True)
+        while True:
+            await publisher.submit(b"x" * 100)
+
+
+def abuses(amqp: int, http: int, other: int) -> dict[str, Callable[[], Awaitable[None]]]:
     """What there is, by name."""
     echo = Flow(0, 1 << 30, 0, 1 << 30)
     echo.echo = True
@@ -233,15 +271,17 @@ def abuses(amqp: int, http: int) -> dict[str, Callable[[], Awaitable[None]]]:
         "15 maps of 20,000 tags, left behind": lambda: many(1, amqp, _maps),
         "attaches of 1 MiB, never detached": lambda: many(2, amqp, _junk),
         "20 clients read metrics without end": lambda: many(20, http, flooding(b"", lambda: requests)),
+        FAN_OUT_HERE: lambda: _fan_out(amqp, amqp),
+        FAN_OUT_FROM_ELSEWHERE: lambda: _fan_out(amqp, other),
         "20 clients send what is no AMQP": lambda: many(20, amqp, flooding(opened(), lambda: random.randbytes(PART))),
     }
 
 
 def main() -> None:
     """Abuse, until this process is ended."""
-    name, amqp, http = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, amqp, http, other = sys.argv[1], *map(int, sys.argv[2:5])
     os.nice(NICENESS)
-    asyncio.run(abuses(amqp, http)[name]())  # type: ignore[arg-type]
+    asyncio.run(abuses(amqp, http, other)[name]())  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import uvloop
-from abusers import abuses
+from abusers import FAN_OUT_FROM_ELSEWHERE, FAN_OUT_HERE, abuses
 from harness import Router, machine
 from steady_flow import Flow, steady_flow
 
@@ -36,6 +36,9 @@ WARM_UP_S = 1.0
 """Of the flow, before it is measured."""
 NEWCOMER_S = 30.0
 BETWEEN_S = 0.1
+PREPARED = frozenset({FAN_OUT_HERE, FAN_OUT_FROM_ELSEWHERE})
+"""Abuses that say when they have begun."""
+PREPARED_S = 300.0
 ABUSERS = Path(__file__).with_name("abusers.py")
 PAGE = Path(__file__).parents[1] / "docs" / "threats.md"
 HEADER = "| abuse | p50 | p99 | times | p99 before | newcomer | newcomer before | memory | memory before |"
@@ -50,6 +53,10 @@ class Result:
     p99: float
     p50_abused: float
     p99_abused: float
+    p50_accepted: float
+    p99_accepted: float
+    p50_accepted_abused: float
+    p99_accepted_abused: float
     newcomer: float
     """Median of the time in which a newcomer was served under abuse."""
     newcomers_failed: int
@@ -62,13 +69,16 @@ class Result:
         return self.p99_abused / self.p99
 
 
-def percentiles(flow: Flow, begin: float, end: float) -> tuple[float, float]:
-    """p50 and p99 of the messages that were sent between two moments; those that have not come count as long as now."""
+def percentiles(flow: Flow, begin: float, end: float, ended_at: Sequence[float]) -> tuple[float, float]:
+    """p50 and p99 of the messages that were sent between two moments; those that have not come count as long as now.
+
+    `ended_at`: when each was delivered, or accepted.
+    """
     now = time.monotonic()
-    late = [now] * (len(flow.sent_at) - len(flow.delivered_at))
+    late = [now] * (len(flow.sent_at) - len(ended_at))
     times = [
         (came - sent) * 1000
-        for sent, came in zip(flow.sent_at, [*flow.delivered_at, *late], strict=True)
+        for sent, came in zip(flow.sent_at, [*ended_at, *late], strict=True)
         if begin <= sent < end
     ]
     found = statistics.quantiles(times, n=100)
@@ -95,12 +105,17 @@ async def newcomers(url: str, until: float) -> tuple[list[float], int]:
 
 
 @asynccontextmanager
-async def abusing(name: str, amqp: int, http: int) -> AsyncIterator[None]:
+async def abusing(name: str, amqp: int, http: int, other: int) -> AsyncIterator[None]:
     """The abuse, for the time of the block."""
+    ports = map(str, (amqp, http, other))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(ABUSERS), name, str(amqp), str(http), stderr=asyncio.subprocess.DEVNULL
+        sys.executable, str(ABUSERS), name, *ports, stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
+    assert process.stdout is not None
     try:
+        if name in PREPARED:
+            async with asyncio.timeout(PREPARED_S):
+                await process.stdout.readline()
         yield
     finally:
         process.kill()
@@ -109,23 +124,28 @@ async def abusing(name: str, amqp: int, http: int) -> AsyncIterator[None]:
 
 async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | None) -> Result:
     """One abuse of a fresh router."""
-    async with LocalNetwork(1, log_folder=log_folder) as network:
-        at = network.routers["r1"]
+    async with LocalNetwork(2 if name == FAN_OUT_FROM_ELSEWHERE else 1, log_folder=log_folder) as network:
+        at, other = network.routers["r1"], list(network.routers.values())[-1]
         router = Router(at.pid, at.url, at.http)
         async with steady_flow("steady", [at.url], [at.url]) as flow:
             await asyncio.sleep(WARM_UP_S)
             begin = time.monotonic()
             await asyncio.sleep(seconds)
-            quiet = percentiles(flow, begin, time.monotonic())
+            quiet = percentiles(flow, begin, time.monotonic(), flow.delivered_at)
+            quiet_accepted = percentiles(flow, begin, time.monotonic(), flow.accepted_at)
             rss = router.resident_bytes()
-            async with abusing(name, at.amqp_port, at.http_port):
+            async with abusing(name, at.amqp_port, at.http_port, other.amqp_port):
                 await asyncio.sleep(begun_s)
                 begin = time.monotonic()
                 times, failed = await newcomers(at.url, begin + seconds)
-                abused = percentiles(flow, begin, begin + seconds)
+                abused = percentiles(flow, begin, begin + seconds, flow.delivered_at)
+                abused_accepted = percentiles(flow, begin, begin + seconds, flow.accepted_at)
                 rss_abused = router.resident_bytes()
     median = statistics.median(times) if times else float("inf")
-    return Result(name, *quiet, *abused, round(median, 1), failed, rss // (1 << 20), rss_abused // (1 << 20))
+    return Result(
+        name, *quiet, *abused, *quiet_accepted, *abused_accepted, round(median, 1), failed, rss // (1 << 20),
+        rss_abused // (1 << 20),
+    )  # fmt: skip
 
 
 def show(result: Result) -> None:
@@ -133,7 +153,8 @@ def show(result: Result) -> None:
     failed = f", {result.newcomers_failed} failed" if result.newcomers_failed else ""
     print(
         f"{result.abuse:<44} p50 {result.p50:5.1f} -> {result.p50_abused:7.1f}  p99 {result.p99:5.1f} -> "
-        f"{result.p99_abused:7.1f} ms ({result.ratio:5.1f}x)  newcomer {result.newcomer:7.1f} ms{failed}  "
+        f"{result.p99_abused:7.1f} ms ({result.ratio:5.1f}x)  accepted p50 {result.p50_accepted_abused:7.1f} p99 "
+        f"{result.p99_accepted_abused:7.1f} ms  newcomer {result.newcomer:7.1f} ms{failed}  "
         f"RSS {result.rss:4.0f} -> {result.rss_abused:4.0f} MiB",
         flush=True,
     )
@@ -185,7 +206,7 @@ def main() -> int:
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", action="store_true", help="print the table of docs/threats.md, too")
     options = parser.parse_args()
-    names = [name for name in abuses(0, 0) if options.only in name]
+    names = [name for name in abuses(0, 0, 0) if options.only in name]
     if not options.json:
         print(f"{machine()}\n")
     try:

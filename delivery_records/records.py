@@ -33,7 +33,7 @@ from delivery_records.model.failures import PastFailures
 from delivery_records.model.groups import ReadGroup, no_group
 from delivery_records.model.inputs import Input, LossCause
 from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
-from delivery_records.model.messages import Ack, Hello, ToIngress
+from delivery_records.model.messages import Ack, Hello, Msg, Settle, ToIngress
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import frozen_runs
@@ -123,6 +123,7 @@ class Records:
         )  # fmt: skip
         self._watch = WatchHandlers(parts)
         self._handlers = self._handler_of_each_input()
+        self._weighed_at, self._heaviest = -1, 0
 
     def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -173,6 +174,20 @@ class Records:
                     most -= 1
                 heaviest = max(heaviest, endpoint.fanout.weight())
         return heaviest
+
+    def heaviest(self) -> int:
+        """What one input of another router leads to here, at most, in deliveries: a message to all subscriptions."""
+        if self._weighed_at != self.turn.plan_version:
+            self._weighed_at = self.turn.plan_version
+            self._heaviest = sum(egress.weight() for egress in self.egresses.values())
+        return self._heaviest
+
+    def weight_of(self, given: Input) -> int:
+        """What an input of another router leads to here, in deliveries."""
+        if not isinstance(given, inputs.RouterFrame) or not isinstance(given.message, Msg | Settle):
+            return 1
+        synced = self._to_egresses.synced.get(given.message.publisher_epoch)
+        return 1 if synced is None else sum(egress.weight() for egress in synced.values())
 
     def handle(self, batch: Sequence[Input], now: float) -> list[effects.Effect]:
         """Take the inputs of one turn, in order; return the effects to carry out, in order.

@@ -1,6 +1,7 @@
 """A link to one neighbour: an AMQP connection with the same engine, one sending link each way, batches of items on it.
 
-It never stops reading (T-5): what is read is handled or passed on at once, and passing on never waits for anybody.
+It never stops reading (T-5): what is read is passed on at once, and passing on never waits for anybody. What is for
+this router may wait for its turn (`inbox`).
 """
 
 from __future__ import annotations

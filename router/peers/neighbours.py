@@ -19,7 +19,7 @@ from delivery_records.model.effects import SendDatagram, SendToRouters
 from delivery_records.model.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
 from delivery_records.model.messages import Hello
 from oncewire.cli.users import Users
-from oncewire.transport.turn import Turn
+from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     AmqpError,
     Connection,
@@ -40,6 +40,7 @@ from router.logs import EventLog, RouterEvent
 from router.passwords import Logins, nonce
 from router.peers.connection import NeighbourConnection
 from router.peers.handshake import NeighbourIdentity, identify, open_properties
+from router.peers.inbox import Inbox
 from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.peers.proof import CHALLENGE_BYTES, Handshake, Verdict
@@ -99,6 +100,7 @@ class Neighbours:
         self.log = log
         self._connections: set[NeighbourConnection] = set()
         self._inputs: list[Input] = []
+        self._inbox = Inbox(driver, Backlog(turn))
         self._is_stopped = False
         self._routers_seen: set[int] = set()
         self.routed: RoutedLinks | None = None
@@ -250,6 +252,7 @@ class Neighbours:
     def stop(self) -> None:
         """The incarnation is over: drop every link (K-3)."""
         self._is_stopped = True
+        self._inbox.clear()
         self.routing.stop()
         for connection in list(self._connections):
             connection.abort()
@@ -284,11 +287,11 @@ class Neighbours:
             self.log.event(
                 RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved)
             )
-            self._driver.submit([changed])
+            self._inbox.put([changed])
 
     def _tell_lost_frames(self, rids: set[int]) -> None:
         """Frames to these routers may be lost though no path has changed: their channels look at once (T-4)."""
-        self._driver.submit([PathsChanged(frozenset(self.routing.next_hops), frozenset(rids))])
+        self._inbox.put([PathsChanged(frozenset(self.routing.next_hops), frozenset(rids))])
 
     def _link_to(self, rid: int) -> NeighbourConnection | None:
         hop = self.routing.next_hops.get(rid)
@@ -409,10 +412,10 @@ class Neighbours:
             self._inputs.append(RouterFrame(header.origin, target[1], target[2], message))
 
     def submit_received(self) -> None:
-        """Everything of one read goes to the record core together."""
+        """Everything of one read goes to the record core together, unless it may lead to much."""
         if self._inputs and not self._is_stopped:
             inputs, self._inputs = self._inputs, []
-            self._driver.submit(inputs)
+            self._inbox.put(inputs)
 
     # --- for people ---------------------------------------------------------------------------------------------------
 
