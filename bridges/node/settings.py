@@ -161,6 +161,10 @@ _OF_NODE = (
         "request of a query: the network deletes it, its journal stays. Time while the node is stopped does not count.",
     ),
     Setting(
+        "users_file", optional_path, None, "a file of `oncewire users`, or empty = no login",
+        "Operators over HTTP log in as its users, but for /healthz and /readyz. It is read again when it changes.",
+    ),
+    Setting(
         "listen.host", _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect.",
     ),
     Setting("listen.port", _PORT, 7072, _PORT_ALLOWED, "Where pipelines connect."),
@@ -182,10 +186,6 @@ _OF_NODE = (
     Setting(
         "http.client_certificates", _SHOWN, "none", _SHOWN_ALLOWED,
         "Certificates of operators, checked with tls.ca_file. optional = one that is shown must be valid.",
-    ),
-    Setting(
-        "users_file", optional_path, None, "a file of `oncewire users`, or empty = no login",
-        "Operators over HTTP log in as its users, but for /healthz and /readyz. It is read again when it changes.",
     ),
     Setting(
         "tls.ca_file", optional_path, None, "a PEM file, or empty = the authorities of this machine",
