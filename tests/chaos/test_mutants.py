@@ -17,10 +17,10 @@ from chaos.mutants.search import search
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.schedule import Result, run_seed
 from tests.support.effort import partly
+from tests.support.protocol import protocol_text
 
 TESTS = Path(__file__).resolve().parents[1]
-PROTOCOL = TESTS.parent / "docs" / "protocol.md"
-RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-[ab]|S-a)$", re.MULTILINE)
+RULE = re.compile(r"^## ((?:[A-Z]+-\d+[a-z]?)|P-[ab]|S-a)$", re.MULTILINE)
 
 QUICK = (
     "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",
@@ -63,7 +63,7 @@ def test_every_name_stands_for_one_edit() -> None:
 
 
 def test_every_rule_of_the_protocol_has_an_edit_or_a_reason_why_none_can_show_it() -> None:
-    found = RULE.findall(PROTOCOL.read_text(encoding="utf-8"))
+    found = RULE.findall(protocol_text())
     rules = {rule for rule in found if not rule.startswith("R-")}  # tests/chaos/test_routed.py has those
     edited = {edit.rule for edit in ALL}
     assert edited | set(WITHOUT) | LATER == rules

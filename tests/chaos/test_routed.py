@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,13 @@ from chaos.mutants.edit_error import EditError
 from chaos.routed.code import MODULES, Edit, load
 from chaos.routed.mutants import EDITS
 from chaos.routed.world import CORPUS, circle, first_finding, held_up, simulate
+from tests.support.protocol import protocol_text
 
 SEEDS = 200
 BLOCKS = 10
 MUTANT_SEEDS = 200
 """More than any mutant has needed."""
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+PAGE = protocol_text()
 
 
 @pytest.mark.timeout(600)
@@ -54,7 +54,7 @@ def test_a_rule_that_is_taken_out_is_noticed(edit: Edit) -> None:
 
 
 def test_every_rule_of_routed_links_has_a_mutant() -> None:
-    rules = set(re.findall(r"^### (R-\d+)$", PAGE, re.MULTILINE))
+    rules = set(re.findall(r"^## (R-\d+)$", PAGE, re.MULTILINE))
     assert rules - {"R-2"} <= {edit.rule for edit in EDITS}, "R-2 is a choice of place, which the router's tests show"
     assert "W-17" in {edit.rule for edit in EDITS}  # W-18: tests/workqueue/test_links.py
 

@@ -17,6 +17,7 @@ from chaos.simulator.scenario import read, replay
 from delivery_records.publisher.phase import PHASE_NEXT
 from delivery_records.publisher.window import SLOT_NEXT
 from delivery_records.subscriber.entries import ENTRY_NEXT
+from tests.support.protocol import protocol_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "tests" / "delivery_records" / "scenarios").glob("*.txt"))
@@ -29,7 +30,7 @@ TABLES = pytest.mark.parametrize(
 
 def diagram_of(first: str) -> set[tuple[str, str]]:
     """The arrows of the diagram on the protocol page whose first state is `first`, without the beginnings."""
-    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    page = protocol_text()
     diagrams = re.findall(r"stateDiagram-v2\n(.*?)```", page, re.DOTALL)
     (diagram,) = [text for text in diagrams if text.lstrip().startswith(f"[*] --> {first}\n")]
     return set(re.findall(r"(\w+) --> (\w+)", diagram))

@@ -23,7 +23,8 @@ from delivery_records.model.trace import (
     TraceStep,
 )
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
-from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
+from tests.docs.test_protocol_rules import defined_rules
+from tests.support.protocol import protocol_text
 
 BODY = b"x" * 100
 
@@ -260,7 +261,7 @@ def test_a_step_of_nobody_known_is_not_kept() -> None:
 
 
 def test_every_rule_that_is_told_is_on_the_protocol_page() -> None:
-    rules = defined_rules(PROTOCOL.read_text(encoding="utf-8"))
+    rules = defined_rules(protocol_text())
     assert {told.rule for told in Rule} <= set(rules)
     for told in Rule:
         named = set(re.findall(r"\b[KAIETC]-\d{1,2}[a-z]?\b", told.sentence))

@@ -37,7 +37,7 @@ STARTS_PROCESSES = re.compile(
 """What a test of real processes uses."""
 
 LINK = re.compile(r"\[([^\]]+)\](?!\()")
-RULE_LINK = re.compile(rf"\[({NAME})\]\(protocol\.md#([\w-]+)\)|\[([JO]-\d+)\]\(bridge\.md#([\w-]+)\)")
+RULE_LINK = re.compile(rf"\[({NAME})\]\(protocol(?:/[\w-]+)?\.md#([\w-]+)\)|\[([JO]-\d+)\]\(bridge\.md#([\w-]+)\)")
 BRIDGE_FAMILIES = {"J": "from-the-network-to-a-query", "O": "from-a-query-to-the-network"}
 """Where the rules of docs/bridge.md stand."""
 REFERENCE = re.compile(r"^\[([^\]]+)\]: (\S+)$", re.MULTILINE)

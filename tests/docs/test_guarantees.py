@@ -31,7 +31,8 @@ from tests.docs.guarantee_tables import (
     wrong_tables,
 )
 from tests.docs.test_bridge_page import RULES as BRIDGE_RULES
-from tests.docs.test_protocol_rules import PROTOCOL, ROOT, defined_rules
+from tests.docs.test_protocol_rules import ROOT, defined_rules
+from tests.support.protocol import protocol_text
 
 PAGES = [
     ROOT / "docs" / name
@@ -55,7 +56,7 @@ def facts() -> Facts:
         ROOT,
         frozenset(ALL_FAULTS),
         frozenset(field.name for field in dataclasses.fields(Traits)),
-        frozenset([*defined_rules(PROTOCOL.read_text(encoding="utf-8")), *BRIDGE_RULES]),
+        frozenset([*defined_rules(protocol_text()), *BRIDGE_RULES]),
     )
 
 
@@ -133,8 +134,8 @@ How many:
 
 | fault | what happens | answered by |
 |---|---|---|
-| killed | gone | [I-3](protocol.md#i-3) |
-| stopped | asleep | [I-3](protocol.md#i-3) |
+| killed | gone | [I-3](protocol/i.md#i-3) |
+| stopped | asleep | [I-3](protocol/i.md#i-3) |
 
 ## Exactly-once
 
@@ -148,7 +149,7 @@ HEAD
 
 HEAD
 | killed | P | no | may | no | R | P | [real-1] |
-| stopped | P | no | no | no | R | P | argued: [I-3](protocol.md#i-3) |
+| stopped | P | no | no | no | R | P | argued: [I-3](protocol/i.md#i-3) |
 
 ## At-most-once
 
@@ -250,7 +251,7 @@ PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "an experiment that does not exist": (
         "tests/router/test_a.py::test_it |", "docs/evidence/none.md |", ["there is no file docs/evidence/none.md"]),
     "a rule that does not exist": (
-        "argued: [I-3](protocol.md#i-3)", "argued: [I-33](protocol.md#i-33)", ["there is no rule I-33"]),
+        "argued: [I-3](protocol/i.md#i-3)", "argued: [I-33](protocol/i.md#i-33)", ["there is no rule I-33"]),
     "a rule of the bridge that does not exist": ("[O-2](bridge", "[O-3](bridge", ["there is no rule O-3"]),
     "a rule of the bridge whose link leads elsewhere": (
         "bridge.md#from-a-query-to-the-network", "bridge.md#reasons", ["the link of O-2 leads to reasons"]),
@@ -258,7 +259,7 @@ PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
         "| driver killed | any |", "| node killed | any |",
         ["Spark bridge has no row for: driver killed", "a fault that is not on the list: node killed"]),
     "a rule whose link leads elsewhere": (
-        "asleep | [I-3](protocol.md#i-3)", "asleep | [I-3](protocol.md#i-4)", ["the link of I-3 leads to i-4"]),
+        "asleep | [I-3](protocol/i.md#i-3)", "asleep | [I-3](protocol/i.md#i-4)", ["the link of I-3 leads to i-4"]),
     "evidence that is in no list": (
         "| [real-1] |\n| stopped", "| [real-9] |\n| stopped", ["killed (P): unknown evidence real-9"]),
     "a row without evidence": (
@@ -266,7 +267,7 @@ PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "a row with a part only": (
         "[gold-1] [part-1] |", "[part-1] |", ["stopped (S): no evidence", "gold-1 shows nothing"]),
     "a row argued from nothing": (
-        "argued: [I-3](protocol.md#i-3)", "argued: ", ["stopped (P): argued from no rule"]),
+        "argued: [I-3](protocol/i.md#i-3)", "argued: ", ["stopped (P): argued from no rule"]),
     "a mode without a fault of the others": (
         "| stopped | S | may | no | no | R | P | [gold-1] [part-1] |\n", "",
         ["At-most-once has no row for: stopped"]),

@@ -1,4 +1,4 @@
-"""The protocol page and the code name the same rules."""
+"""The protocol pages and the code name the same rules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 
 from chaos.mutants.catalogue import DIRECTED, EDITS
 from delivery_records.model import limits
+from tests.support.protocol import protocol_text
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-PROTOCOL = ROOT / "docs" / "protocol.md"
 COUNTEREXAMPLES = ROOT / "docs" / "counterexamples.md"
 CARRYING_OUT = ("oncewire", "delivery_records", "topology", "router")
 """Folders whose code carries rules out; a mention in the fault side proves nothing."""
@@ -170,7 +170,7 @@ def unnamed_rules(rules: dict[str, Rule], mentions: Iterable[Mention]) -> list[s
 
 @pytest.fixture(scope="module")
 def rules() -> dict[str, Rule]:
-    return defined_rules(PROTOCOL.read_text(encoding="utf-8"))
+    return defined_rules(protocol_text())
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_every_rule_named_in_the_code_is_on_the_protocol_page(
     rules: dict[str, Rule], mentions: list[Mention]
 ) -> None:
     unknown = unknown_names(rules, mentions)
-    assert not unknown, "not defined in docs/protocol.md:\n" + "\n".join(map(str, unknown))
+    assert not unknown, "not defined in docs/protocol:\n" + "\n".join(map(str, unknown))
 
 
 def test_every_rule_of_the_protocol_page_is_named_in_the_code_or_marked(
@@ -265,13 +265,13 @@ def test_every_counterexample_and_finding_has_a_row_that_names_its_remedy(letter
     without = [
         name
         for name, row in rows.items()
-        if not (RULE.search(row) or re.search(r"\]\(protocol\.md#|as C\d+|\bG\d\b", row))
+        if not (RULE.search(row) or re.search(r"\]\(protocol(?:/[\w-]+)?\.md#|as C\d+|\bG\d\b", row))
     ]
     assert not without, f"no rule answers {', '.join(without)}"
 
 
 def test_times_and_limits_on_the_protocol_page_are_those_of_the_code() -> None:
-    rows = constant_rows(PROTOCOL.read_text(encoding="utf-8"))
+    rows = constant_rows(protocol_text())
     assert len(rows) > 30, "the tables of times and limits were not found"
     wrong = [
         f"{name} is {getattr(limits, name, None)}, the page says {told}"
@@ -282,7 +282,7 @@ def test_times_and_limits_on_the_protocol_page_are_those_of_the_code() -> None:
 
 
 def test_every_guarantee_stands_on_the_protocol_page() -> None:
-    found = re.findall(r"^\| \*\*(G\d)\*\* ", PROTOCOL.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"^\| \*\*(G\d)\*\* ", protocol_text(), re.MULTILINE)
     assert found == [f"G{number}" for number in range(1, 9)]
 
 

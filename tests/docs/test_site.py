@@ -15,6 +15,7 @@ import pytest
 
 from tests.docs.code_blocks import ROOT
 from tests.docs.test_links import prose_lines
+from tests.support.protocol import PAGES
 
 BUILD_S = 200.0
 TEST_FILE = re.compile(r"tests/[\w/]+/test_\w+\.py")
@@ -72,8 +73,6 @@ def load_hooks() -> Any:
     return hooks
 
 
-ONE_DOCUMENT = ROOT / "docs" / "protocol.md"
-"""Its rules refer to each other, and tests read it as a whole."""
 WRITTEN = frozenset({"simulation.md", "chaos.md"})
 """By programs."""
 MOST_LINES = 300
@@ -81,7 +80,7 @@ MOST_LINES = 300
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
 def test_a_page_can_be_read_in_one_go(page: Path) -> None:
-    if page != ONE_DOCUMENT and page.name not in WRITTEN:
+    if page.name not in WRITTEN:
         assert len(page.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, "split it"
 
 
@@ -89,7 +88,7 @@ def test_names_of_tests_stand_in_tables_of_evidence_and_not_in_prose() -> None:
     prose = [
         f"{page.relative_to(ROOT)}: {line}"
         for page in (ROOT / "docs").rglob("*.md")
-        if page != ONE_DOCUMENT and page.parent.name != "evidence"
+        if page not in PAGES and page.parent.name != "evidence"
         for line in prose_lines(page.read_text(encoding="utf-8"))
         if TEST_FILE.search(re.sub(r"\]\([^)]*\)", "", line)) and not line.startswith(("|", "<!--", "["))
         if "Tests without a file are in" not in line and "All tests of this table are in" not in line
