@@ -1,4 +1,4 @@
-"""docs/cues.md has every step of Cues' algorithm, and names tests, rules and limits that exist."""
+"""The pages of processors have every step of Cues' algorithm, and name tests, rules and limits that exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.docs.guarantee_tables import functions_of, section, table
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "cues.md"
+PAGES = (ROOT / "docs" / "cues.md", ROOT / "docs" / "explanation" / "from-cues.md")
 RECOVERY = ROOT / "tests" / "spark" / "test_processor_recovery.py"
 PROCESSOR = ROOT / "bridges" / "spark" / "processor.py"
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
@@ -30,7 +30,7 @@ LIMITS = (
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 @pytest.mark.parametrize(

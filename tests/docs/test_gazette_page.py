@@ -17,7 +17,7 @@ from tests.router.processes import running_router
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "gazette.md"
-REFERENCE = ROOT / "docs" / "gazette-reference.md"
+FURTHER = (ROOT / "docs" / "gazette-reference.md", ROOT / "docs" / "explanation" / "from-gazette.md")
 GUARANTEES = ROOT / "tests" / "client" / "test_gazette_guarantees.py"
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
 RULE = re.compile(r"^\| (S[QT]-\d+) \|", re.MULTILINE)
@@ -28,7 +28,7 @@ LIMIT = re.compile(r"^\| `([A-Z_]+)` \| (\d+) \|", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return PAGE.read_text(encoding="utf-8") + REFERENCE.read_text(encoding="utf-8")
+    return "\n".join(page.read_text(encoding="utf-8") for page in (PAGE, *FURTHER))
 
 
 def test_every_test_of_the_page_exists(page: str) -> None:
