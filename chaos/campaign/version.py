@@ -83,7 +83,7 @@ def process_files(root: Path | None = None) -> Files:
 
 def _package(name: str, root: Path | None) -> Iterator[tuple[str, str, bytes]]:
     """Of each file of a package, or of a module: path within the package, path in the project, source."""
-    file = _place(name, root)
+    file = place_of(name, root)
     is_package = file.name == "__init__.py"
     folder = Path(*name.split(".")) if is_package else Path(*name.split(".")[:-1])
     for path in sorted(file.parent.rglob("*.py")) if is_package else [file]:
@@ -92,7 +92,8 @@ def _package(name: str, root: Path | None) -> Iterator[tuple[str, str, bytes]]:
             yield str(within), str(folder / within), path.read_bytes()
 
 
-def _place(module: str, root: Path | None) -> Path:
+def place_of(module: str, root: Path | None) -> Path:
+    """The file of a module or package, whether it is there or not."""
     if root is None:
         return source_of(module)
     place = root.joinpath(*module.split("."))
@@ -115,7 +116,7 @@ def _source_of(name: str, root: Path | None) -> Path | None:
     """The module's file; None for packages, other people's modules, and names that are no modules."""
     if name.partition(".")[0] not in _OURS:
         return None
-    path = _place(name, root)
+    path = place_of(name, root)
     return path if path.name != "__init__.py" and path.is_file() else None
 
 

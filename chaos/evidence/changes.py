@@ -21,6 +21,7 @@ from chaos.campaign.version import (
     imported_files,
     mutants_version,
     package_files,
+    place_of,
     process_files,
     processes_version,
     simulator_version,
@@ -57,6 +58,8 @@ class Record:
     code: str = ""
     """The code version that it names; empty where it names a commit alone."""
     version: Callable[[Path], str] | None = None
+    modules: tuple[str, ...] = ()
+    """Modules and packages that its version names. Where one of them stood elsewhere then, no version can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,9 @@ def records_in(folder: Path) -> Iterator[Record]:
         yield Record("chaos.md", commits.get(code), process_files, code, processes_version)
     for name, code in recorded_codes(read_ledger(folder / "fuzz.jsonl", BLOCKS), GOALS).items():
         if name in GOALS:
-            files = partial(package_files, *modules_of(GOALS[name]))
-            yield Record(f"fuzz.md, {name}", commits.get(code), files, code, partial(code_of, GOALS[name]))
+            modules = modules_of(GOALS[name])
+            files, version = partial(package_files, *modules), partial(code_of, GOALS[name])
+            yield Record(f"fuzz.md, {name}", commits.get(code), files, code, version, tuple(modules))
     yield from _written_by_hand(folder)
 
 
@@ -153,6 +157,8 @@ def changes_since(records: Iterable[Record], folder: Path) -> Iterator[Changes]:
 def _changes_of(record: Record, commit: str, sources: Path | None, folder: Path) -> Changes:
     if sources is None:
         return Changes(record, unknown=f"there is no git here, or its history has no commit {commit}")
+    if moved := [name for name in record.modules if not place_of(name, sources).exists()]:
+        return Changes(record, unknown=f"the commit has no {', '.join(moved)}: it has moved since")
     if record.version is not None and (there := record.version(sources)) != record.code:
         return Changes(record, unknown=f"the commit has the code {there}", is_wrong=True)
     then, now = record.files(root=sources), record.files()

@@ -112,6 +112,16 @@ def test_a_commit_whose_code_is_another_is_wrong_and_one_that_is_not_there_says_
     assert (unknown.is_wrong, unknown.unknown) == (False, "no commit is known to have this code")
 
 
+def test_a_module_that_has_moved_since_is_not_taken_for_other_code(project: Path) -> None:
+    record = record_at(project, Commit(*a_commit_of(project)), "a9")
+    stayed, moved = changes_since(
+        [replace(record, modules=("package.a",)), replace(record, modules=("package.model.a",))],
+        project / "docs",
+    )
+    assert stayed.is_wrong
+    assert (moved.is_wrong, moved.unknown) == (False, "the commit has no package.model.a: it has moved since")
+
+
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A repository whose last commit has the code as it is, and the commit's name."""
