@@ -160,8 +160,7 @@ class Outgoing:
         state = entry.state
         is_large = entry.large is not None
         if is_large:
-            state = self.large.on_settled(entry)
-            entry.step(state)
+            state = self.large.on_settled(entry)  # decides alone: S may have settled what is in the middle itself (c.3)
         if state is SENT and self._progress is not None:
             self._progress.on_done(entry)
         if state is HELD:

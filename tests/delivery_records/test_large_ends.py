@@ -12,7 +12,7 @@ from delivery_records.model.limits import LARGE_STALL_S
 from delivery_records.model.messages import Need, Taken
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
-from delivery_records.model.view import SubscriptionMode
+from delivery_records.model.view import Kind, SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 from tests.delivery_records.large_parts import (
     AHEAD,
@@ -402,3 +402,19 @@ def test_the_next_ingress_hears_nothing_of_what_another_one_has_sent() -> None:
     to_next = [effect.message for effect in net.nodes[0].all(effects.SendToRouters) if effect.targets[0][0] == 7003]
     assert to_next, "its outcome"
     assert not [message for message in to_next if isinstance(message, (Taken, Need))]
+
+
+def test_one_that_goes_out_settled_ends_in_the_middle_with_its_publishers_session() -> None:  # E-5, E-6, c.3
+    net = Net(2, limits=LIMITS)
+    subscriber = net.subscriber(net.nodes[0], mode=SubscriptionMode.AT_MOST_ONCE)
+    publisher = net.publisher(net.nodes[1])
+    part(publisher, b"1", FIRST, Part.FIRST)
+    net.held.add((1, 0))  # the abort is under way when the key is gone
+    publisher.drop()
+    net.etcd.delete(Kind.PUBLISHER, net.publisher_path().partition("/")[2])
+    net.run()
+    assert parts(subscriber)[-1] == (b"1", Part.ABORT)
+    assert net.nodes[0].all(effects.Faulted) == []
+    net.held.clear()
+    net.publisher(net.nodes[1], "q").send(b"2")
+    assert subscriber.deliveries == [b"2"]
