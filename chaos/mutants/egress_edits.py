@@ -160,8 +160,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "held-copy", "E-5",
-        "            self._held.remove(entry)\n        entry.step(GONE)\n",
-        "            return\n        entry.step(GONE)\n",
+        "            self._held.remove(entry)\n        entry.state = GONE",
+        "            return\n        entry.state = GONE",
         "a settlement overtakes a copy that waits for credit",
         aim=("drop-p", "crash-s"),
     ),

@@ -10,7 +10,7 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome, Told
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.window import ARRIVING, AWAITED, TOLD, Slot, Window, WindowOwner
+from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, TOLD, Slot, Window, WindowOwner
 
 _ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
 _IN_DOUBT: Final = Told(DeliveryOutcome.MODIFIED_FAILED)
@@ -131,7 +131,8 @@ class PublisherOutcomes:
     def _tell(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
-        slot.step(TOLD)
+        assert slot.state is RECEIVED
+        slot.state = TOLD
         if self._turn.tracing is not None:
             self._owner.trace(slot, Rule.TOLD, told.outcome.value)
         if not self._window.told:

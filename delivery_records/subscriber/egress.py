@@ -485,7 +485,7 @@ class Egress(Endpoint):
             if is_done:
                 done += 1
                 if entry.state is SENT:
-                    entry.step(State.DONE_SETTLED if is_settled else DONE)
+                    entry.state = State.DONE_SETTLED if is_settled else DONE
                 else:
                     entry.step(State.DONE_PRESENTED)
                 entry.outcome = verdict

@@ -140,7 +140,10 @@ class Entry:
         """Its body comes in parts, or is not here (L-2, L-7)."""
 
     def step(self, state: State) -> None:
-        """Go on to a state, or stay. Only the steps of ENTRY_NEXT are taken: another one is a fault of ours."""
+        """Go on to a state, or stay. Only the steps of ENTRY_NEXT are taken: another one is a fault of ours.
+
+        What comes with every delivery is done in place, behind a look at the former state: a call costs too much there.
+        """
         assert state is self.state or state in ENTRY_NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
 

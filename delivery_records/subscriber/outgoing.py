@@ -167,7 +167,7 @@ class Outgoing:
             if self._mode is _AT_MOST_ONCE and not is_large and self._outlives_its_stream(entry):
                 return  # of a large one only the beginning may be here
             self._held.remove(entry)
-        entry.step(GONE)
+        entry.state = GONE  # in place: see `Entry.step`
         entry.message = b""
         if state is DONE or state in MAPPED:
             self._count_place(entry, -1)
@@ -348,7 +348,10 @@ class Outgoing:
         before = entry.state
         is_new = before is HELD
         resume = not is_new and entry.state in IN_REPLY  # an entry of the reply map is resumed exactly once
-        entry.step(SENT)
+        if is_new:
+            entry.state = SENT
+        else:
+            entry.step(SENT)
         if is_new and not entry.presettled:
             self._count_place(entry, 1)
         if self._progress is not None:
