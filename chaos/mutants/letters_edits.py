@@ -48,7 +48,7 @@ LETTERS_EDITS: tuple[Edit, ...] = (
         "given-up-counts-as-accepted", "I-3e",
         "        slot.has_no_letter = True\n        slot.pending -= 1\n        self._note_letter(",
         "        slot.pending -= 1\n        self._note_letter(",
-        "a publisher is told by its topic's policy of a message whose letter nobody has got",
+        "a publisher gets the outcome of its topic's policy for a message whose letter nobody has got",
         aim=("late_letters=70", "letter_wait=2", *_ONE),
     ),
     Edit(

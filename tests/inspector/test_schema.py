@@ -128,12 +128,13 @@ def weighed_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("weighed_delivery")
 def test_a_new_attribute_of_a_delivery_is_shown_by_command_line_page_and_reference() -> None:
     record = dict.fromkeys((each.name for each in SHOWN["delivery"].attributes), None)
-    told = {"tag": "00", "found": [record | {"role": "ingress", "router": "r1", "weight": 2_000}]}
+    found = [record | {"role": "ingress", "router": "r1", "weight": 2_000}]
+    document = {"tag": "00", "answer": {"text": "it waits", "waiting_for": []}, "found": found}
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(shown("delivery", told, 200))
+        console.print(shown("delivery", document, 200))
     assert [line.split() for line in capture.get().splitlines()] == [
-        ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
+        ["it", "waits"], [], ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
     ]  # fmt: skip
     tables = tables_of_page()
     assert tables["deliveries"] == [WEIGHT]

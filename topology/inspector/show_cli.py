@@ -162,9 +162,8 @@ def _waits(rows: Sequence[Row]) -> Iterator[RenderableType]:
 
 
 def _window(row: Row) -> str:
-    """Used of granted; a router of the previous release does not say how much is granted."""
-    granted = row.get("granted")
-    return f"{row['unsettled']} of {granted} used" if granted is not None else f"{row['unsettled']} unsettled"
+    """Used of granted."""
+    return f"{row['unsettled']} of {row['granted']} used"
 
 
 def _why(row: Row) -> Iterator[str]:
@@ -222,9 +221,7 @@ def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
 
 def _answer(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What has become of it, before anything else."""
-    answer = document.get("answer")  # a router of the previous release gives none
-    if answer is None:
-        return
+    answer = document["answer"]
     yield Text(answer["text"], style="bold")
     yield from (Text(f"  {_holder(each)}") for each in answer["waiting_for"])
     yield Text()
