@@ -28,7 +28,7 @@ SOURCES := $(shell find $(PACKAGES) -name __pycache__ -prune -o \( -type f -o -t
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
-	@echo 'make lint                                      ruff and mypy'
+	@echo 'make lint                                      ruff (also its format) and mypy'
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
@@ -185,6 +185,7 @@ test-all: $(VENV)/.installed $(VENV)/.test-packages
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
+	@$(RUN) $(VENV)/bin/ruff format --check -q .
 	@$(RUN) $(VENV)/bin/mypy
 
 # Needs what `make tools` fetches, and chromium.

@@ -39,13 +39,21 @@ UNITS = {
         *(
             f"router/clients/{name}.py"
             for name in (
-                "client_quota", "connection", "delivery_states", "message_edits", "offers", "places", "publisher_link",
-                "session_window", "subscriber_link", "user_bytes",
+                "client_quota",
+                "connection",
+                "delivery_states",
+                "message_edits",
+                "offers",
+                "places",
+                "publisher_link",
+                "session_window",
+                "subscriber_link",
+                "user_bytes",
             )
         ),
         *(f"router/peers/{name}.py" for name in ("connection", "neighbours", "output")),
     ],
-}  # fmt: skip
+}
 PURE = {
     # Classes that inherit from `str`, `int` or `bytes`, which mypyc cannot translate, and logins.
     *(f"oncewire/wire/{name}.py" for name in ("types", "message", "sasl", "scram", "saslprep", "bearer")),
@@ -57,14 +65,27 @@ PURE = {
     *(
         f"delivery_records/attachments/{name}.py"
         for name in (
-            "attaching", "barrier", "closing", "departing", "draining", "ending", "expiry", "refusals", "session_order",
-            "steals", "watch/publishers", "watch/routers", "watch/shared", "watch/subscriptions",
-            "watch/watch_handlers", "watch/watch_parts",
+            "attaching",
+            "barrier",
+            "closing",
+            "departing",
+            "draining",
+            "ending",
+            "expiry",
+            "refusals",
+            "session_order",
+            "steals",
+            "watch/publishers",
+            "watch/routers",
+            "watch/shared",
+            "watch/subscriptions",
+            "watch/watch_handlers",
+            "watch/watch_parts",
         )
     ),
     *(f"delivery_records/model/{name}.py" for name in ("durations", "failures", "proposals")),
     *(f"delivery_records/diagnostics/{name}.py" for name in ("lateness", "lookup", "tables", "waits")),
-}  # fmt: skip
+}
 
 
 def files_of(places: list[str]) -> list[str]:

@@ -25,7 +25,15 @@ from urllib.request import urlopen
 
 ONCEWIRE = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "oncewire"
 AMQP_PORT, TAKEN_PORT, HTTP_PORT = 5672, 8672, 9672
-CONTEXT = ("context", "add", "mine", "--url", f"amqp://127.0.0.1:{AMQP_PORT}", "--http", f"http://127.0.0.1:{HTTP_PORT}")
+CONTEXT = (
+    "context",
+    "add",
+    "mine",
+    "--url",
+    f"amqp://127.0.0.1:{AMQP_PORT}",
+    "--http",
+    f"http://127.0.0.1:{HTTP_PORT}",
+)
 COUNTED = ("oncewire_client_connections_accepted", "oncewire_connections_turned_away", "oncewire_deliveries")
 ROW = ("id", "key", "subscriptions", "publishers")
 END_S = 60.0

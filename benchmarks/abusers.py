@@ -32,7 +32,7 @@ from oncewire.wire import (
     Transfer,
     encode_performative,
     vocabulary,
-)  # fmt: skip
+)
 from oncewire.wire.frames import AMQP_HEADER, encode_frame
 
 NICENESS = 10

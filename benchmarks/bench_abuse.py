@@ -77,9 +77,7 @@ def percentiles(flow: Flow, begin: float, end: float, ended_at: Sequence[float])
     now = time.monotonic()
     late = [now] * (len(flow.sent_at) - len(ended_at))
     times = [
-        (came - sent) * 1000
-        for sent, came in zip(flow.sent_at, [*ended_at, *late], strict=True)
-        if begin <= sent < end
+        (came - sent) * 1000 for sent, came in zip(flow.sent_at, [*ended_at, *late], strict=True) if begin <= sent < end
     ]
     found = statistics.quantiles(times, n=100)
     return round(found[49], 1), round(found[98], 1)
@@ -143,9 +141,16 @@ async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | 
                 rss_abused = router.resident_bytes()
     median = statistics.median(times) if times else float("inf")
     return Result(
-        name, *quiet, *abused, *quiet_accepted, *abused_accepted, round(median, 1), failed, rss // (1 << 20),
+        name,
+        *quiet,
+        *abused,
+        *quiet_accepted,
+        *abused_accepted,
+        round(median, 1),
+        failed,
+        rss // (1 << 20),
         rss_abused // (1 << 20),
-    )  # fmt: skip
+    )
 
 
 def show(result: Result) -> None:
@@ -170,9 +175,16 @@ def markdown(results: Sequence[Result], page: str) -> list[str]:
         before = former.get(each.abuse, ["-"] * len(cells_of(HEADER)))
         failed = f" ({each.newcomers_failed} failed)" if each.newcomers_failed else ""
         cells = [
-            each.abuse, f"{each.p50} to {each.p50_abused}", f"{each.p99} to {each.p99_abused}", f"{each.ratio:.1f}",
-            before[4], f"{each.newcomer}{failed}", before[6], f"{each.rss_abused:.0f}", before[8],
-        ]  # fmt: skip
+            each.abuse,
+            f"{each.p50} to {each.p50_abused}",
+            f"{each.p99} to {each.p99_abused}",
+            f"{each.ratio:.1f}",
+            before[4],
+            f"{each.newcomer}{failed}",
+            before[6],
+            f"{each.rss_abused:.0f}",
+            before[8],
+        ]
         table.append(f"| {' | '.join(cells)} |")
     return table
 

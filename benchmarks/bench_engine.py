@@ -131,9 +131,7 @@ class Exchange:
         """Carry one batch through all three steps."""
         self.publish(batch)
         heard = self.subscriber_hears(self.timed("transfer in and out", self.forward))
-        self.subscriber.dispose(
-            [e.delivery_id for e in heard if isinstance(e, DeliveryReceived)], ACCEPTED, False
-        )
+        self.subscriber.dispose([e.delivery_id for e in heard if isinstance(e, DeliveryReceived)], ACCEPTED, False)
         self.publishers.client.receive_data(self.timed("accept back", self.accept), 0.0)
         for event in self.publishers.client.events():
             if isinstance(event, DispositionReceived):

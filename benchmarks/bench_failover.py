@@ -244,9 +244,7 @@ def as_json(found: dict[Case, Times], rounds: int) -> dict[str, Any]:
         "benchmark": "failover",
         "machine": machine(),
         "rounds": rounds,
-        "runs": [
-            {"what": case.what, "fault": case.fault, **asdict(times)} for case, times in found.items()
-        ],
+        "runs": [{"what": case.what, "fault": case.fault, **asdict(times)} for case, times in found.items()],
     }
 
 

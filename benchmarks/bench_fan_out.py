@@ -71,10 +71,13 @@ async def measure(place: str, subscriptions: int, messages: int) -> dict[str, An
         close(clients)
     median = statistics.median(times)
     return {
-        "publisher": place, "subscriptions": subscriptions, "build": "compiled" if is_compiled() else "pure",
-        "median_ms": round(median, 1), "most_ms": round(max(times), 1),
+        "publisher": place,
+        "subscriptions": subscriptions,
+        "build": "compiled" if is_compiled() else "pure",
+        "median_ms": round(median, 1),
+        "most_ms": round(max(times), 1),
         "us_a_subscription": round(1000 * median / subscriptions, 1),
-    }  # fmt: skip
+    }
 
 
 async def run(options: argparse.Namespace) -> None:

@@ -35,12 +35,16 @@ def messages(count: int) -> list[bytes]:
                 bytes(1024),
                 properties=Properties(message_id=f"m{number}", subject="orders"),
                 application_properties={
-                    "color": "red", "size": number % 10, "region": "europe", "customer": f"c{number}", "urgent": False,
+                    "color": "red",
+                    "size": number % 10,
+                    "region": "europe",
+                    "customer": f"c{number}",
+                    "urgent": False,
                 },
             )
         )
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def cost(selector: str, filters: int, payloads: list[bytes]) -> float:

@@ -105,9 +105,12 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.engine = Connection(
-            Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), idle_time_out_ms=0,
+            Role.CLIENT,
+            container_id=container_id,
+            sasl=SaslClient("ANONYMOUS"),
+            idle_time_out_ms=0,
             max_frame_size=max_frame_size,
-        )  # fmt: skip
+        )
         self.heard: list[Event] = []
         self.engine.open()
         self.until(lambda event: isinstance(event, ConnectionOpened))

@@ -93,9 +93,18 @@ class TimedRun(Run):
 def measure(router: Router, rate: float | None, seconds: float, window: int) -> Row:
     """One run at a rate; None = as fast as the window allows."""
     options = argparse.Namespace(
-        publish=router.address, subscribe=[router.address], subscribers=1, topic="latency", name=f"latency-{rate}",
-        mode="three-step", stock=False, window=window, size=100, pid=[], rate=rate,
-    )  # fmt: skip
+        publish=router.address,
+        subscribe=[router.address],
+        subscribers=1,
+        topic="latency",
+        name=f"latency-{rate}",
+        mode="three-step",
+        stock=False,
+        window=window,
+        size=100,
+        pid=[],
+        rate=rate,
+    )
     run = TimedRun(options)
     run.publish_paced(WARM_UP_S + seconds)
     (subscriber,) = run.subscribers
@@ -105,9 +114,12 @@ def measure(router: Router, rate: float | None, seconds: float, window: int) -> 
     run.close()
     cuts = statistics.quantiles(late, n=1000)
     return {
-        "load": "saturated" if rate is None else f"{rate:,.0f}/s", "messages/s": round(len(late) / seconds),
-        "p50 ms": round(cuts[499], 2), "p99 ms": round(cuts[989], 2), "p99.9 ms": round(cuts[998], 2),
-    }  # fmt: skip
+        "load": "saturated" if rate is None else f"{rate:,.0f}/s",
+        "messages/s": round(len(late) / seconds),
+        "p50 ms": round(cuts[499], 2),
+        "p99 ms": round(cuts[989], 2),
+        "p99.9 ms": round(cuts[998], 2),
+    }
 
 
 def rows(router: Router, seconds: float, window: int) -> list[Row]:

@@ -48,10 +48,16 @@ def main() -> int:
     fits = grown <= max(ALLOWED_SHARE * after_first, ALLOWED_BYTES)
     if options.json:
         result = {
-            "benchmark": "memory", "machine": machine(), "at_start_bytes": at_start, "first": options.first,
-            "after_first_bytes": after_first, "messages": options.messages, "after_all_bytes": after_all,
-            "grown_bytes": grown, "fits": fits,
-        }  # fmt: skip
+            "benchmark": "memory",
+            "machine": machine(),
+            "at_start_bytes": at_start,
+            "first": options.first,
+            "after_first_bytes": after_first,
+            "messages": options.messages,
+            "after_all_bytes": after_all,
+            "grown_bytes": grown,
+            "fits": fits,
+        }
         print(json.dumps(result))
     else:
         print(machine())

@@ -110,9 +110,17 @@ class Network:
     def subscribe(self, link: int, topic: str) -> None:
         """A subscriber with a map attaches, its subscription lasts for an hour without it."""
         attach = inputs.SubscriberAttach(
-            link, f"s{link}", "in", topic, {}, exactly_once=True, mode=SubscriptionMode.EXACTLY_ONCE,
-            expiry_policy="link-detach", timeout_s=TIMEOUT_S, map_bound=MAP_BOUND,
-        )  # fmt: skip
+            link,
+            f"s{link}",
+            "in",
+            topic,
+            {},
+            exactly_once=True,
+            mode=SubscriptionMode.EXACTLY_ONCE,
+            expiry_policy="link-detach",
+            timeout_s=TIMEOUT_S,
+            map_bound=MAP_BOUND,
+        )
         self.cores[link % len(self.cores)].inbox += [attach, inputs.ClientFlow(link, limit=100)]
 
     def publish(self, link: int, topic: str) -> None:

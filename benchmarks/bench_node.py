@@ -102,8 +102,7 @@ def node_process(folder: Path, router: str, settings: str = "") -> Iterator[tupl
     config = folder / "node.toml"
     config.write_text(
         f'name = "bench"\nfolder = "{folder / "node"}"\nrouters = ["amqp://{router}"]\nlisten.port = 0\n'
-        f'listen.unix = "{folder / "sock"}"\nhttp.host = ""\nlog.level = "warning"\n'
-        + settings
+        f'listen.unix = "{folder / "sock"}"\nhttp.host = ""\nlog.level = "warning"\n' + settings
     )
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "bridges.node", "--announce", "--config", config],
@@ -220,9 +219,7 @@ def measure(seconds: float, publishers: int) -> dict[str, float]:
         found["raw fdatasync of 4 KiB"] = fdatasync(folder, seconds / 2)
         for group in (1, 16, 512):
             found[f"journal append, groups of {group}"] = journal_appends(folder, seconds, group, identified=False)
-        found["journal append with identities, groups of 512"] = journal_appends(
-            folder, seconds, 512, identified=True
-        )
+        found["journal append with identities, groups of 512"] = journal_appends(folder, seconds, 512, identified=True)
         found["stage + commit, in process"] = local_stage(folder, seconds)
         (folder / "node" / "journals").mkdir(parents=True)
         fill_journal(folder / "node" / "journals" / "bench.db", 200_000)

@@ -166,9 +166,7 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="CPU time and throughput of real routers.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up"
-    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up")
     parser.add_argument("--only", choices=["one", "chain"], help="leave the other half out")
     parser.add_argument("--json", action="store_true", help="print JSON with every single run")
     options = parser.parse_args()

@@ -33,9 +33,12 @@ from topology.etcd_server import EtcdFailed, EtcdNotFound
 
 FAILED = 1
 UNLIMITED = {
-    "limits.max_connections": "100000", "limits.attach_rate": "1000000", "limits.max_opening": "100000",
-    "listen.idle_timeout_s": "3600", "limits.open_timeout_s": "300",
-}  # fmt: skip
+    "limits.max_connections": "100000",
+    "limits.attach_rate": "1000000",
+    "limits.max_opening": "100000",
+    "listen.idle_timeout_s": "3600",
+    "limits.open_timeout_s": "300",
+}
 """What a stranger may not have, and a benchmark needs."""
 LINKS = 200
 """Of one connection."""
@@ -72,9 +75,12 @@ async def of_connections(count: int, routers: int) -> Row:
             await asyncio.sleep(1.0)
         spent = cpu_seconds(router) - spent
         row = {
-            "connections": count, "opened per s": round(count / took), "kB each": round(grown / count / 1000, 2),
-            "router MB": megabytes(router), "CPU us per heartbeat": round(spent * 1e6 / beats, 1),
-        }  # fmt: skip
+            "connections": count,
+            "opened per s": round(count / took),
+            "kB each": round(grown / count / 1000, 2),
+            "router MB": megabytes(router),
+            "CPU us per heartbeat": round(spent * 1e6 / beats, 1),
+        }
         close(clients)
         return row
 
@@ -95,11 +101,13 @@ async def of_subscriptions(count: int, routers: int) -> Row:
         cpu = [cpu_seconds(each) - seconds for each, seconds in zip(watched, spent, strict=True)]
         found = await etcd_numbers(network)
         row = {
-            "subscriptions": count, "routers": routers, "attached per s": round(count / took),
+            "subscriptions": count,
+            "routers": routers,
+            "attached per s": round(count / took),
             "writes to etcd each": round((found["revision"] - stored["revision"]) / count, 2),
             "keys in etcd each": round((found["keys"] - stored["keys"]) / count, 2),
             "etcd kB each, on disk": round((found["bytes"] - stored["bytes"]) / count / 1000, 2),
-        }  # fmt: skip
+        }
         for place, name in enumerate(("at its router", "at another", "etcd")):
             row[f"kB each, {name}"] = round(grown[place] / count / 1000, 2)
             row[f"CPU us each, {name}"] = round(cpu[place] * 1e6 / count)
@@ -130,10 +138,13 @@ async def of_storm(count: int, routers: int) -> Row:
             close(clients)
             await client.abandon()
         return {
-            "subscriptions": count, "all answered after s": round(answered, 1),
-            "all reached after s": round(reached, 1), "writes to etcd": writes,
-            "router CPU s": cpu[0], "etcd CPU s": cpu[1],
-        }  # fmt: skip
+            "subscriptions": count,
+            "all answered after s": round(answered, 1),
+            "all reached after s": round(reached, 1),
+            "writes to etcd": writes,
+            "router CPU s": cpu[0],
+            "etcd CPU s": cpu[1],
+        }
 
 
 def one_of_topics(number: int) -> str:
@@ -186,9 +197,7 @@ async def etcd_numbers(network: LocalNetwork) -> dict[str, int]:
     status = await asyncio.to_thread(ask, "maintenance/status")
     # "AA==" is a zero byte: from there to there means all keys.
     keys = await asyncio.to_thread(ask, "kv/range", key="AA==", range_end="AA==", count_only=True)
-    return {
-        "revision": int(status["header"]["revision"]), "keys": int(keys["count"]), "bytes": int(status["dbSize"]),
-    }  # fmt: skip
+    return {"revision": int(status["header"]["revision"]), "keys": int(keys["count"]), "bytes": int(status["dbSize"])}
 
 
 PARTS = {"connections": of_connections, "subscriptions": of_subscriptions, "storm": of_storm}

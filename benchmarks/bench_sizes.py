@@ -1,6 +1,6 @@
 """CPU time of a router by the size of a message's body, from nothing to 64 MB, exactly-once, 1 -> 1.
 
-    python benchmarks/bench_sizes.py [--rounds 3] [--seconds 2] [--json]
+python benchmarks/bench_sizes.py [--rounds 3] [--seconds 2] [--json]
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ def row_of(size: int, found: list[Row]) -> Row:
     rate = statistics.median(run["messages_per_s"] for run in found)
     cpu = statistics.median(run["router_cpu_us_per_delivered"] for run in found)
     return {
-        "bytes": size, "messages/s": round(rate), "MB/s": round(rate * size / 1e6, 1), "router CPU us": round(cpu, 2),
+        "bytes": size,
+        "messages/s": round(rate),
+        "MB/s": round(rate * size / 1e6, 1),
+        "router CPU us": round(cpu, 2),
         "router CPU us per kB": round(cpu * 1000 / size, 3) if size else "",
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

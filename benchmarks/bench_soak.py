@@ -63,10 +63,16 @@ def main() -> int:
     fits = last - first <= max(ALLOWED_SHARE * first, ALLOWED_BYTES)
     carried = rows[-1]["messages"]
     result = {
-        "benchmark": "soak", "machine": machine(), "messages": carried, "flows": len(rows) - 1,
-        "seconds": round(took), "router CPU s": round(cpu), "router CPU us per message": round(cpu * 1e6 / carried, 2),
-        "fits": fits, "rows": rows,
-    }  # fmt: skip
+        "benchmark": "soak",
+        "machine": machine(),
+        "messages": carried,
+        "flows": len(rows) - 1,
+        "seconds": round(took),
+        "router CPU s": round(cpu),
+        "router CPU us per message": round(cpu * 1e6 / carried, 2),
+        "fits": fits,
+        "rows": rows,
+    }
     if options.json:
         print(json.dumps(result))
     else:

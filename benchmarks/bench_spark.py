@@ -307,10 +307,7 @@ def measure(rows: int, seconds: float) -> Figures:
             "raw fdatasync of 4 KiB, again": fdatasync(folder, seconds),
             "outbox -> router, settled": publish_rate(node, min(rows, 20_000)),
         }
-        options = {
-            "bridge": f"unix://{folder / 'sock'}",
-            "bridge.secretFile": str(folder / "node" / "secret"),
-        }
+        options = {"bridge": f"unix://{folder / 'sock'}", "bridge.secretFile": str(folder / "node" / "secret")}
         with one_slot(folder) as spark:
             bench = Bench(spark, node, options, folder / "checkpoints", rows)
             return Figures(beside, dict(rates(bench)), dict(small_batches(bench)))

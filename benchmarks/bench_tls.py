@@ -70,10 +70,18 @@ def main() -> int:
     medians = {name: statistics.median(runs) for name, runs in found.items()}
     ratios = {name: median / medians["amqp"] for name, median in medians.items()}
     if options.json:
-        print(json.dumps({
-            "benchmark": "tls", "machine": machine(), "size": options.size, "runs": found, "medians": medians,
-            "ratios": ratios,
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "benchmark": "tls",
+                    "machine": machine(),
+                    "size": options.size,
+                    "runs": found,
+                    "medians": medians,
+                    "ratios": ratios,
+                }
+            )
+        )
         return 0
     print(f"{machine()}; {options.size} bytes, median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
     for name, runs in found.items():

@@ -72,10 +72,16 @@ class TopicsPublisher(Publisher):
         for number, topic in enumerate(self._topics[1:], 1):
             if number % LINKS == 1:
                 session = self.engine.begin()
-            self.links.append(session.attach_sender(
-                str(number), source=Source(), target=Target(address=topic), unsettled={},
-                rcv_settle_mode=ReceiverSettleMode.SECOND, desired_capabilities=[EXACTLY_ONCE],
-            ))  # fmt: skip
+            self.links.append(
+                session.attach_sender(
+                    str(number),
+                    source=Source(),
+                    target=Target(address=topic),
+                    unsettled={},
+                    rcv_settle_mode=ReceiverSettleMode.SECOND,
+                    desired_capabilities=[EXACTLY_ONCE],
+                )
+            )
         self.write()
 
     def handle(self, events: list[Event]) -> None:
@@ -129,10 +135,13 @@ class TopicsSubscriber(Subscriber):
             if number % LINKS == 1:
                 session = self.engine.begin()
             session.attach_receiver(
-                str(number), target=Target(), rcv_settle_mode=ReceiverSettleMode.SECOND, unsettled={},
+                str(number),
+                target=Target(),
+                rcv_settle_mode=ReceiverSettleMode.SECOND,
+                unsettled={},
                 source=Source(address=pattern, durable=TerminusDurability.UNSETTLED_STATE, timeout=60),
                 desired_capabilities=[EXACTLY_ONCE],
-            )  # fmt: skip
+            )
         self.write()
 
     def handle(self, events: list[Event]) -> None:
@@ -199,16 +208,25 @@ class TopicsRun(Run):
 def flow(router: Router, topics: Sequence[str], patterns: Sequence[str], seconds: float) -> Row:
     """What one flow counts: rate and CPU time."""
     options = argparse.Namespace(
-        publish=router.address, subscribe=[router.address], subscribers=1, topics=topics, patterns=patterns,
-        name="topics", mode="three-step", stock=False, window=WINDOW, size=SIZE, pid=[router.pid], warmup=0.5,
-        seconds=seconds, messages=None,
-    )  # fmt: skip
+        publish=router.address,
+        subscribe=[router.address],
+        subscribers=1,
+        topics=topics,
+        patterns=patterns,
+        name="topics",
+        mode="three-step",
+        stock=False,
+        window=WINDOW,
+        size=SIZE,
+        pid=[router.pid],
+        warmup=0.5,
+        seconds=seconds,
+        messages=None,
+    )
     found = measure(TopicsRun(options), options)
     if found["lost"] or found["repeated"] or found["unsettled"]:
         raise BenchmarkError(f"a message was lost, repeated or not settled: {found}")
-    return {
-        "messages/s": found["messages_per_s"], "router CPU us per message": found["router_cpu_us_per_delivered"],
-    }  # fmt: skip
+    return {"messages/s": found["messages_per_s"], "router CPU us per message": found["router_cpu_us_per_delivered"]}
 
 
 def of_topics(count: int, *, one_for_all: bool, seconds: float) -> Row:

@@ -80,11 +80,13 @@ def measure(window: int) -> Row:
     finally:
         router.stop()
     return {
-        "unsettled": window, "bytes each": round((held - before) / window),
-        "router MB": round(held / 1e6, 1), "router MB, all settled": round(left / 1e6, 1),
+        "unsettled": window,
+        "bytes each": round((held - before) / window),
+        "router MB": round(held / 1e6, 1),
+        "router MB, all settled": round(left / 1e6, 1),
         "CPU us each, to deliver": round((delivered - cpu) * 1e6 / window, 1),
         "CPU us each, to accept and settle": round((settled - delivered) * 1e6 / window, 1),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -56,6 +56,7 @@ def cpu_s(pid: int) -> float:
 
 def run_flows(router: Router, flows: int, mode: str, seconds: float) -> dict[str, float]:
     """All flows at once: messages a second of all together, and CPU time."""
+
     def run(number: int) -> dict[str, Any]:
         options = ("--mode", mode, "--seconds", str(seconds), "--topic", f"load-{number}", "--name", f"flow-{number}")
         return run_load(router, [router], [], *options)

@@ -88,9 +88,8 @@ def run_load(
     command += ["--subscribe", *(router.address for router in subscribe)]
     command += ["--pid", *(str(router.pid) for router in watched), *options]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+        command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, env={**os.environ, **environment}
+    )
     if done.returncode:
         raise BenchmarkError(f"the load generator failed: {done.stderr}{done.stdout}")
     result: dict[str, Any] = json.loads(done.stdout)

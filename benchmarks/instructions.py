@@ -126,9 +126,7 @@ def count_instructions(names: Sequence[str] = (), *, sources: bool = False) -> d
         command += ["--sources"] if sources else []
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
         environment.pop("PYTHONPATH", None)  # what is installed is counted; the checkout has no compiled modules
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment)
         if done.returncode:
             raise Failed(f"the loads failed with code {done.returncode}: {done.stderr[-2000:]}")
         counted: dict[str, dict[int, int]] = {}

@@ -51,7 +51,11 @@ class Client(asyncio.Protocol):
 
     def __init__(self, name: str) -> None:
         self.engine = Connection(
-            Role.CLIENT, container_id=name, sasl=SaslClient(), now=time.monotonic(), incoming_window=HUGE,
+            Role.CLIENT,
+            container_id=name,
+            sasl=SaslClient(),
+            now=time.monotonic(),
+            incoming_window=HUGE,
             desired_capabilities=[EXACTLY_ONCE],
         )
         self.engine.open()
@@ -105,9 +109,12 @@ class Publisher(Client):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.link = self.session.attach_sender(
-            "pub", source=Source(address="pub"), target=Target(address=TOPIC), unsettled={},
+            "pub",
+            source=Source(address="pub"),
+            target=Target(address=TOPIC),
+            unsettled={},
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
 
     def on_event(self, event: Event) -> None:
         """See `Client`."""

@@ -64,13 +64,16 @@ async def measure(size: int, subscribers: int) -> Row:
         for client in (publisher, *readers):
             client.close()
     return {
-        "bytes": size, "subscribers": subscribers, "seconds": round(seconds, 2), "MB/s": round(size / seconds / 1e6, 1),
+        "bytes": size,
+        "subscribers": subscribers,
+        "seconds": round(seconds, 2),
+        "MB/s": round(size / seconds / 1e6, 1),
         "first byte s": round(min(reader.first_at for reader in readers) - began, 3),
         **{f"{name} before MiB": round(found / MIB, 1) for name, found in before.items()},
         **{f"{name} peak MiB": round(found / MIB, 1) for name, found in peaks.items()},
         "limit MiB": (WINDOW_BYTES + BESIDE) // MIB,
         "within": max(peaks.values()) <= WINDOW_BYTES + BESIDE,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -81,7 +81,10 @@ class Client:
         self._framing = Framing(self.socket, address) if os.environ.get(WEBSOCKET) else None
         self.socket.setblocking(False)
         self.engine = Connection(
-            Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), now=time.monotonic(),
+            Role.CLIENT,
+            container_id=container_id,
+            sasl=SaslClient("ANONYMOUS"),
+            now=time.monotonic(),
             desired_capabilities=[EXACTLY_ONCE],
         )
         self.is_ready = False
@@ -209,9 +212,7 @@ class Subscriber(Client):
             "load",
             source=Source(
                 address=options.topic,
-                durable=TerminusDurability.UNSETTLED_STATE
-                if self._is_exactly_once
-                else TerminusDurability.NONE,
+                durable=TerminusDurability.UNSETTLED_STATE if self._is_exactly_once else TerminusDurability.NONE,
                 timeout=60 if self._is_exactly_once else 0,
             ),
             target=Target(),
@@ -277,9 +278,7 @@ class Run:
         self._clients: list[Client] = list(self.subscribers)
         for client in self.subscribers:
             self._selector.register(client.socket, selectors.EVENT_READ, client)
-        self._serve_until(
-            lambda: all(client.is_ready for client in self.subscribers), SETUP_DEADLINE_S, "attached"
-        )
+        self._serve_until(lambda: all(client.is_ready for client in self.subscribers), SETUP_DEADLINE_S, "attached")
         self.publisher = self.make_publisher(options.publish, options)
         self._clients.append(self.publisher)
         self._selector.register(self.publisher.socket, selectors.EVENT_READ, self.publisher)
@@ -332,9 +331,7 @@ class Run:
             link.detach(closed=True)
         for client in self._clients:
             client.write()
-        self._serve_until(
-            lambda: all(client.is_detached for client in self._clients), DRAIN_DEADLINE_S, "detached"
-        )
+        self._serve_until(lambda: all(client.is_detached for client in self._clients), DRAIN_DEADLINE_S, "detached")
         for client in self._clients:
             client.engine.close()
             client.write()
@@ -403,9 +400,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--topic", default="load")
     parser.add_argument("--name", default=f"load-{os.getpid()}", help="container-ids start with it")
     parser.add_argument("--mode", choices=["two-step", "three-step"], default="three-step")
-    parser.add_argument(
-        "--stock", action="store_true", help="three steps without the capability and without maps"
-    )
+    parser.add_argument("--stock", action="store_true", help="three steps without the capability and without maps")
     parser.add_argument("--window", type=int, default=500, help="unsettled deliveries of the publisher")
     parser.add_argument("--size", type=int, default=100, help="bytes of a message's body")
     parser.add_argument("--warmup", type=float, default=0.5, help="seconds before the measured part")

@@ -173,6 +173,8 @@ def _parties(record: Record) -> str:
     keys = ("name", "version", "settings", "confirmed", "on disk")
     titles = ("system", "versions", "settings", "a confirmation means", "on disk by then")
     return table(titles, ([each.get(key, "-") for key in keys] for each in record["systems"].values()))
+
+
 CLIENTS = {"server_us": "CPU of the server", "publisher_us": "of the publisher", "subscriber_us": "of a subscriber"}
 WAITING = {"server_us": "CPU of the server", "confirmed_p50_ms": "time to the confirmation, p50"}
 RATE = {"delivered_s": "delivered a second"}

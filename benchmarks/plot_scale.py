@@ -33,11 +33,23 @@ svg { --ink: #24292f; --paper: #ffffff; --grid: #dfe3e8; }
 </style>
 """
 SETTINGS: dict[str, Any] = {
-    "svg.hashsalt": "oncewire", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif",
-    "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-    "figure.facecolor": PAPER, "axes.facecolor": PAPER, "savefig.facecolor": PAPER, "legend.frameon": False,
-    "legend.fontsize": 8, "axes.titlesize": 9, "axes.titlelocation": "left",
-}  # fmt: skip
+    "svg.hashsalt": "oncewire",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+}
 
 Record = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -221,11 +233,17 @@ def soak_rows(part: Record) -> list[Row]:
     """The first look, the one behind a fifth, and the last, in one row."""
     rows = part["rows"]
     fifth = rows[max(1, round(len(rows) * 0.2))]
-    return [{
-        "messages": part["messages"], "flows": part["flows"], "router CPU s": part["router CPU s"],
-        "router CPU us per message": part["router CPU us per message"], "MB at the start": rows[0]["router MB"],
-        f"after {fifth['messages']:,}": fifth["router MB"], "at the end": rows[-1]["router MB"],
-    }]  # fmt: skip
+    return [
+        {
+            "messages": part["messages"],
+            "flows": part["flows"],
+            "router CPU s": part["router CPU s"],
+            "router CPU us per message": part["router CPU us per message"],
+            "MB at the start": rows[0]["router MB"],
+            f"after {fifth['messages']:,}": fifth["router MB"],
+            "at the end": rows[-1]["router MB"],
+        }
+    ]
 
 
 def transport_rows(part: Record) -> list[Row]:

@@ -76,17 +76,19 @@ def filled(kind: str, store: Store, items: int) -> Filled:
         world.do(lambda do: do.execute(f"DROP INDEX {index.split()[2]}"))  # noqa: B023
     for queue, due in (("ready", f"{now - items} + i"), ("waiting", f"{now + 3600 * US} + {RANDOM[kind]}")):
         _in_portions(
-            world, part,
+            world,
+            part,
             f"INSERT INTO oncewire_items (queue, priority, due, created, payload) {NUMBERS}"
             f"SELECT '{queue}', 3 + i % 3, {due}, {now}, {BYTES[kind]} FROM n",
-        )  # fmt: skip
+        )
     _in_portions(
-        world, part,
+        world,
+        part,
         "INSERT INTO oncewire_history (item, queue, ending, created, ended, expires, retries, reservation, priority,"
         f" payload, reason, targets) {NUMBERS}"
         f"SELECT {10 * items} + i, 'ready', 'done', 0, {now - items} + i, {now + 86400 * US} + i, 0, 1, 4,"
         f" {BYTES[kind]}, '', '[]' FROM n",
-    )  # fmt: skip
+    )
     before, after = (["SET LOCAL statement_timeout = 0"], ["ANALYZE"]) if kind == "postgresql" else ([], [])
     world.do(lambda do: [do.execute(statement) for statement in (*before, *INDEXES, *after)])
     sys.stderr.write(f"{kind}: {items:,} items stored in {time.perf_counter() - began:.0f} s\n")

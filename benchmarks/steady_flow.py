@@ -89,9 +89,7 @@ class Flow:
 
 
 @asynccontextmanager
-async def steady_flow(
-    topic: str, publish_at: Sequence[str], subscribe_at: Sequence[str]
-) -> AsyncIterator[Flow]:
+async def steady_flow(topic: str, publish_at: Sequence[str], subscribe_at: Sequence[str]) -> AsyncIterator[Flow]:
     """A flow for the time of the block, by clients whose settings are the defaults.
 
     Args:

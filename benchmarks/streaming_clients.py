@@ -52,7 +52,10 @@ class StreamingClient(asyncio.Protocol):
 
     def __init__(self, name: str) -> None:
         self.engine = Connection(
-            Role.CLIENT, container_id=name, sasl=SaslClient("ANONYMOUS"), now=time.monotonic(),
+            Role.CLIENT,
+            container_id=name,
+            sasl=SaslClient("ANONYMOUS"),
+            now=time.monotonic(),
             desired_capabilities=[EXACTLY_ONCE],
         )
         self.name = name
@@ -144,9 +147,12 @@ class StreamingPublisher(StreamingClient):
 
     def attach(self) -> SenderLink:
         return self.engine.begin().attach_sender(
-            "pub", source=Source(address="pub"), target=Target(address=self._topic), unsettled={},
+            "pub",
+            source=Source(address="pub"),
+            target=Target(address=self._topic),
+            unsettled={},
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -199,13 +205,19 @@ class StreamingSubscriber(StreamingClient):
 
     def attach(self) -> ReceiverLink:
         source = Source(
-            address=self._topic, durable=TerminusDurability.UNSETTLED_STATE, timeout=60,
+            address=self._topic,
+            durable=TerminusDurability.UNSETTLED_STATE,
+            timeout=60,
             expiry_policy=Symbol("link-detach"),
-        )  # fmt: skip
+        )
         link = self.engine.begin().attach_receiver(
-            "sub", source=source, target=Target(address="sub"), unsettled={}, max_message_size=1 << 40,
+            "sub",
+            source=source,
+            target=Target(address="sub"),
+            unsettled={},
+            max_message_size=1 << 40,
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
         link.stream_above = 0
         return link
 

@@ -23,34 +23,52 @@ FAILED = 1
 
 @click.command("demo", short_help="Kill routers under load; nothing is lost or duplicated.")
 @click.option(
-    "--messages", type=click.IntRange(min=MIN_MESSAGES), default=20_000, show_default=True,
+    "--messages",
+    type=click.IntRange(min=MIN_MESSAGES),
+    default=20_000,
+    show_default=True,
     help="How many rows of the source to send, one message a row.",
-)  # fmt: skip
-@click.option(
-    "--routers", type=click.IntRange(3, MAX_ROUTERS), default=3, show_default=True,
-    help="How many router processes to run; three of them are struck.",
-)  # fmt: skip
-@click.option(
-    "--file", "file", type=click.Path(path_type=Path), default=None,
-    help="Send the lines of this text file instead of the flights out of New York City in 2013.",
-)  # fmt: skip
-@click.option(
-    "--seed", type=int, default=1, show_default=True, help="Decides which client prefers which router."
 )
 @click.option(
-    "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Run this many times, with seeds counting up, and sum up.",
-)  # fmt: skip
+    "--routers",
+    type=click.IntRange(3, MAX_ROUTERS),
+    default=3,
+    show_default=True,
+    help="How many router processes to run; three of them are struck.",
+)
 @click.option(
-    "--keep", type=click.Path(path_type=Path), default=None,
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Send the lines of this text file instead of the flights out of New York City in 2013.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which client prefers which router.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Run this many times, with seeds counting up, and sum up.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    default=None,
     help="Leave journals and logs in this folder (one folder per seed inside it).",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout per run.")
 @click.pass_context
 def demo(
-    ctx: click.Context, messages: int, routers: int, file: Path | None, seed: int, repeat: int,
-    keep: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    messages: int,
+    routers: int,
+    file: Path | None,
+    seed: int,
+    repeat: int,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
     """Show a network survive killed routers: nothing lost, nothing twice, nothing out of order.
 
     Starts a real etcd and router processes, two publishers and five subscribers, and sends real data through them

@@ -161,9 +161,7 @@ class ClientProcess:
                 await asyncio.wait_for(process.wait(), patience_s)
             except TimeoutError:
                 await self.kill()
-                raise ClientFailed(
-                    f"{self.name} did not end within {patience_s:g} s: {self.last_words()}"
-                ) from None
+                raise ClientFailed(f"{self.name} did not end within {patience_s:g} s: {self.last_words()}") from None
         self.look()
         self.check()
 

@@ -116,9 +116,7 @@ def read_ledger(path: Path, codec: Codec[Row]) -> list[Row]:
         return []
     except OSError as error:
         what = f"the ledger {path} cannot be read"
-        raise LedgerError(
-            what, error.strerror or str(error), "give --state a file that you may read"
-        ) from None
+        raise LedgerError(what, error.strerror or str(error), "give --state a file that you may read") from None
 
 
 def recorded(codes: dict[str, tuple[bool, bool]]) -> str:
@@ -168,7 +166,8 @@ def _parse(path: Path, data: bytes, codec: Codec[Row]) -> tuple[list[Row], int]:
         except (ValueError, KeyError, TypeError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise LedgerError(
-                f"line {number} of the ledger {path} is no {codec.noun}", why,
+                f"line {number} of the ledger {path} is no {codec.noun}",
+                why,
                 "take the line out, or restore the file; what is counted nowhere else will be run again",
-            ) from None  # fmt: skip
+            ) from None
     return rows, len(whole) + 1 if whole else 0

@@ -40,17 +40,7 @@ from chaos.events import (
 )
 from chaos.processed_table import write_payloads, write_processed
 from oncewire import client as told
-from oncewire.client import (
-    Client,
-    Delivery,
-    Outcome,
-    OutcomeKind,
-    Properties,
-    Publisher,
-    Sending,
-    Subscriber,
-    connect,
-)
+from oncewire.client import Client, Delivery, Outcome, OutcomeKind, Properties, Publisher, Sending, Subscriber, connect
 
 TICK_S = 0.02
 """How often a publisher looks which messages are due: its rate is even to this much."""
@@ -118,9 +108,7 @@ async def publish(plan: PublisherPlan, stopping: asyncio.Future[None]) -> None:
     """Send the share until it ends or `stopping` is done, collect an outcome for each message, close."""
     witness = _Witness(plan)
     async with _connect(plan, witness) as client:
-        publisher = await client.publisher(
-            plan.topic, name=plan.name, journal=plan.journal, window=plan.window
-        )
+        publisher = await client.publisher(plan.topic, name=plan.name, journal=plan.journal, window=plan.window)
         async with publisher, asyncio.TaskGroup() as group:
             sendings: deque[Sending] = deque(publisher.recovered)
             _write_outcomes_of_earlier_lives(plan, witness, publisher)

@@ -50,11 +50,7 @@ async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) ->
 def _state_of(router: str, tables: dict[str, Any]) -> RouterState:
     # Between two incarnations a router holds nothing, and says so by leaving these tables out.
     records = {f"window of {each['publisher']}": int(each["unsettled"]) for each in tables.get("windows", ())}
-    records |= {
-        f"entries of {each['subscription']}": int(each["entries"]) for each in tables.get("endpoints", ())
-    }
+    records |= {f"entries of {each['subscription']}": int(each["entries"]) for each in tables.get("endpoints", ())}
     finished = sum(int(each["states"].get("done", 0)) for each in tables.get("endpoints", ()))
     lease_left_s = float(tables.get("lease_left_s", math.inf))
-    return RouterState(
-        router, int(tables.get("rid", 0)), sum(records.values()), finished, records, lease_left_s
-    )
+    return RouterState(router, int(tables.get("rid", 0)), sum(records.values()), finished, records, lease_left_s)

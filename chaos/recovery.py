@@ -131,6 +131,4 @@ def _cost(each: Round, gaps: Sequence[Gap], behind: Sequence[Gap], end: float) -
         if span.start >= min(end, max(each.mended, caught_up) + CALM_S):
             break
         caught_up = max(caught_up, span.end)
-    return RoundCost(
-        each.faults, each.mended - began, caught_up - began, longest_gap_from(gaps, began, end)
-    )
+    return RoundCost(each.faults, each.mended - began, caught_up - began, longest_gap_from(gaps, began, end))

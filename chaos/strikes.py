@@ -37,9 +37,7 @@ class Strikes:
         self._trial = trial
         self._network = trial.network
 
-    async def choose(
-        self, at_least: int, candidates: Sequence[str], patience_s: float = 0.0
-    ) -> RouterState:
+    async def choose(self, at_least: int, candidates: Sequence[str], patience_s: float = 0.0) -> RouterState:
         """Wait until all clients are attached and `at_least` deliveries go through one candidate; the busiest one.
 
         Args:
@@ -51,9 +49,7 @@ class Strikes:
             TrialFailed: that did not come about.
         """
         await self._trial.wait_until_attached(max(patience_s, ATTACH_TIMEOUT_S))
-        return await self._trial.wait_until_unsettled(
-            at_least, candidates, max(patience_s, UNSETTLED_TIMEOUT_S)
-        )
+        return await self._trial.wait_until_unsettled(at_least, candidates, max(patience_s, UNSETTLED_TIMEOUT_S))
 
     async def kill(self, target: RouterState) -> None:
         """SIGKILL the router; the caller starts it again."""
@@ -114,9 +110,7 @@ class Strikes:
                 await self._network.wait_ready(target.router)
                 return
             await asyncio.sleep(POLL_S)
-        raise TrialFailed(
-            f"router {target.router} did not fence itself: it goes on as the incarnation it was"
-        )
+        raise TrialFailed(f"router {target.router} did not fence itself: it goes on as the incarnation it was")
 
     def record(self, kind: str, target: str, unsettled: int) -> Fault:
         """Note a fault that happens now."""

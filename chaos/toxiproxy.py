@@ -70,9 +70,7 @@ def find_toxiproxy() -> str:
     beside = Path(sys.prefix) / "bin" / PROGRAM
     found = shutil.which(PROGRAM) or (str(beside) if os.access(beside, os.X_OK) else None)
     if found is None:
-        raise ToxiproxyNotFound(
-            f"no {PROGRAM} on PATH, none beside {sys.executable}, and {VARIABLE} is not set"
-        )
+        raise ToxiproxyNotFound(f"no {PROGRAM} on PATH, none beside {sys.executable}, and {VARIABLE} is not set")
     return str(Path(found).absolute())
 
 
@@ -165,7 +163,7 @@ class ToxiproxyServer:
             # A session of its own: Ctrl-C in a terminal is for us, who then end it last.
             process = subprocess.Popen(
                 tied_to_parent(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )  # fmt: skip
+            )
         self._finalizer = weakref.finalize(self, _end, process)
         return process
 

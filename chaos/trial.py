@@ -61,9 +61,7 @@ class Trial:
         """
         self.network = network
         self.publishers = {plan.name: ClientProcess(plan, folder / f"{plan.name}.log") for plan in publishers}
-        self.subscribers = {
-            plan.name: ClientProcess(plan, folder / f"{plan.name}.log") for plan in subscribers
-        }
+        self.subscribers = {plan.name: ClientProcess(plan, folder / f"{plan.name}.log") for plan in subscribers}
         self._left: dict[str, ClientProcess] = {}
         """Subscribers that were killed and never come back."""
         self.on_look: Callable[[], None] = lambda: None
@@ -137,9 +135,7 @@ class Trial:
             ClientFailed: a client did not end in good order.
         """
         await self.wait_until(
-            lambda: all(client.has_ended for client in self.publishers.values()),
-            "all publishers are done",
-            timeout_s,
+            lambda: all(client.has_ended for client in self.publishers.values()), "all publishers are done", timeout_s
         )
         await self.wait_until_at_rest()
         await asyncio.gather(*(client.stop() for client in self.subscribers.values()))
@@ -247,9 +243,7 @@ class Trial:
                     most = max(most, sent - reached)
         return most
 
-    async def wait_until_unsettled(
-        self, at_least: int, candidates: Sequence[str], timeout_s: float
-    ) -> RouterState:
+    async def wait_until_unsettled(self, at_least: int, candidates: Sequence[str], timeout_s: float) -> RouterState:
         """Wait until `at_least` deliveries are unsettled through one of the candidates; returns the busiest.
 
         Raises:
@@ -297,12 +291,6 @@ class Trial:
         places = []
         for client in self.clients:
             counts = ", ".join(f"{word} {client.counts[word]}" for word in sorted(client.counts))
-            state = (
-                "ended"
-                if client.has_ended
-                else f"at {client.router}"
-                if client.is_attached
-                else "not attached"
-            )
+            state = "ended" if client.has_ended else f"at {client.router}" if client.is_attached else "not attached"
             places.append(f"{client.name} {state} ({counts})")
         return "; ".join(places)

@@ -13,16 +13,7 @@ from delivery_records.channels.channel import Channels
 from delivery_records.model import effects, inputs
 from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.inputs import LossCause, SendFailed
-from delivery_records.model.messages import (
-    Ack,
-    Annotations,
-    Credit,
-    MsgPart,
-    Nack,
-    Need,
-    RouterMessage,
-    Taken,
-)
+from delivery_records.model.messages import Ack, Annotations, Credit, MsgPart, Nack, Need, RouterMessage, Taken
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import publisher_path
@@ -32,9 +23,13 @@ from delivery_records.subscriber.egress import Egress
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
 _OF_A_LINK = (
-    inputs.PublisherTransfer, inputs.LargeTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition,
-    inputs.LargeTaken, inputs.ClientFlow,
-)  # fmt: skip
+    inputs.PublisherTransfer,
+    inputs.LargeTransfer,
+    inputs.PublisherSettle,
+    inputs.SubscriberDisposition,
+    inputs.LargeTaken,
+    inputs.ClientFlow,
+)
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach, inputs.MapPart)
 
 

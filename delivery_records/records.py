@@ -58,10 +58,21 @@ class Records:
     """State machines of all links of one router incarnation, over one view of the cluster."""
 
     def __init__(
-        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
-        era: int = 0, nonce_revision: int = 0, filters: FilterEngine | None = None, read_group: ReadGroup = no_group,
-        policy_of: PolicyOf | None = None, make_letter: MakeLetter = plain_letter, read_ttl: ReadTtl = no_ttl,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        rid: int,
+        node_id: str,
+        nonce: bytes,
+        limits: Limits | None = None,
+        annotate: Annotate = keep_message,
+        era: int = 0,
+        nonce_revision: int = 0,
+        filters: FilterEngine | None = None,
+        read_group: ReadGroup = no_group,
+        policy_of: PolicyOf | None = None,
+        make_letter: MakeLetter = plain_letter,
+        read_ttl: ReadTtl = no_ttl,
+    ) -> None:
         """Start empty.
 
         Args:
@@ -97,18 +108,34 @@ class Records:
             turn, self.attaching, self.expiry, self.barrier, self.egresses, self._to_ingresses.by_epoch
         )
         self.ingresses = self.endpoints.ingresses
-        self._departing = Departing(
-            turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free
-        )
+        self._departing = Departing(turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free)
         self.expiry.keeps, self.attaching.is_busy = self._departing.keeps, self._departing.is_busy
         self._ingress_parts = IngressParts(
-            annotate, make_letter, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend,
-            self._departing.look, read_group, read_ttl,
+            annotate,
+            make_letter,
+            proposals,
+            failures,
+            self._to_egresses,
+            self.channels,
+            [],
+            self.endpoints.suspend,
+            self._departing.look,
+            read_group,
+            read_ttl,
         )
         self._egress_parts = EgressParts(
-            proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members,
-            self._to_egresses.synced_letters, self._to_egresses.former_epochs, [], [], self._answer,
-            self.endpoints.suspend, self._filters, read_group,
+            proposals,
+            failures,
+            self._to_egresses.synced,
+            self._to_egresses.synced_members,
+            self._to_egresses.synced_letters,
+            self._to_egresses.former_epochs,
+            [],
+            [],
+            self._answer,
+            self.endpoints.suspend,
+            self._filters,
+            read_group,
             self.attaching.on_answered,
         )
         self._proposals = proposals
@@ -118,9 +145,18 @@ class Records:
         self._room = Room(turn, self.endpoints)
         self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
         parts = WatchParts(
-            turn, self.endpoints, self._ingress_parts, self._egress_parts, self.attaching, self.barrier, self.expiry,
-            self._orders, steals, self._routing, self._to_ingresses,
-        )  # fmt: skip
+            turn,
+            self.endpoints,
+            self._ingress_parts,
+            self._egress_parts,
+            self.attaching,
+            self.barrier,
+            self.expiry,
+            self._orders,
+            steals,
+            self._routing,
+            self._to_ingresses,
+        )
         self._watch = WatchHandlers(parts)
         self._handlers = self._handler_of_each_input()
         self._weighed_at, self._heaviest = -1, 0
@@ -338,9 +374,13 @@ class Records:
     def _refuse_annotations(self, egress: Egress) -> None:
         """E-4b: what it added before stays, its outcomes hold, and the link ends; it may attach again."""
         self.turn.note(
-            Decision.ANNOTATIONS_REFUSED, subscription=egress.name, key=egress.key, link=egress.link,
-            peer=egress.request.peer, limit=ANNOTATIONS_BYTES,
-        )  # fmt: skip
+            Decision.ANNOTATIONS_REFUSED,
+            subscription=egress.name,
+            key=egress.key,
+            link=egress.link,
+            peer=egress.request.peer,
+            limit=ANNOTATIONS_BYTES,
+        )
         text = f"modified may add annotations of {ANNOTATIONS_BYTES} bytes to a delivery in all; add less, or none"
         self.turn.out.append(effects.DetachLink(egress.link, False, "amqp:resource-limit-exceeded", text))
         self.endpoints.lose(egress.link, egress, LossCause.DETACH)

@@ -32,9 +32,7 @@ async def publish(path: Path, topic: str, urls: list[str], journal: SqliteJourna
     # The same identity in each life: container-id and name.
     async with connect(urls, container_id="order-desk") as client:
         publisher = await client.publisher(topic, name="orders-of-the-day", journal=journal)
-        print(
-            f"reading on at byte {place}; {len(publisher.recovered)} messages of an earlier life are on their way"
-        )
+        print(f"reading on at byte {place}; {len(publisher.recovered)} messages of an earlier life are on their way")
         with path.open("rb") as file:
             file.seek(place)
             while lines := [line.rstrip(b"\n") for line in (file.readline() for _ in range(BATCH)) if line]:
@@ -53,9 +51,7 @@ def main() -> None:
     arguments = parser.parse_args()
     journal = SqliteJournal(arguments.journal)
     try:
-        asyncio.run(
-            publish(arguments.file, arguments.topic, arguments.url or ["amqp://127.0.0.1:5672"], journal)
-        )
+        asyncio.run(publish(arguments.file, arguments.topic, arguments.url or ["amqp://127.0.0.1:5672"], journal))
     finally:
         journal.close()
 

@@ -51,9 +51,7 @@ def main() -> None:
     arguments = parser.parse_args()
     journal = SqliteJournal(arguments.journal)
     try:
-        asyncio.run(
-            subscribe(arguments.topic, arguments.url or ["amqp://127.0.0.1:5672"], journal, arguments.count)
-        )
+        asyncio.run(subscribe(arguments.topic, arguments.url or ["amqp://127.0.0.1:5672"], journal, arguments.count))
     finally:
         journal.close()
 

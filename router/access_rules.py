@@ -162,9 +162,7 @@ def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.replace("/", ".").split("."))
 
 
-def _of(
-    rules: Sequence[_Rule], user: str, groups: Collection[str], vhost: str
-) -> Iterator[tuple[int, _Rule]]:
+def _of(rules: Sequence[_Rule], user: str, groups: Collection[str], vhost: str) -> Iterator[tuple[int, _Rule]]:
     """The rules that are for this user in this virtual host, with their places from 1 on."""
     for number, rule in enumerate(rules, 1):
         if fits(rule.users, user, groups) and fits(rule.vhosts, vhost or DEFAULT_VHOST):
@@ -186,11 +184,12 @@ def access_rules(value: object) -> tuple[AccessRule, ...]:
     """A list of tables {users, publish, subscribe, view, replay, vhosts}; in a text as JSON."""
     return tuple(
         AccessRule(
-            names(table, "users", None), vhosts=names(table, "vhosts", ("*",)),
+            names(table, "users", None),
+            vhosts=names(table, "vhosts", ("*",)),
             **{right: patterns(table, right, ()) for right in RIGHTS},
         )
         for table in tables(value, {"users", "vhosts", *RIGHTS}, MAX_RULES)
-    )  # fmt: skip
+    )
 
 
 def slow_rules(value: object) -> tuple[SlowRule, ...]:

@@ -93,10 +93,13 @@ class Gates:
         found = self.shares
         if found.is_short:
             self._log.event(
-                RouterEvent.DESCRIPTORS_SHORT, limit=found.limit, wanted=found.wanted, clients=found.clients,
+                RouterEvent.DESCRIPTORS_SHORT,
+                limit=found.limit,
+                wanted=found.wanted,
+                clients=found.clients,
                 fix=f"raise the limit (ulimit -n {found.wanted}, or LimitNOFILE= of systemd), or lower "
                 "limits.max_connections",
-            )  # fmt: skip
+            )
 
     def __iter__(self) -> Iterator[ListenerGate]:
         return iter((self.clients, self.neighbours, self.http))

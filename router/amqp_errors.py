@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from oncewire.wire import AmqpError, Fields, Symbol
 
 
-def amqp_error(
-    condition: str, description: str, info: Mapping[str, object] | None = None
-) -> AmqpError | None:
+def amqp_error(condition: str, description: str, info: Mapping[str, object] | None = None) -> AmqpError | None:
     """An error for detach, close or rejected; None for an empty condition."""
     if not condition:
         return None

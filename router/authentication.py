@@ -112,9 +112,7 @@ class Authenticator(Protocol):
 class Checks:
     """Asks an authenticator, with limits. One for all listeners of a router."""
 
-    def __init__(
-        self, authenticator: Authenticator, log: EventLog, load: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, authenticator: Authenticator, log: EventLog, load: Callable[[], None] | None = None) -> None:
         """Nothing is asked yet; `load` reads the authenticator's files again, and raises CliError."""
         self.load = load
         self._authenticator = authenticator

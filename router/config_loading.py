@@ -82,9 +82,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             'or inter_router.allow_anonymous = "always" on a private network',
         )
     if config.standalone and config.connectors:
-        refuse(
-            "connectors", "a standalone router has no other routers", "leave standalone or the connectors out"
-        )
+        refuse("connectors", "a standalone router has no other routers", "leave standalone or the connectors out")
     _check_workers(config, refuse)
     if config.mesh == "auto" and config.connectors:
         refuse(
@@ -118,9 +116,10 @@ def _check_workers(config: RouterConfig, refuse: Callable[[str, str, str], None]
         return
     if config.standalone:
         refuse(
-            "workers", "a standalone router keeps all attachments in one process, and workers share them by etcd",
+            "workers",
+            "a standalone router keeps all attachments in one process, and workers share them by etcd",
             "set etcd.endpoints in the place of standalone, or leave workers out",
-        )  # fmt: skip
+        )
     longest = name_of(config.node_id, config.workers)
     if len(longest) > MAX_ID:
         refuse("id", f"the last worker would be called {longest}: more than {MAX_ID} characters", "set a shorter id")
@@ -129,9 +128,10 @@ def _check_workers(config: RouterConfig, refuse: Callable[[str, str, str], None]
         advertised = config.inter_router_advertise.rpartition(":")[2]
         if not config.inter_router_port or not advertised.isdecimal():
             refuse(
-                "inter_router_advertise", "each worker listens on a port of its own, and is advertised with its own",
+                "inter_router_advertise",
+                "each worker listens on a port of its own, and is advertised with its own",
                 "set inter_router.port, and here host:port of the first worker; the others count on from there",
-            )  # fmt: skip
+            )
         ports.append(int(advertised))
     if max(ports) + config.workers - 1 > MAX_PORT:
         why = f"{config.workers} workers count on from there, beyond {MAX_PORT}"
@@ -158,9 +158,10 @@ def _check_tls(config: RouterConfig, refuse: Callable[[str, str, str], None]) ->
             refuse(name, "no authority is named", "set tls.ca_file to the one that signs these certificates")
     if config.inter_router_tls and not (config.inter_router_ca_file or config.tls_ca_file):
         refuse(
-            "inter_router_tls", "no authority of routers' certificates is named",
+            "inter_router_tls",
+            "no authority of routers' certificates is named",
             "set inter_router.ca_file, or tls.ca_file where it signs routers only",
-        )  # fmt: skip
+        )
 
 
 def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
@@ -200,15 +201,17 @@ def _check_other_logins(config: RouterConfig, refuse: Callable[[str, str, str], 
     """Certificates are asked for, tokens can be checked, and an authenticator is alone."""
     if config.external_rules and config.tls_client_certificates == config.http_client_certificates == "none":
         refuse(
-            "external_rules", "no listener asks for certificates",
+            "external_rules",
+            "no listener asks for certificates",
             "set tls.client_certificates or http.client_certificates to optional or required",
-        )  # fmt: skip
+        )
     is_open = not config.listen_tls and not anonymous_is_allowed(config.allow_plain, config.listen_host)
     if is_open and (config.has_tokens or config.authenticator):
         refuse(
-            "listen_tls", "passwords and tokens would cross the network for all on the way to read",
+            "listen_tls",
+            "passwords and tokens would cross the network for all on the way to read",
             "set listen.tls, or listen.allow_plain = always on a private network",
-        )  # fmt: skip
+        )
     if config.jwks_url and config.jwks_file:
         refuse("jwks_file", "jwt.jwks_url is set, too", "keep one of them")
     for name in ("jwt_issuer", "jwt_audience"):

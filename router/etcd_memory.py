@@ -43,10 +43,11 @@ class EtcdMemory:
             return
         except (OSError, UnicodeDecodeError, MalformedMemory) as error:
             raise CliError(
-                f"what this router remembers of etcd cannot be read from {self._path}", str(error),
+                f"what this router remembers of etcd cannot be read from {self._path}",
+                str(error),
                 "correct etcd.memory_folder, or the rights to it; where the file is damaged, make sure with `oncewire "
                 "cluster show` that etcd has its data, and remove the file",
-            ) from None  # fmt: skip
+            ) from None
 
     async def keep(self) -> None:
         """Write what is new, until cancelled."""

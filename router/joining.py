@@ -13,14 +13,7 @@ from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from topology.history_core import SeenHistory
 from topology.membership import Membership
-from topology.store import (
-    ClusterStore,
-    StoreError,
-    StoreReplaced,
-    StoreTimeout,
-    StoreUnavailable,
-    StoreUntrusted,
-)
+from topology.store import ClusterStore, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
 from topology.wrong_scheme import wrongly_written
 
 RETRY_S = 0.5
@@ -34,9 +27,7 @@ JITTER = 0.25
 class Joining:
     """Begins incarnations of one router process in etcd."""
 
-    def __init__(
-        self, config: RouterConfig, log: EventLog, stop_wanted: asyncio.Event, seen: SeenHistory
-    ) -> None:
+    def __init__(self, config: RouterConfig, log: EventLog, stop_wanted: asyncio.Event, seen: SeenHistory) -> None:
         """Nothing is asked yet; `stop_wanted` ends every wait, `seen` is what this router remembers of etcd."""
         self.is_store_unreachable = False
         """Whether the last attempt failed."""

@@ -27,8 +27,11 @@ MAX_VALID_S = 366 * 86_400.0
 """A timer does not last longer, and neither does this process."""
 _KINDS = {
     **{f"{family}{bits}": ("RSA", "") for family in ("RS", "PS") for bits in (256, 384, 512)},
-    "ES256": ("EC", "P-256"), "ES384": ("EC", "P-384"), "ES512": ("EC", "P-521"), "EdDSA": ("OKP", "Ed25519"),
-}  # fmt: skip
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
 """The type and curve of an algorithm's keys: a key is used with no other algorithm."""
 _REASONS: dict[type[Exception], str] = {
     jwt.ExpiredSignatureError: "the token has expired",
@@ -115,9 +118,14 @@ class TokenAuthenticator:
                 raise LoginRefused("the token is signed with an algorithm that jwt.algorithms does not allow")
             key = await self._key(None if name is None else str(name), algorithm)
             claims = jwt.decode(
-                token, key, algorithms=[algorithm], audience=settings.jwt_audience, issuer=settings.jwt_issuer,
-                leeway=settings.jwt_leeway_s, options={"require": ["exp", "iss", "aud"]},
-            )  # fmt: skip
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=settings.jwt_audience,
+                issuer=settings.jwt_issuer,
+                leeway=settings.jwt_leeway_s,
+                options={"require": ["exp", "iss", "aud"]},
+            )
         except jwt.PyJWTError as error:  # its text is not logged: it may hold parts of the token
             why = next((each for kind, each in _REASONS.items() if isinstance(error, kind)), "")
             raise LoginRefused(why or f"the token cannot be used: {type(error).__name__}") from None

@@ -37,9 +37,14 @@ class Lifecycle:
     """Starts, drains and stops the incarnations of one router process."""
 
     def __init__(
-        self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn,
-        log: EventLog, tls: RouterTls,
-    ) -> None:  # fmt: skip
+        self,
+        config: RouterConfig,
+        listener: ClientListener,
+        router_listener: NeighbourListener,
+        turn: Turn,
+        log: EventLog,
+        tls: RouterTls,
+    ) -> None:
         """Nothing runs yet.
 
         Args:

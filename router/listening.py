@@ -14,9 +14,15 @@ from oncewire.transport.accepting import Gate, Listener, OpenGate, addresses, bo
 
 
 async def listen(
-    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str, tls: ssl.SSLContext | None = None,
-    gate: Gate | None = None, *, is_shared: bool = False,
-) -> Listener:  # fmt: skip
+    factory: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    flag: str,
+    tls: ssl.SSLContext | None = None,
+    gate: Gate | None = None,
+    *,
+    is_shared: bool = False,
+) -> Listener:
     """Listen on host and port.
 
     Args:
@@ -76,20 +82,14 @@ def cannot_listen(error: OSError, host: str, port: int, flag: str) -> CliError:
         )
     if error.errno == errno.EADDRINUSE:
         return CliError(
-            what,
-            "the port is in use",
-            f"stop the other program, or give {flag} another port (0 = any free one)",
+            what, "the port is in use", f"stop the other program, or give {flag} another port (0 = any free one)"
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return CliError(
-            what, "this machine does not have that address", f"give {host_flag} an address of this machine"
-        )
+        return CliError(what, "this machine does not have that address", f"give {host_flag} an address of this machine")
     if error.errno == errno.EACCES:
         return CliError(what, "ports below 1024 need privileges", f"give {flag} a port from 1024 on")
     return CliError(
-        what,
-        error.strerror or str(error),
-        f"give {host_flag} and {flag} an address of this machine that is free",
+        what, error.strerror or str(error), f"give {host_flag} and {flag} an address of this machine that is free"
     )
 
 

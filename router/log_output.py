@@ -40,9 +40,7 @@ class JsonFormatter(_EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line of one event."""
         event, fields = self._event(record)
-        line: dict[str, object] = {
-            "time": _time(record), "level": record.levelname.lower(), "event": event, **fields,
-        }  # fmt: skip
+        line: dict[str, object] = {"time": _time(record), "level": record.levelname.lower(), "event": event, **fields}
         if getattr(record, "incarnation", ""):
             line["router_rid"] = record.incarnation  # type: ignore[attr-defined]
         if record.exc_info:

@@ -29,9 +29,12 @@ class RouterNode:
     """One router process."""
 
     def __init__(
-        self, config: RouterConfig, version: str, log: EventLog | None = None,
+        self,
+        config: RouterConfig,
+        version: str,
+        log: EventLog | None = None,
         load: Callable[[], RouterConfig] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Prepare a router; `run` starts it.
 
         Args:
@@ -78,9 +81,7 @@ class RouterNode:
             warn_of_open_file(self._config, self._log)
             self.gates.warn_if_short()
             self._listener.warn_of_small_windows()
-            self._log.event(
-                RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
-            )
+            self._log.event(RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http)
             try:
                 await self.lifecycle.run(open_store, record, self.operator)
             finally:

@@ -44,9 +44,7 @@ class Routing:
         """How often links have changed: whatever is made of them is out of date when this moves."""
         self._send = send
         self._give_up = give_up
-        self._state = LinkStateView(
-            rid, node_id, time.monotonic(), heartbeat_s=heartbeat_s, silence_s=silence_s
-        )
+        self._state = LinkStateView(rid, node_id, time.monotonic(), heartbeat_s=heartbeat_s, silence_s=silence_s)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0

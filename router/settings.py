@@ -69,9 +69,7 @@ def connectors(value: object) -> tuple[ConnectorSettings, ...]:
         if not isinstance(item, dict) or not set(item) <= {"to", "cost"}:
             raise ValueError
         to, cost = item.get("to"), item.get("cost", 1)
-        if not isinstance(to, str) or not re.fullmatch(
-            r"[A-Za-z0-9_.-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}", to
-        ):
+        if not isinstance(to, str) or not re.fullmatch(r"[A-Za-z0-9_.-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}", to):
             raise ValueError
         if isinstance(cost, bool) or not isinstance(cost, int) or not 1 <= cost <= 65_535:
             raise ValueError

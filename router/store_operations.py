@@ -142,9 +142,7 @@ class StoreOperations:
 
     def _failed(self, effect: Read | Propose, failure: StoreFailure, error: StoreError) -> None:
         doing = "read" if isinstance(effect, Read) else "write"
-        self._log.event(
-            RouterEvent.STORE_FAILED, doing=f"{doing} {effect.key}", why=str(error), outcome=failure.value
-        )
+        self._log.event(RouterEvent.STORE_FAILED, doing=f"{doing} {effect.key}", why=str(error), outcome=failure.value)
         is_full = isinstance(error, StoreFull)
         told = FULL_ADVICE if is_full else _NO_STORE
         self._driver.fail_in_store(StoreFailed(effect.nonce, failure), told, same_everywhere=is_full)

@@ -64,9 +64,10 @@ def _etcd3_factory(config: RouterConfig, on_fault: Callable[[str], None]) -> Cal
         load_packages()
     except Etcd3Missing as error:
         raise CliError(
-            "the store etcd3 cannot be used", str(error),
+            "the store etcd3 cannot be used",
+            str(error),
             "do that, or leave the setting `store` out: the gateway needs no further package",
-        ) from None  # fmt: skip
+        ) from None
     credentials = _checked(_Credentials, config)
     options = Etcd3Options(
         user=config.etcd_user,

@@ -155,8 +155,12 @@ def _read(config: RouterConfig) -> _Contexts:
 
 def _files(config: RouterConfig) -> list[Path]:
     named = (
-        config.tls_cert_file, config.tls_key_file, config.tls_ca_file, config.tls_crl_file, config.inter_router_ca_file,
-    )  # fmt: skip
+        config.tls_cert_file,
+        config.tls_key_file,
+        config.tls_ca_file,
+        config.tls_crl_file,
+        config.inter_router_ca_file,
+    )
     return [Path(name) for name in named if name]
 
 
@@ -167,9 +171,10 @@ def _revoked(config: RouterConfig) -> frozenset[CertificateId]:
         return revoked_in(Path(config.tls_crl_file).read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         raise CliError(
-            "the list of revoked certificates cannot be used", f"{error} ({config.tls_crl_file})",
+            "the list of revoked certificates cannot be used",
+            f"{error} ({config.tls_crl_file})",
             "give tls.crl_file the lists of your authorities in PEM",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _to_neighbours(files: TlsFiles) -> ssl.SSLContext:

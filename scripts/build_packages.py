@@ -59,8 +59,13 @@ def built(what: str, tree: Path, folder: Path, epoch: int) -> Path:
     before = set(folder.iterdir())
     done = subprocess.run(
         [sys.executable, "-c", BUILD, f"build_{what}", str(folder)],
-        cwd=tree, env=environment, capture_output=True, text=True, check=False, umask=0o022,
-    )  # fmt: skip
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=0o022,
+    )
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}")
     (made,) = set(folder.iterdir()) - before

@@ -19,13 +19,24 @@ CLIENT = {
     LinkEnd.REFUSED: "raises `LinkRefused`: to try again would change nothing",
 }
 CLASSES = {
-    "2.8.15": "amqp-error", "2.8.16": "connection-error", "2.8.17": "session-error", "2.8.18": "link-error",
-    "4.5.8": "transaction-error", "": "of Oncewire",
-}  # fmt: skip
-NEVER_ENDS_A_LINK = frozenset({
-    "oncewire:rejected", "oncewire:rejected-by-application", "oncewire:malformed-message", "oncewire:not-an-item",
-    "oncewire:identity-not-kept", "oncewire:no-connection", "oncewire:no-answer",
-})  # fmt: skip
+    "2.8.15": "amqp-error",
+    "2.8.16": "connection-error",
+    "2.8.17": "session-error",
+    "2.8.18": "link-error",
+    "4.5.8": "transaction-error",
+    "": "of Oncewire",
+}
+NEVER_ENDS_A_LINK = frozenset(
+    {
+        "oncewire:rejected",
+        "oncewire:rejected-by-application",
+        "oncewire:malformed-message",
+        "oncewire:not-an-item",
+        "oncewire:identity-not-kept",
+        "oncewire:no-connection",
+        "oncewire:no-answer",
+    }
+)
 
 
 def condition_of(name: str) -> str:
@@ -52,13 +63,16 @@ def page_of(name: str, entry: dict) -> str:
 def index_of(entries: dict) -> str:
     """The table of all conditions."""
     lines = [
-        "# Error conditions", "",
+        "# Error conditions",
+        "",
         "A connection, session or link that ends with an error, and an outcome *rejected*, name a condition and",
         "describe what happened. Routers log it, too (`client_refused`, `attach_refused`). Errors that our client",
         "raises are in [its reference](../api.md); errors of commands state",
-        "[what, why, and what to do](../../command-line.md#errors-and-exit-codes).", "",
-        "| condition | class | meaning |", "|---|---|---|",
-    ]  # fmt: skip
+        "[what, why, and what to do](../../command-line.md#errors-and-exit-codes).",
+        "",
+        "| condition | class | meaning |",
+        "|---|---|---|",
+    ]
     for name, entry in entries.items():
         lines.append(f"| [{condition_of(name)}]({name}.md) | {CLASSES[entry['section']]} | {entry['meaning']} |")
     return "\n".join(lines) + "\n"

@@ -34,10 +34,15 @@ async def main(version: str) -> None:
     assert importlib.metadata.version("oncewire") == version
     program = Path(sys.executable).with_name("oncewire")
     router = await asyncio.create_subprocess_exec(
-        program, "router", "--standalone", "--announce", "--listen-port=0", "--http-port=0",
+        program,
+        "router",
+        "--standalone",
+        "--announce",
+        "--listen-port=0",
+        "--http-port=0",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         assert router.stdout is not None
         announced = json.loads(await asyncio.wait_for(router.stdout.readline(), LIMIT_S))

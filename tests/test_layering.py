@@ -26,9 +26,29 @@ LONGEST_FUNCTION = 60
 # Whatever would make a pure core depend on more than its input.
 IMPURE = frozenset(
     {
-        "asyncio", "concurrent", "http", "importlib", "multiprocessing", "os", "pathlib", "random",
-        "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver",
-        "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+        "asyncio",
+        "concurrent",
+        "http",
+        "importlib",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "sched",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "socketserver",
+        "sqlite3",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
     }
 )
 # Pure beside every file named `*_core.py`.
@@ -76,14 +96,10 @@ LAYERS: Mapping[str, Layer] = {
     # Router and command line both read it, so it knows neither.
     "topology/inspector/schema": Layer(frozenset({"topology.inspector.schema", "delivery_records"})),
     "router": Layer(ROUTER, BASE_INSTALL),
-    "router/clients": Layer(
-        ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}
-    ),
+    "router/clients": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}),
     # Below clients and peers, which both carry routed links.
     "router/routed": Layer(frozenset({"router.routed", "oncewire.wire"})),
-    "router/peers": Layer(
-        ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}
-    ),
+    "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
     # Imported when they are configured (extras `jwt` and `otel`).
     "router/json_web_tokens.py": Layer(ROUTER, BASE_INSTALL | {"jwt"}),

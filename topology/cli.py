@@ -15,14 +15,7 @@ from topology.inspector.ask_cli import Api, Authorization
 from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
 from topology.inspector.login_cli import authorization_of, login_option, network_options, url_of
 from topology.inspector.parameters_core import MAX_TEXT, tag_of
-from topology.inspector.rows_core import (
-    COLLECTIONS,
-    EVENTS,
-    OF_ATTACHMENTS,
-    OVERVIEW,
-    TOPICS,
-    InputError,
-)
+from topology.inspector.rows_core import COLLECTIONS, EVENTS, OF_ATTACHMENTS, OVERVIEW, TOPICS, InputError
 
 WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
 WITH_TOPICS = (TOPICS, *OF_ATTACHMENTS)
@@ -45,13 +38,25 @@ TERMINAL_ROWS = 100
 @click.option("--match", default="", metavar="TEXT", help="Only rows whose name contains this text.")
 @click.option("--publisher", default="", metavar="NAME", help="Whose delivery: for tags that publishers gave.")
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="ROWS",
+    "--limit",
+    type=click.IntRange(1),
+    metavar="ROWS",
     help=f"Show at most so many rows. Default: {TERMINAL_ROWS} on a terminal, else all.",
-)  # fmt: skip
+)
 def inspect(
-    what: str, tag: str, url: str | None, user: str | None, as_json: bool, watch: bool, network: bool, topic: str,
-    router: str, match: str, publisher: str, limit: int | None,
-) -> None:  # fmt: skip
+    what: str,
+    tag: str,
+    url: str | None,
+    user: str | None,
+    as_json: bool,
+    watch: bool,
+    network: bool,
+    topic: str,
+    router: str,
+    match: str,
+    publisher: str,
+    limit: int | None,
+) -> None:
     """Show the router at URL and the network as it knows it.
 
     WHAT is routers, links, topics, subscriptions, publishers, waits, channels, neighbours, connections, events, or
@@ -114,9 +119,10 @@ async def _watch(url: str, login: Authorization | None, wanted: Wanted, as_json:
     from topology.inspector.show_cli import console, shown
 
     out = console()
-    async with Api.at(url, login) as api, aclosing(
-        documents_of(api, wanted, with_ages=out.is_terminal and not as_json)
-    ) as documents:
+    async with (
+        Api.at(url, login) as api,
+        aclosing(documents_of(api, wanted, with_ages=out.is_terminal and not as_json)) as documents,
+    ):
         if as_json or not out.is_terminal:
             async for document in documents:
                 _print(wanted, document, as_json)

@@ -130,9 +130,7 @@ class Etcd3Client(EtcdMembers):
             LeaseLost: of `lease_id`.
             StoreAuthError, StoreRejected: see there.
         """
-        return await self.logged_in(
-            endpoint, lambda: self._unary(endpoint, stub, method, request, timeout_s, lease_id)
-        )
+        return await self.logged_in(endpoint, lambda: self._unary(endpoint, stub, method, request, timeout_s, lease_id))
 
     async def first_of_stream(self, endpoint: URL, stub: str, method: str, request: Any, timeout_s: float) -> Any:
         """As `unary`, for a call that is a stream in gRPC: its first answer."""
@@ -189,9 +187,7 @@ class Etcd3Client(EtcdMembers):
             raise NotTrusted(text) if _NOT_TRUSTED in text else NotSent(text)
         raise_error(code.value[0], text, lease_id)
 
-    async def _unary(
-        self, endpoint: URL, stub: str, method: str, request: Any, timeout_s: float, lease_id: int
-    ) -> Any:
+    async def _unary(self, endpoint: URL, stub: str, method: str, request: Any, timeout_s: float, lease_id: int) -> Any:
         call = self._stub(endpoint, stub, method).future(request, timeout=timeout_s, metadata=self._metadata())
         loop = asyncio.get_running_loop()
         done = asyncio.Event()

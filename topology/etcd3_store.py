@@ -108,9 +108,11 @@ class Etcd3Store:
         """See `Store`."""
         rpc = self._rpc
         request = rpc.RangeRequest(
-            key=prefix.encode(), range_end=_prefix_end(prefix), sort_target=rpc.RangeRequest.KEY,
+            key=prefix.encode(),
+            range_end=_prefix_end(prefix),
+            sort_target=rpc.RangeRequest.KEY,
             sort_order=rpc.RangeRequest.ASCEND,
-        )  # fmt: skip
+        )
         return await self._range(request, self._options.snapshot_timeout_s)
 
     async def compare_and_put(
@@ -127,9 +129,7 @@ class Etcd3Store:
     async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
         """See `Store`."""
         if expect_mod_revision <= 0:
-            raise StoreRejected(
-                f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1"
-            )
+            raise StoreRejected(f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1")
         delete = self._rpc.DeleteRangeRequest(key=key.encode())
         return await self._compare(key, expect_mod_revision, self._rpc.RequestOp(request_delete_range=delete), 0)
 
@@ -161,9 +161,7 @@ class Etcd3Store:
         """See `Store`."""
         await self._client.close()
 
-    async def _events(
-        self, endpoint: URL, answers: Answers, start_revision: int, timeout_s: float
-    ) -> list[WatchEvent]:
+    async def _events(self, endpoint: URL, answers: Answers, start_revision: int, timeout_s: float) -> list[WatchEvent]:
         """Of the next answer, which holds whole revisions: without the request for it, etcd sends no fragments."""
         answer = await answers.next(timeout_s)
         self._client.check_cluster(answer.header.cluster_id)

@@ -175,9 +175,7 @@ class EtcdMembers(ABC):
         except TokenRefused as error:
             raise StoreAuthError(f"etcd at {endpoint} refuses its own new login token: {error}") from None
 
-    async def call(
-        self, send: Callable[[URL, float], Awaitable[_Answer]], timeout_s: float, *, write: bool
-    ) -> _Answer:
+    async def call(self, send: Callable[[URL, float], Awaitable[_Answer]], timeout_s: float, *, write: bool) -> _Answer:
         """One call, to as many members as needed and possible in time.
 
         Args:
@@ -213,14 +211,10 @@ class EtcdMembers(ABC):
                     raise StoreTimeout(f"no answer from etcd at {endpoint}: {error}") from None
                 failures.append(f"{endpoint} does not answer: {error}")
         kind = StoreUntrusted if failures and only_untrusted else StoreUnavailable
-        raise kind(
-            f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?"
-        )
+        raise kind(f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?")
 
     async def watch(
-        self,
-        once: Callable[[URL, int], AsyncGenerator[WatchBatch, None]],
-        from_revision: int,
+        self, once: Callable[[URL, int], AsyncGenerator[WatchBatch, None]], from_revision: int
     ) -> AsyncGenerator[WatchBatch, None]:
         """One watch that survives everything but compaction and a change of history (K-4, K-7); see `Store.watch`.
 
@@ -304,7 +298,5 @@ def _endpoint_url(endpoint: str) -> URL:
     except ValueError:
         known = False
     if not known:
-        raise ValueError(
-            f"{endpoint!r} is not an etcd endpoint: write it as http://HOST:PORT or https://HOST:PORT"
-        )
+        raise ValueError(f"{endpoint!r} is not an etcd endpoint: write it as http://HOST:PORT or https://HOST:PORT")
     return url.origin()

@@ -153,9 +153,7 @@ class EtcdServer:
     @property
     def urls(self) -> list[str]:
         """Client URLs."""
-        scheme = (
-            "https" if any(a.startswith(("--auto-tls", "--cert-file")) for a in self._arguments) else "http"
-        )
+        scheme = "https" if any(a.startswith(("--auto-tls", "--cert-file")) for a in self._arguments) else "http"
         return [f"{scheme}://127.0.0.1:{self._client_port}"]
 
     @property
@@ -255,12 +253,7 @@ class EtcdServer:
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C in a terminal is for the parent, which then stops etcd last.
             self._child.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), start_new_session=True
             )
 
     def _command_line(self) -> list[str]:
@@ -307,10 +300,7 @@ class EtcdServer:
         return self._child.folder / "log"
 
     def _last_words(self) -> str:
-        return (
-            self._log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
-            or "it said nothing"
-        )
+        return self._log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
 
 
 class EtcdCluster:
@@ -444,10 +434,7 @@ async def _get(url: str) -> str:
     # Whether a certificate is trusted is for those who send data; this asks how a server does.
     connector = aiohttp.TCPConnector(ssl=False)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, connector=connector) as session,
-            session.get(url) as response,
-        ):
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session, session.get(url) as response:
             return await response.text()
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
         return ""
@@ -467,15 +454,8 @@ def _version_of(path: str) -> str:
 def _output_of(path: str, argument: str) -> str:
     try:
         done = subprocess.run(
-            [path, argument],
-            capture_output=True,
-            text=True,
-            timeout=READY_TIMEOUT_S,
-            check=False,
-            env=_environment(),
+            [path, argument], capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False, env=_environment()
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EtcdNotFound(
-            f"{path} does not run: {error}. Repair or remove it, or give the URL of an etcd"
-        ) from None
+        raise EtcdNotFound(f"{path} does not run: {error}. Repair or remove it, or give the URL of an etcd") from None
     return done.stdout + done.stderr

@@ -58,9 +58,7 @@ _TOKEN_TEXTS = ("invalid auth token", "user name is empty", "revision in header 
 _LEASE_TEXT = "requested lease not found"
 _FULL_TEXT = "database space exceeded"
 _NO_LEADER_TEXT = "no leader"
-_REJECTED_CODES = frozenset(
-    {_INVALID_ARGUMENT, _NOT_FOUND, _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNIMPLEMENTED}
-)
+_REJECTED_CODES = frozenset({_INVALID_ARGUMENT, _NOT_FOUND, _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNIMPLEMENTED})
 
 
 def classify_error(code: int, text: str) -> ErrorClass:
@@ -130,9 +128,11 @@ def compare_and_put_body(
     body = _transaction(key, expect_mod_revision, {"request_put": put_body(key, value, lease_id)})
     if beside is not None:
         created = {
-            "key": _key(beside.key), "target": "CREATE", "result": "EQUAL",
+            "key": _key(beside.key),
+            "target": "CREATE",
+            "result": "EQUAL",
             "create_revision": str(beside.expect_create_revision),
-        }  # fmt: skip
+        }
         body["compare"].append(created)
         body["success"].insert(0, {"request_put": put_body(beside.key, beside.value, 0)})
     return body
@@ -155,12 +155,7 @@ def range_body(key: str) -> JsonObject:
 
 def prefix_body(prefix: str) -> JsonObject:
     """RangeRequest for all keys under a prefix, in key order."""
-    return {
-        "key": _key(prefix),
-        "range_end": _prefix_end(prefix),
-        "sort_target": "KEY",
-        "sort_order": "ASCEND",
-    }
+    return {"key": _key(prefix), "range_end": _prefix_end(prefix), "sort_target": "KEY", "sort_order": "ASCEND"}
 
 
 def stored_keys(answer: JsonObject) -> list[Stored]:
@@ -200,12 +195,7 @@ def watch_events(answer: JsonObject) -> list[WatchEvent]:
 
 
 def _transaction(key: str, expect_mod_revision: int, request: JsonObject) -> JsonObject:
-    compare = {
-        "key": _key(key),
-        "target": "MOD",
-        "result": "EQUAL",
-        "mod_revision": str(expect_mod_revision),
-    }
+    compare = {"key": _key(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(expect_mod_revision)}
     return {"compare": [compare], "success": [request]}
 
 

@@ -53,9 +53,7 @@ class GatewayClient(EtcdMembers):
         self.options = options
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(
-        self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int = 0
-    ) -> JsonObject:
+    async def post(self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int = 0) -> JsonObject:
         """One request to one member, logged in if a user is configured.
 
         Raises:
@@ -67,9 +65,7 @@ class GatewayClient(EtcdMembers):
         return await self.logged_in(endpoint, lambda: self._post(endpoint, path, body, timeout_s, lease_id))
 
     @asynccontextmanager
-    async def stream(
-        self, endpoint: URL, path: str, body: JsonObject
-    ) -> AsyncGenerator[aiohttp.StreamReader, None]:
+    async def stream(self, endpoint: URL, path: str, body: JsonObject) -> AsyncGenerator[aiohttp.StreamReader, None]:
         """A request whose answer goes on for ever; the caller bounds how long it waits for each part.
 
         Raises:
@@ -99,12 +95,8 @@ class GatewayClient(EtcdMembers):
         if self._session is not None:
             await self._session.close()
 
-    async def _post(
-        self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int
-    ) -> JsonObject:
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_s, sock_connect=min(self.options.connect_timeout_s, timeout_s)
-        )
+    async def _post(self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int) -> JsonObject:
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(self.options.connect_timeout_s, timeout_s))
         try:
             async with await self._request(endpoint, path, body, timeout) as response:
                 status, data = response.status, await response.read()

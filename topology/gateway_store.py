@@ -15,16 +15,7 @@ from topology import gateway_codec as codec
 from topology.gateway_codec import GatewayFormatError, JsonObject
 from topology.gateway_http import GatewayClient, GatewayOptions
 from topology.gateway_watch import watch
-from topology.store import (
-    Beside,
-    LeaseLost,
-    LogProgress,
-    PutResult,
-    StoreAuthError,
-    Stored,
-    StoreRejected,
-    WatchBatch,
-)
+from topology.store import Beside, LeaseLost, LogProgress, PutResult, StoreAuthError, Stored, StoreRejected, WatchBatch
 
 
 class GatewayStore:
@@ -107,12 +98,8 @@ class GatewayStore:
     async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
         """See `Store`."""
         if expect_mod_revision <= 0:
-            raise StoreRejected(
-                f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1"
-            )
-        answer = await self._call(
-            "kv/txn", codec.compare_and_delete_body(key, expect_mod_revision), write=True
-        )
+            raise StoreRejected(f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1")
+        answer = await self._call("kv/txn", codec.compare_and_delete_body(key, expect_mod_revision), write=True)
         return self._write_result(answer, succeeded=codec.succeeded(answer))
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:

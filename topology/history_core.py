@@ -128,4 +128,3 @@ def why_restored(lead: int | None, lead_now: int | None) -> str:
     if lead is None or lead_now is None or lead_now >= lead:
         return ""
     return f"etcd's log is {lead - lead_now} entries shorter than its revisions ask for: {RESTORED_ADVICE}"
-

@@ -102,9 +102,10 @@ class KeepAliveThread:
             sent_at = self._now()
             if sent_at - self._pulse_at > STALL_LIMIT_S:
                 _log.error(
-                    "the router is stalled for more than %.0f s: its lease is no longer kept", STALL_LIMIT_S,
+                    "the router is stalled for more than %.0f s: its lease is no longer kept",
+                    STALL_LIMIT_S,
                     extra={"event": "keep_alive_stopped"},
-                )  # fmt: skip
+                )
                 self._clock.lose()
                 return
             self._clock.keep_alive_sent(sent_at)

@@ -78,13 +78,7 @@ class LinkStateView:
     """The link states one router incarnation knows, and its best paths."""
 
     def __init__(
-        self,
-        rid: int,
-        node_id: str,
-        now: float,
-        *,
-        heartbeat_s: float = HEARTBEAT_S,
-        silence_s: float = SILENCE_S,
+        self, rid: int, node_id: str, now: float, *, heartbeat_s: float = HEARTBEAT_S, silence_s: float = SILENCE_S
     ) -> None:
         """Start without neighbours.
 

@@ -204,9 +204,7 @@ class Membership:
         self._record = replace(self._record, draining=True)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(REVOKE_TIMEOUT_S):
-                await self.store.compare_and_put(
-                    self._key, self.secrets.encode(self._record), UNCONDITIONAL, self.rid
-                )
+                await self.store.compare_and_put(self._key, self.secrets.encode(self._record), UNCONDITIONAL, self.rid)
 
     async def leave(self) -> None:
         """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
@@ -288,9 +286,7 @@ class Membership:
                 self._check_lease()
                 self._seen.note(self.nonce, batch.revision, batch.events[-1])
                 self.secrets.apply(batch.events)
-                self._hand_over(
-                    [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
-                )
+                self._hand_over([ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))])
         raise StoreRejected("the store's client was closed while this router was a member")
 
     def _check_lease(self) -> None:

@@ -100,9 +100,7 @@ class MemoryEtcd:
         """Forget the events up to `revision`."""
         with self._lock:
             if not self._compacted < revision <= self._revision:
-                raise StoreRejected(
-                    f"cannot compact at {revision}: compacted {self._compacted}, now {self._revision}"
-                )
+                raise StoreRejected(f"cannot compact at {revision}: compacted {self._compacted}, now {self._revision}")
             self._compacted = revision
             del self._history[: len(self._history) - (self._revision - revision)]
             self.wake_watches()
@@ -227,9 +225,7 @@ class MemoryEtcd:
 
     def _expire(self) -> None:
         now = self._clock()
-        due = sorted(
-            (lease.ends_at, lease_id) for lease_id, lease in self._leases.items() if lease.ends_at <= now
-        )
+        due = sorted((lease.ends_at, lease_id) for lease_id, lease in self._leases.items() if lease.ends_at <= now)
         for _, lease_id in due:
             self._end_lease(lease_id)
 

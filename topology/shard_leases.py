@@ -16,15 +16,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
-from topology.store import (
-    ABSENT,
-    ClusterStore,
-    CompactedError,
-    EventKind,
-    LeaseLost,
-    StoreError,
-    StoreTimeout,
-)
+from topology.store import ABSENT, ClusterStore, CompactedError, EventKind, LeaseLost, StoreError, StoreTimeout
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +37,7 @@ class EtcdShards:
         options: user, password, TLS and time-outs.
     """
 
-    def __init__(
-        self, urls: Sequence[str], *, lease_s: int = LEASE_S, options: GatewayOptions | None = None
-    ) -> None:
+    def __init__(self, urls: Sequence[str], *, lease_s: int = LEASE_S, options: GatewayOptions | None = None) -> None:
         self._urls = list(urls)
         self._lease_s = lease_s
         self._options = options

@@ -57,12 +57,7 @@ def range_schema() -> Any:
 def staged_schema() -> Any:
     """Columns of a staged body: topic, payload (the encoded message; its identity is added when it is published)."""
     pa = arrow()
-    return pa.schema(
-        [
-            pa.field("topic", pa.string(), nullable=False),
-            pa.field("payload", pa.binary(), nullable=False),
-        ]
-    )
+    return pa.schema([pa.field("topic", pa.string(), nullable=False), pa.field("payload", pa.binary(), nullable=False)])
 
 
 def range_batch(chunk: Chunk) -> Any:
@@ -72,9 +67,7 @@ def range_batch(chunk: Chunk) -> Any:
     schema = range_schema()
     names = sorted(set(chunk.topics))
     numbers = {name: number for number, name in enumerate(names)}
-    topics = pa.array(names, pa.string()).take(
-        pa.array([numbers[topic] for topic in chunk.topics], pa.int32())
-    )
+    topics = pa.array(names, pa.string()).take(pa.array([numbers[topic] for topic in chunk.topics], pa.int32()))
     columns = [
         pa.array(range(chunk.first, chunk.first + rows), pa.int64()),
         topics,
@@ -113,9 +106,7 @@ def decode_batches(body: bytes, schema: Any) -> Iterator[Any]:
                 batch.validate(full=True)
                 yield batch
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise BadRequest(
-            "the rows cannot be read", f"Arrow reports: {error}", "send an Arrow IPC stream"
-        ) from error
+        raise BadRequest("the rows cannot be read", f"Arrow reports: {error}", "send an Arrow IPC stream") from error
 
 
 def _columns(schema: Any) -> str:
@@ -170,9 +161,7 @@ def count_topics(body: bytes) -> dict[str, int]:
         raise BadRequest("an empty part was staged", "it has no rows", "stage nothing for a task without rows")
     if len(rows.payloads) > MAX_STAGED_ROWS:
         raise TooLarge(
-            f"a part of {len(rows.payloads)} rows was staged",
-            f"{MAX_STAGED_ROWS} are allowed",
-            "stage several parts",
+            f"a part of {len(rows.payloads)} rows was staged", f"{MAX_STAGED_ROWS} are allowed", "stage several parts"
         )
     for payload in rows.payloads:
         if payload[:3] not in BARE_STARTS:

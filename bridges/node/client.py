@@ -106,12 +106,7 @@ class Node(ABC):
 
     @abstractmethod
     def offsets(
-        self,
-        subscription: str,
-        low: int | None = None,
-        *,
-        max_rows: int | None = None,
-        max_bytes: int | None = None,
+        self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Offsets:
         """Where the subscription stands, and where a range from `low` may end."""
 
@@ -275,22 +270,11 @@ class RemoteNode(Node):
         return str(answer["journal"])
 
     def offsets(
-        self,
-        subscription: str,
-        low: int | None = None,
-        *,
-        max_rows: int | None = None,
-        max_bytes: int | None = None,
+        self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Offsets:
         """See Node."""
         answer = self._ask(
-            {
-                "op": "offsets",
-                "subscription": subscription,
-                "low": low,
-                "max_rows": max_rows,
-                "max_bytes": max_bytes,
-            }
+            {"op": "offsets", "subscription": subscription, "low": low, "max_rows": max_rows, "max_bytes": max_bytes}
         )
         return Offsets(
             answer["journal"],
@@ -318,13 +302,7 @@ class RemoteNode(Node):
 
         Nothing but `trim` can be asked until it is read to its end or closed: its answers are still on their way.
         """
-        request = {
-            "op": "range",
-            "subscription": subscription,
-            "high": high,
-            "journal": journal,
-            "query": query,
-        }
+        request = {"op": "range", "subscription": subscription, "high": high, "journal": journal, "query": query}
         ends_at = time.monotonic() + self._patience_s
         pause_s = RETRY_FIRST_S
         schema = range_schema()
@@ -411,9 +389,7 @@ class RemoteNode(Node):
         if found.is_done or time.monotonic() >= ends_at:
             return found
         done = self.wait_done(sink, found.number, ends_at - time.monotonic())
-        return Commit(
-            done.number, done.rows, found.is_first, done.is_done, done.not_accepted, done.trouble
-        )
+        return Commit(done.number, done.rows, found.is_first, done.is_done, done.not_accepted, done.trouble)
 
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
         """See Node."""
@@ -477,9 +453,7 @@ class RemoteNode(Node):
             self._socket = connection
             hello, _ = self._receive(is_hello=True)
             theirs, ours = str(hello.get("nonce")), secrets.token_hex(NONCE_BYTES)
-            connection.sendall(
-                encode_frame({"nonce": ours, "proof": proof(self._secret, "client", theirs, ours)})
-            )
+            connection.sendall(encode_frame({"nonce": ours, "proof": proof(self._secret, "client", theirs, ours)}))
             answer, _ = self._receive()
             check_proof(self._secret, "server", theirs, ours, answer.get("proof"))
             connection.settimeout(ANSWER_S)
@@ -526,10 +500,11 @@ class RemoteNode(Node):
         what = f"the bridge node at {self._address} cannot be reached"
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return NotAuthenticated(
-                what, f"TLS: {fault_of(error)}",
+                what,
+                f"TLS: {fault_of(error)}",
                 "check authority, certificate and key (--ca-file, --cert-file, --key-file; options bridge.tls.*), and "
                 "that the node has listen.tls; without it write tcp://",
-            )  # fmt: skip
+            )
         why = "it did not answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         fix = "check that it runs (`oncewire bridge node`) and that nothing blocks the way to it"
         if self._address.startswith("tcp://") and not isinstance(error, ConnectionRefusedError):  # it may want TLS

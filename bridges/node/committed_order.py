@@ -16,13 +16,7 @@ from pathlib import Path
 from bridges.node.database import storage_errors, transaction
 from bridges.node.errors import BadRequest, StorageError
 from bridges.node.producers_core import MAX_PRODUCERS, Judgement
-from oncewire.client.transactions.sequence_header import (
-    Flag,
-    HeaderError,
-    ProducerId,
-    SequenceHeader,
-    read_header,
-)
+from oncewire.client.transactions.sequence_header import Flag, HeaderError, ProducerId, SequenceHeader, read_header
 from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError
 from oncewire.wire import DecodeError, Symbol, read_annotations, vocabulary
@@ -46,10 +40,7 @@ _FROM_VERSION_1 = (
     "DROP TABLE node_pending",
 )
 """What was kept without a user stays so, and users continue it (SQ-9)."""
-_REFUSED = {
-    Outcome.REFUSED_CROWDED: Judgement.TOO_MANY_PRODUCERS,
-    Outcome.REFUSED_TANGLED: Judgement.TOO_MANY_GAPS,
-}
+_REFUSED = {Outcome.REFUSED_CROWDED: Judgement.TOO_MANY_PRODUCERS, Outcome.REFUSED_TANGLED: Judgement.TOO_MANY_GAPS}
 _ROLLBACKS = frozenset({Outcome.ROLLED_BACK, Outcome.ROLLED_BACK_NOTHING})
 _MARK = vocabulary.PRODUCER.encode()
 
@@ -57,9 +48,7 @@ Released = tuple[int, bytes]
 """A message that belongs into the journal now: the number of its topic, and the encoded message."""
 
 
-def keep_isolation(
-    connection: sqlite3.Connection, path: Path, subscription: str, level: Isolation | None
-) -> Isolation:
+def keep_isolation(connection: sqlite3.Connection, path: Path, subscription: str, level: Isolation | None) -> Isolation:
     """Give a new journal its level, or refuse another one than it has; returns the level.
 
     A journal whose level changed would hold pending messages that nobody decides about.

@@ -40,9 +40,7 @@ def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         else:
             # Before SQLite makes it with the process's umask: it holds messages.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = sqlite3.connect(
-                path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
-            )
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
     try:
         with storage_errors(path):
             mode = connection.execute("PRAGMA journal_mode" + ("" if read_only else "=WAL")).fetchone()[0]

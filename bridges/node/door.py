@@ -115,9 +115,10 @@ class Room:
             self._admit()
             if isinstance(error, TimeoutError):
                 raise NodeUnavailable(
-                    "the node has no room for the request", f"requests hold {self.held} of {self.limit} bytes",
+                    "the node has no room for the request",
+                    f"requests hold {self.held} of {self.limit} bytes",
                     "try again later",
-                ) from None  # fmt: skip
+                ) from None
             raise
 
     def _admit(self) -> None:

@@ -80,12 +80,7 @@ class EmbeddedNode(Node):
         return self._files.marks(subscription).uuid
 
     def offsets(
-        self,
-        subscription: str,
-        low: int | None = None,
-        *,
-        max_rows: int | None = None,
-        max_bytes: int | None = None,
+        self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Offsets:
         """See Node."""
         marks = self._files.marks(subscription)
@@ -160,9 +155,7 @@ class EmbeddedNode(Node):
             manifest: Manifest
             manifest, trouble = self._work(BridgeNode.finished, sink, number, min(left_s, MAX_WAIT_S))
             if manifest.is_done or time.monotonic() >= ends_at:
-                return Commit(
-                    number, manifest.rows, is_first, manifest.is_done, manifest.not_accepted, trouble
-                )
+                return Commit(number, manifest.rows, is_first, manifest.is_done, manifest.not_accepted, trouble)
 
     def status(self) -> dict[str, Any]:
         """See Node. Of this process only."""

@@ -144,11 +144,26 @@ class InternalError(NodeError):
 _BY_CODE: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (
-        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, SubscriptionGap,
-        SubscriptionEnded, OwnedByAnother, Fenced, BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge,
-        NotAuthenticated, NodeUnavailable, InternalError,
+        BadRequest,
+        StorageError,
+        JournalReplaced,
+        RangeTrimmed,
+        RangeNotThere,
+        RangeHole,
+        SubscriptionGap,
+        SubscriptionEnded,
+        OwnedByAnother,
+        Fenced,
+        BatchForgotten,
+        SnapshotUnknown,
+        PartMissing,
+        OutboxFull,
+        TooLarge,
+        NotAuthenticated,
+        NodeUnavailable,
+        InternalError,
     )
-}  # fmt: skip
+}
 
 
 def error_of(code: str, what: str, why: str, fix: str) -> NodeError:

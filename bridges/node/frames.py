@@ -55,9 +55,10 @@ def decode_head(head: bytes, *, max_header: int = MAX_HEADER_BYTES) -> tuple[int
     magic, header_size, body_size = HEAD.unpack(head)
     if magic.startswith(TLS_HANDSHAKE):
         raise BadRequest(
-            "the bytes that came make no sense", "they begin a TLS handshake, and this door is without TLS",
+            "the bytes that came make no sense",
+            "they begin a TLS handshake, and this door is without TLS",
             "write tcp:// in the place of tls://, or set listen.tls at the node",
-        )  # fmt: skip
+        )
     if magic != MAGIC:
         raise BadRequest(
             "the bytes that came make no sense",
@@ -76,9 +77,7 @@ def check_sizes(header_size: int, body_size: int, *, max_header: int = MAX_HEADE
     """
     for what, size, limit in (("header", header_size, max_header), ("body", body_size, MAX_BODY_BYTES)):
         if size > limit:
-            raise TooLarge(
-                f"a {what} of {size} bytes cannot be sent", f"{limit} are allowed", "send less at once"
-            )
+            raise TooLarge(f"a {what} of {size} bytes cannot be sent", f"{limit} are allowed", "send less at once")
 
 
 def decode_header(encoded: bytes) -> dict[str, Any]:
@@ -94,9 +93,7 @@ def decode_header(encoded: bytes) -> dict[str, Any]:
             "a header cannot be read", f"it is no JSON: {error}", "use the client that belongs to this node"
         ) from None
     if not isinstance(header, dict):
-        raise BadRequest(
-            "a header cannot be read", "it is no JSON object", "use the client that belongs to this node"
-        )
+        raise BadRequest("a header cannot be read", "it is no JSON object", "use the client that belongs to this node")
     return header
 
 

@@ -40,9 +40,7 @@ class Gap:
     noted_us: int
 
 
-def note_incarnation(
-    database: sqlite3.Connection, source: int, incarnation: int, position: int, now_us: int
-) -> bool:
+def note_incarnation(database: sqlite3.Connection, source: int, incarnation: int, position: int, now_us: int) -> bool:
     """A topic's messages belong to this incarnation from now on. Call it in the transaction that appends them.
 
     Args:
@@ -62,8 +60,7 @@ def note_incarnation(
     if known is None:
         return False
     database.execute(
-        "INSERT OR REPLACE INTO node_gaps SELECT ?, topic, ? FROM node_sources WHERE id = ?",
-        (position, now_us, source),
+        "INSERT OR REPLACE INTO node_gaps SELECT ?, topic, ? FROM node_sources WHERE id = ?", (position, now_us, source)
     )
     return True
 
@@ -71,8 +68,7 @@ def note_incarnation(
 def gaps_within(database: sqlite3.Connection, low: int, high: int) -> tuple[Gap, ...]:
     """Where messages are missing before a message of (low, high], the oldest first."""
     rows = database.execute(
-        "SELECT position, topic, noted FROM node_gaps WHERE position >= ? AND position < ?"
-        " ORDER BY position LIMIT ?",
+        "SELECT position, topic, noted FROM node_gaps WHERE position >= ? AND position < ? ORDER BY position LIMIT ?",
         (low, high, MAX_GAPS_TOLD),
     ).fetchall()
     return tuple(Gap(*row) for row in rows)

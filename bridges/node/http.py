@@ -87,9 +87,7 @@ class HttpServer:
     async def _readyz(self, _request: web.Request) -> web.Response:
         """All subscriptions are attached and all sinks can publish: 200, or 503 and what is missing."""
         missing = self._node.waiting_for()
-        return web.json_response(
-            {"ready": not missing, "waiting_for": missing}, status=503 if missing else 200
-        )
+        return web.json_response({"ready": not missing, "waiting_for": missing}, status=503 if missing else 200)
 
     async def _text(self, _request: web.Request) -> web.Response:
         text = await asyncio.to_thread(self._metrics.text)  # it reads the files

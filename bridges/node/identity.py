@@ -24,14 +24,7 @@ def producer_pair(producer: str) -> bytes:
 
 
 def annotate(
-    payload: bytes,
-    producer: bytes,
-    sequence: int,
-    floor: int,
-    batch: int,
-    *,
-    is_batch_end: bool,
-    begins: int = 0,
+    payload: bytes, producer: bytes, sequence: int, floor: int, batch: int, *, is_batch_end: bool, begins: int = 0
 ) -> bytes:
     """The message with its identity; annotations of the application are kept, `x-opt-topic-delivery-hash`, too.
 
@@ -48,10 +41,13 @@ def annotate(
     """
     pairs = (
         producer
-        + _SEQUENCE_KEY + encode(ULong(sequence))
-        + _FLOOR_KEY + encode(ULong(floor))
-        + _BATCH_KEY + encode(ULong(batch))
-    )  # fmt: skip
+        + _SEQUENCE_KEY
+        + encode(ULong(sequence))
+        + _FLOOR_KEY
+        + encode(ULong(floor))
+        + _BATCH_KEY
+        + encode(ULong(batch))
+    )
     count = 4
     if is_batch_end:
         pairs += _BATCH_END_PAIR

@@ -207,9 +207,7 @@ class ReceiverJournal:
         try:
             self._ledger = ProducerLedger(ProducerRow(*row) for row in rows)
         except ValueError as error:
-            raise StorageError(
-                f"the journal {self._path} cannot be used", str(error), "restore the file"
-            ) from error
+            raise StorageError(f"the journal {self._path} cannot be used", str(error), "restore the file") from error
         if self.isolation is Isolation.READ_COMMITTED:
             self._order = CommittedOrder(self._connection, self._path, self._max_open_bytes)
 
@@ -498,9 +496,7 @@ class JournalControl:
             stop = min(ends, marks.deleted + DELETE_ROWS)
             if stop <= marks.deleted:
                 return False
-            (total,) = database.execute(
-                "SELECT total_bytes FROM node_messages WHERE position = ?", (stop,)
-            ).fetchone()
+            (total,) = database.execute("SELECT total_bytes FROM node_messages WHERE position = ?", (stop,)).fetchone()
             database.execute("DELETE FROM node_messages WHERE position <= ?", (stop,))
             database.execute("DELETE FROM node_trims WHERE position <= ?", (stop,))
             database.execute("DELETE FROM node_gaps WHERE position < ?", (stop,))

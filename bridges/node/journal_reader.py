@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridges.node.database import open_database, storage_errors
-from bridges.node.errors import (
-    BadRequest,
-    OwnedByAnother,
-    RangeHole,
-    RangeNotThere,
-    RangeTrimmed,
-    StorageError,
-)
+from bridges.node.errors import BadRequest, OwnedByAnother, RangeHole, RangeNotThere, RangeTrimmed, StorageError
 from bridges.node.gaps import Gap, gaps_within
 from bridges.node.journal import JournalMarks, check_uuid, read_marks
 

@@ -51,9 +51,7 @@ class NodeCollector(Collector):
         """All metrics of this moment."""
         state: dict[str, Any] = self._node.state()
         yield GaugeMetricFamily("oncewire_node_ready", "1 when everything is attached", state["ready"])
-        yield GaugeMetricFamily(
-            "oncewire_node_connections", "Connections of pipelines", self._server.connection_count
-        )
+        yield GaugeMetricFamily("oncewire_node_connections", "Connections of pipelines", self._server.connection_count)
         yield _counts("oncewire_node_requests", "Requests of pipelines", "op", self._server.requests)
         yield _counts("oncewire_node_request_errors", "Requests refused", "code", self._server.errors)
         yield from _of_doors(self._server.doors)
@@ -67,13 +65,14 @@ class NodeCollector(Collector):
             "oncewire_node_subscriptions_ended", "Subscriptions not received any more", len(state["ended"])
         )
         yield _two_labels(
-            "oncewire_node_messages", "Messages received", ("subscription", "judgement"), "messages",
+            "oncewire_node_messages",
+            "Messages received",
+            ("subscription", "judgement"),
+            "messages",
             state["subscriptions"],
-        )  # fmt: skip
-        yield from _gauges(_OF_SINK, "sink", state["sinks"])
-        yield _two_labels(
-            "oncewire_node_rows", "Rows published", ("sink", "outcome"), "outcomes", state["sinks"]
         )
+        yield from _gauges(_OF_SINK, "sink", state["sinks"])
+        yield _two_labels("oncewire_node_rows", "Rows published", ("sink", "outcome"), "outcomes", state["sinks"])
 
 
 def _of_doors(doors: Doors) -> Iterator[Metric]:
@@ -81,9 +80,11 @@ def _of_doors(doors: Doors) -> Iterator[Metric]:
     gates = (doors.pipelines, doors.http)
     turned_away = {each.name: each.admission.closed + each.admission.refused for each in gates}
     yield _counts(
-        "oncewire_connections_turned_away", "Connections refused, or closed before they had said who they are",
-        "listener", turned_away,
-    )  # fmt: skip
+        "oncewire_connections_turned_away",
+        "Connections refused, or closed before they had said who they are",
+        "listener",
+        turned_away,
+    )
     opening = GaugeMetricFamily(
         "oncewire_connections_opening", "Connections that have not said who they are", labels=["listener"]
     )

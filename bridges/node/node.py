@@ -68,9 +68,7 @@ def open_storage(settings: NodeSettings) -> Storage:
         StorageError: it cannot be used.
     """
     storage = Storage(
-        settings.folder,
-        max_outbox_bytes=settings.max_outbox_bytes,
-        retention_s=settings.defaults.retention_s,
+        settings.folder, max_outbox_bytes=settings.max_outbox_bytes, retention_s=settings.defaults.retention_s
     )
     for subscription in settings.subscriptions:
         storage.set_retention(subscription.name, subscription.retention_s)
@@ -153,8 +151,10 @@ class BridgeNode:
                 receiver.numbers.dropped += dropped
                 logger.warning(
                     "subscription %s: %d messages were dropped (J-15): no query has processed them within %g s",
-                    name, dropped, subscription.drop_unread_s,
-                )  # fmt: skip
+                    name,
+                    dropped,
+                    subscription.drop_unread_s,
+                )
         await asyncio.to_thread(self.storage.delete_expired, name)
         limit_s = subscription.expire_unread_s
         if 0.0 < limit_s <= attention.unread_s:
@@ -226,9 +226,7 @@ class BridgeNode:
         return await receiver.end(why)
 
     def _described(self, name: str, topics: tuple[str, ...]) -> Subscription:
-        return replace(
-            self.settings.defaults, name=name, container_id=f"{self.settings.name}.{name}", topics=topics
-        )
+        return replace(self.settings.defaults, name=name, container_id=f"{self.settings.name}.{name}", topics=topics)
 
     async def _resume(self, name: str) -> None:
         """Resume a subscription that was created on a client's request."""
@@ -253,9 +251,7 @@ class BridgeNode:
                 f"the node has {MAX_SUBSCRIPTIONS}",
                 "use another node",
             )
-        receiver = await asyncio.to_thread(
-            Receiver, subscription, path, self.settings.routers, self._tls, self._token
-        )
+        receiver = await asyncio.to_thread(Receiver, subscription, path, self.settings.routers, self._tls, self._token)
         self._receivers[subscription.name] = receiver
         self.ended.pop(subscription.name, None)
         self._group.create_task(self._run(receiver))
@@ -269,8 +265,11 @@ class BridgeNode:
         logger.warning(
             "subscription %s is not received any more: %s. %s A query that subscribes to it gets a new subscription; "
             "until then its journal %s keeps what was accepted",
-            name, receiver.ended, publishers, receiver.path,
-        )  # fmt: skip
+            name,
+            receiver.ended,
+            publishers,
+            receiver.path,
+        )
         receiver.close()
         self.ended[name] = receiver.ended
         del self._receivers[name]
@@ -362,9 +361,7 @@ class BridgeNode:
                 name: self._subscription_state(receiver) for name, receiver in list(self._receivers.items())
             },
             "ended": dict(self.ended),
-            "sinks": {
-                sink: self._sink_state(sink, publisher) for sink, publisher in list(self._publishers.items())
-            },
+            "sinks": {sink: self._sink_state(sink, publisher) for sink, publisher in list(self._publishers.items())},
         }
 
     def _subscription_state(self, receiver: Receiver) -> dict[str, object]:

@@ -151,12 +151,7 @@ class Outbox:
     """
 
     def __init__(
-        self,
-        path: Path,
-        sink: str,
-        *,
-        max_bytes: int = MAX_OUTBOX_BYTES,
-        clock: Callable[[], float] = time.time,
+        self, path: Path, sink: str, *, max_bytes: int = MAX_OUTBOX_BYTES, clock: Callable[[], float] = time.time
     ) -> None:
         if not SINK_PATTERN.fullmatch(sink):
             raise BadRequest(
@@ -243,8 +238,7 @@ class Outbox:
             self._check_room(database, len(body))
             key = (generation, batch, part.partition, part.attempt, chunk)
             old = database.execute(
-                "SELECT id FROM node_parts WHERE (generation, batch, partition, attempt, chunk) = (?, ?, ?, ?, ?)",
-                key,
+                "SELECT id FROM node_parts WHERE (generation, batch, partition, attempt, chunk) = (?, ?, ?, ?, ?)", key
             ).fetchone()
             if old is not None:
                 _delete_parts(database, "id = ?", (old[0],))
@@ -258,8 +252,7 @@ class Outbox:
             for topic, count in topics.items():
                 topic_id = self._topic_id(database, topic)
                 database.execute(
-                    "INSERT INTO node_part_topics (part, topic, rows) VALUES (?, ?, ?)",
-                    (part_id, topic_id, count),
+                    "INSERT INTO node_part_topics (part, topic, rows) VALUES (?, ?, ?)", (part_id, topic_id, count)
                 )
         return True
 
@@ -303,9 +296,7 @@ class Outbox:
         self._register(writer)
         with transaction(self._connection, self.path) as database:
             generation = self._admit(database, writer)
-            database.execute(
-                "UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,)
-            )
+            database.execute("UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,))
             set_required(database, publishing.require)
             known = self._find(database, generation, batch)
             if known is not None:  # O-2
@@ -360,8 +351,7 @@ class Outbox:
         (number,) = database.execute("SELECT next_manifest FROM node_outbox").fetchone()
         database.execute("UPDATE node_outbox SET next_manifest = ?", (number + 1,))
         database.execute(
-            "INSERT INTO node_manifests (number, generation, batch, run, rows, is_atomic)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO node_manifests (number, generation, batch, run, rows, is_atomic) VALUES (?, ?, ?, ?, ?, ?)",
             (number, generation, batch, run, sum(rows for _, rows in staged), is_atomic),
         )
         firsts: dict[int, int] = {}
@@ -377,19 +367,14 @@ class Outbox:
                     ).fetchone()
                     firsts[topic] = ends[topic]
                 database.execute(
-                    "UPDATE node_part_topics SET first = ? WHERE part = ? AND topic = ?",
-                    (ends[topic], part_id, topic),
+                    "UPDATE node_part_topics SET first = ? WHERE part = ? AND topic = ?", (ends[topic], part_id, topic)
                 )
                 ends[topic] += rows
         for topic, stop in ends.items():
             self._keep_alive(database, topic)
             database.execute("UPDATE node_topics SET assigned = ? WHERE id = ?", (stop, topic))
-            database.execute(
-                "INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop)
-            )
-        database.execute(
-            "DELETE FROM node_manifests WHERE is_done AND number < ?", (number - KEPT_MANIFESTS,)
-        )
+            database.execute("INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop))
+        database.execute("DELETE FROM node_manifests WHERE is_done AND number < ?", (number - KEPT_MANIFESTS,))
         return int(number)
 
     def _keep_alive(self, database: sqlite3.Connection, topic: int) -> None:
@@ -402,8 +387,7 @@ class Outbox:
         was_silent = now_ms - decided_ms > NEW_LIFE_AFTER_S * 1000 and floor == assigned
         if is_new or was_silent:
             database.execute(
-                "UPDATE node_topics SET base = ?, born_ms = ? WHERE id = ?",
-                (assigned, max(now_ms, born_ms + 1), topic),
+                "UPDATE node_topics SET base = ?, born_ms = ? WHERE id = ?", (assigned, max(now_ms, born_ms + 1), topic)
             )
         database.execute("UPDATE node_topics SET decided_ms = ? WHERE id = ?", (now_ms, topic))
 
@@ -420,9 +404,7 @@ class Outbox:
             uuid, query, epoch, manifests = self._connection.execute(
                 "SELECT uuid, query, epoch, next_manifest FROM node_outbox"
             ).fetchone()
-            (waiting,) = self._connection.execute(
-                "SELECT count(*) FROM node_manifests WHERE NOT is_done"
-            ).fetchone()
+            (waiting,) = self._connection.execute("SELECT count(*) FROM node_manifests WHERE NOT is_done").fetchone()
             waiting_bytes, staged_bytes = _bytes(self._connection)
         return OutboxMarks(uuid, query, epoch, manifests, waiting, waiting_bytes, staged_bytes)
 
@@ -430,9 +412,7 @@ class Outbox:
         return self._find_where(database, "generation = ? AND batch = ?", (generation, batch))
 
     @staticmethod
-    def _find_where(
-        database: sqlite3.Connection, condition: str, values: tuple[object, ...]
-    ) -> Manifest | None:
+    def _find_where(database: sqlite3.Connection, condition: str, values: tuple[object, ...]) -> Manifest | None:
         row = database.execute(
             f"SELECT number, batch, rows, is_done, not_accepted FROM node_manifests WHERE {condition}",  # noqa: S608  # ours
             values,
@@ -450,9 +430,7 @@ class Outbox:
 
     def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
         """Let the sink's query in, with its newest run (O-4, O-5); returns the generation."""
-        owner, generation, epoch = database.execute(
-            "SELECT query, generation, epoch FROM node_outbox"
-        ).fetchone()
+        owner, generation, epoch = database.execute("SELECT query, generation, epoch FROM node_outbox").fetchone()
         if owner != writer.query:
             if owner is not None:
                 self._check_takeover(database, writer, owner)
@@ -460,9 +438,7 @@ class Outbox:
                 database.execute("DELETE FROM node_runs")
                 _delete_parts(database, "manifest IS NULL", ())
                 generation += 1
-            database.execute(
-                "UPDATE node_outbox SET query = ?, generation = ?", (writer.query, generation)
-            )
+            database.execute("UPDATE node_outbox SET query = ?, generation = ?", (writer.query, generation))
         known = database.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,)).fetchone()
         if known is None:
             epoch += 1
@@ -481,9 +457,7 @@ class Outbox:
         return int(generation)
 
     def _check_takeover(self, database: sqlite3.Connection, writer: Writer, owner: str) -> None:
-        former = database.execute(
-            "SELECT 1 FROM node_former_queries WHERE query = ?", (writer.query,)
-        ).fetchone()
+        former = database.execute("SELECT 1 FROM node_former_queries WHERE query = ?", (writer.query,)).fetchone()
         what = f"query {writer.query} cannot write to sink {self.sink}"
         if former is not None:
             raise OwnedByAnother(
@@ -520,16 +494,12 @@ def _check_topics(topics: Mapping[str, int]) -> None:
                 f"{topic!r} is no topic", f"a topic has 1 to {_TOPIC_BYTES} bytes and no '|'", "choose another"
             )
         if rows <= 0:
-            raise BadRequest(
-                f"{rows} rows cannot go to topic {topic!r}", "there must be some", "leave the topic out"
-            )
+            raise BadRequest(f"{rows} rows cannot go to topic {topic!r}", "there must be some", "leave the topic out")
 
 
 def _bytes(database: sqlite3.Connection) -> tuple[int, int]:
     """Bytes of parts that are (decided, only staged)."""
-    found = dict(
-        database.execute("SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL")
-    )
+    found = dict(database.execute("SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL"))
     return int(found.get(0, 0)), int(found.get(1, 0))
 
 

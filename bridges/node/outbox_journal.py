@@ -163,9 +163,7 @@ class OutboxJournal(Journal):
     def resends_in_doubt(self) -> bool:
         """See `Publishing`; as the newest commit wants it. May be called from any thread."""
         with self._reading:
-            row = self._run(
-                lambda: self._read().execute("SELECT resends_in_doubt FROM node_outbox").fetchone()
-            )
+            row = self._run(lambda: self._read().execute("SELECT resends_in_doubt FROM node_outbox").fetchone())
         return bool(row[0])
 
     def required(self) -> int:
@@ -187,22 +185,30 @@ class OutboxJournal(Journal):
         return self._reader
 
     def _rows_from(self, topic: str, number: int) -> Rows | None:
-        found = self._read().execute(
-            "SELECT part, first, node_part_topics.rows, manifest, topic FROM node_part_topics"
-            " JOIN node_parts ON node_parts.id = part"
-            " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
-            " ORDER BY first DESC LIMIT 1",
-            (topic, number),
-        ).fetchone()
+        found = (
+            self._read()
+            .execute(
+                "SELECT part, first, node_part_topics.rows, manifest, topic FROM node_part_topics"
+                " JOIN node_parts ON node_parts.id = part"
+                " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
+                " ORDER BY first DESC LIMIT 1",
+                (topic, number),
+            )
+            .fetchone()
+        )
         if found is None or number >= found[1] + found[2]:
             return None
         part, first, count, manifest, topic_id = found
-        batch_first, batch_stop, is_atomic, base, born_ms, uuid = self._read().execute(
-            "SELECT first, stop, is_atomic, base, born_ms, uuid FROM node_outbox, node_spans"
-            " JOIN node_manifests ON number = manifest JOIN node_topics ON node_topics.id = node_spans.topic"
-            " WHERE manifest = ? AND node_spans.topic = ?",
-            (manifest, topic_id),
-        ).fetchone()
+        batch_first, batch_stop, is_atomic, base, born_ms, uuid = (
+            self._read()
+            .execute(
+                "SELECT first, stop, is_atomic, base, born_ms, uuid FROM node_outbox, node_spans"
+                " JOIN node_manifests ON number = manifest JOIN node_topics ON node_topics.id = node_spans.topic"
+                " WHERE manifest = ? AND node_spans.topic = ?",
+                (manifest, topic_id),
+            )
+            .fetchone()
+        )
         # With the uuid: a new file numbers its rows from 1 again, and they must not be mistaken for the old ones.
         producer = producer_pair(str(ProducerId(f"{self._sink}/{topic_id}/{uuid}", born_ms)))
         payloads = self._body(part).of(topic)
@@ -259,9 +265,13 @@ class OutboxJournal(Journal):
         # Behind what waits only what was sent is of this session.
         stop_before = min(next_number, exposed_before) if released.range_count else next_number
         known = self._topics[topic] = _Topic(
-            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted), released,
+            topic_id,
+            floor,
+            RangeSet.from_bytes(settled),
+            RangeSet.from_bytes(doubted),
+            released,
             waits=self.keeps_released,
-        )  # fmt: skip
+        )
         messages: list[StoredMessage] = []
         number = floor
         while number < stop_before:
@@ -387,6 +397,4 @@ class OutboxJournal(Journal):
                 "check the disk and the file's rights",
             ) from error
         except (NodeError, ValueError) as error:
-            raise JournalCorrupt(
-                f"the outbox {self._path} cannot be used", str(error), "restore the file"
-            ) from error
+            raise JournalCorrupt(f"the outbox {self._path} cannot be used", str(error), "restore the file") from error

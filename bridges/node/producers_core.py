@@ -137,8 +137,7 @@ class ProducerLedger:
     def changes(self) -> list[ProducerRow]:
         """The producers that changed since the last call, to be stored with the messages."""
         rows = [
-            ProducerRow(name, found.floor, found.seen.to_bytes(), user)
-            for (user, name), found in self._changed.items()
+            ProducerRow(name, found.floor, found.seen.to_bytes(), user) for (user, name), found in self._changed.items()
         ]
         self._changed.clear()
         return rows

@@ -129,7 +129,10 @@ class SinkPublisher:
         journal.outcomes = self.numbers.outcomes
         try:
             async with connect(
-                self._routers, container_id=self._sink, ssl_context=self._tls, token=self._token,
+                self._routers,
+                container_id=self._sink,
+                ssl_context=self._tls,
+                token=self._token,
                 on_event=self._on_event,
             ) as client:
                 await self._serve(client, journal)

@@ -194,9 +194,12 @@ class Receiver:
         self._client_journal = SqliteJournal(path)
         try:
             self._journal = ReceiverJournal(
-                self._client_journal.connection, path, subscription.name, subscription.isolation,
+                self._client_journal.connection,
+                path,
+                subscription.name,
+                subscription.isolation,
                 subscription.max_journal_bytes,
-            )  # fmt: skip
+            )
             self._check_level()
             keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}

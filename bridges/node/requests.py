@@ -113,10 +113,7 @@ def parts(header: Header, name: str) -> list[StagedPart]:
         fields = dict(zip(("partition", "attempt", "chunks", "rows"), item, strict=True))
         found.append(
             StagedPart(
-                number(fields, "partition"),
-                text(fields, "attempt"),
-                number(fields, "chunks"),
-                number(fields, "rows"),
+                number(fields, "partition"), text(fields, "attempt"), number(fields, "chunks"), number(fields, "rows")
             )
         )
     return found
@@ -134,10 +131,7 @@ def _bad(name: str, wanted: str, value: object) -> BadRequest:
 def writer(header: Header) -> Writer:
     """Who stages or commits."""
     return Writer(
-        text(header, "query"),
-        text(header, "run"),
-        yes_or_no(header, "takeover"),
-        yes_or_no(header, "repeats"),
+        text(header, "query"), text(header, "run"), yes_or_no(header, "takeover"), yes_or_no(header, "repeats")
     )
 
 

@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.door import HELLO_S, Doors, Room
-from bridges.node.errors import (
-    BadRequest,
-    InternalError,
-    NodeError,
-    NodeUnavailable,
-    NotAuthenticated,
-    StorageError,
-)
+from bridges.node.errors import BadRequest, InternalError, NodeError, NodeUnavailable, NotAuthenticated, StorageError
 from bridges.node.frames import (
     HEAD,
     MAX_HEADER_BYTES,
@@ -267,9 +260,7 @@ async def _remove_stale(path: Path) -> None:
     )
 
 
-async def _read_rest(
-    reader: asyncio.StreamReader, head: bytes, max_header: int
-) -> tuple[dict[str, Any], bytes]:
+async def _read_rest(reader: asyncio.StreamReader, head: bytes, max_header: int) -> tuple[dict[str, Any], bytes]:
     header_size, body_size = decode_head(head, max_header=max_header)
     if max_header == MAX_HELLO_BYTES and body_size:
         raise BadRequest("a hello cannot be used", "it has a body", "use the client of this node")

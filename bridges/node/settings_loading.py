@@ -78,9 +78,7 @@ def load(file: str) -> DaemonSettings:
     subscriptions = tuple(_subscription(item, values["name"], defaults, file) for item in listed)
     _check_together(subscriptions, values, file)
     _check_doors(values, file)
-    tls = TlsFiles(
-        values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"]
-    )
+    tls = TlsFiles(values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"])
     serves_tls = values["listen.tls"] or values["http.tls"]
     return DaemonSettings(
         node=NodeSettings(
@@ -110,9 +108,7 @@ def load(file: str) -> DaemonSettings:
     )
 
 
-def _subscription(
-    table: dict[str, Any], node: str, defaults: Mapping[str, Any], file: str
-) -> Subscription:
+def _subscription(table: dict[str, Any], node: str, defaults: Mapping[str, Any], file: str) -> Subscription:
     given = _SUBSCRIPTION.read({"subscription": table}, file).values
     settings = {key: given[key] if key in table else value for key, value in defaults.items()}
     name, shard = given["name"], given["shard"]
@@ -125,13 +121,13 @@ def _subscription(
     isolation = Isolation(level) if level else None
     return replace(
         _receiving(name, identity, given["topics"], settings),
-        shard=shard, isolation=isolation, expire_unread_s=given["expire_unread_s"],
-    )  # fmt: skip
+        shard=shard,
+        isolation=isolation,
+        expire_unread_s=given["expire_unread_s"],
+    )
 
 
-def _receiving(
-    name: str, container_id: str, topics: tuple[str, ...], settings: Mapping[str, Any]
-) -> Subscription:
+def _receiving(name: str, container_id: str, topics: tuple[str, ...], settings: Mapping[str, Any]) -> Subscription:
     return Subscription(
         name=name,
         container_id=container_id,
@@ -179,9 +175,7 @@ def _check_doors(values: Mapping[str, Any], file: str) -> None:
         if values[certificates] == "none":
             continue
         if not values[door]:
-            raise refuse(
-                certificates, "without TLS nobody shows a certificate", f"set {door} = true, or leave it none"
-            )
+            raise refuse(certificates, "without TLS nobody shows a certificate", f"set {door} = true, or leave it none")
         if values["tls.ca_file"] is None:
             raise refuse(
                 certificates, "no authority is named", "set tls.ca_file to the one that signs these certificates"
@@ -194,9 +188,10 @@ def _check_doors(values: Mapping[str, Any], file: str) -> None:
         raise refuse("users_file", "nobody logs in: http.host is empty", "set http.host, or leave users_file out")
     if not values["http.tls"] and not is_loopback(values["http.host"]):
         raise refuse(
-            "users_file", f"passwords would go in clear to http.host = {values['http.host']!r}",
+            "users_file",
+            f"passwords would go in clear to http.host = {values['http.host']!r}",
             "set http.tls, or let http.host be an address of this machine alone",
-        )  # fmt: skip
+        )
 
 
 def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:

@@ -50,9 +50,7 @@ class Storage:
         StorageError: it cannot be made.
     """
 
-    def __init__(
-        self, folder: Path, *, max_outbox_bytes: int = MAX_OUTBOX_BYTES, retention_s: float = 0.0
-    ) -> None:
+    def __init__(self, folder: Path, *, max_outbox_bytes: int = MAX_OUTBOX_BYTES, retention_s: float = 0.0) -> None:
         self._journals = folder / "journals"
         self._outboxes = folder / "outboxes"
         self._max_outbox_bytes = max_outbox_bytes
@@ -116,10 +114,7 @@ class Storage:
             found = self._controls.get(subscription)
             if found is None:
                 retention_s = self._retention_s.get(subscription, self._default_retention_s)
-                found = self._controls[subscription] = (
-                    JournalControl(path, retention_s),
-                    threading.Lock(),
-                )
+                found = self._controls[subscription] = (JournalControl(path, retention_s), threading.Lock())
             return found
 
     def marks(self, subscription: str) -> JournalMarks:
@@ -134,9 +129,7 @@ class Storage:
         with lock:
             return control.initial_offset(start)
 
-    def end_within(
-        self, subscription: str, low: int, max_rows: int | None, max_bytes: int | None
-    ) -> int:
+    def end_within(self, subscription: str, low: int, max_rows: int | None, max_bytes: int | None) -> int:
         """See `JournalReader.end_within`."""
         reader = JournalReader(self.journal_path(subscription))
         try:
@@ -158,9 +151,7 @@ class Storage:
         with lock:
             return control.choose_end(start, stop)
 
-    def read(
-        self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None
-    ) -> Generator[Chunk]:
+    def read(self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None) -> Generator[Chunk]:
         """The messages of (low, high]; see `JournalReader.read`. A query that reads first owns the subscription."""
         if query is not None:
             control, lock = self._control(subscription)
@@ -261,12 +252,7 @@ class Storage:
             return outbox.stage(writer, batch, part, chunk, topics, body)
 
     def commit(
-        self,
-        sink: str,
-        writer: Writer,
-        batch: int,
-        parts: Sequence[StagedPart],
-        publishing: Publishing = AS_USUAL,
+        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], publishing: Publishing = AS_USUAL
     ) -> Manifest:
         """See `Outbox.commit`."""
         outbox, lock = self._outbox(sink)

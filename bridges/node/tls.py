@@ -43,9 +43,10 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
         return None
     if not ask_for_tls(routers):
         raise BadRequest(
-            "the TLS settings cannot be used", "no router's URL asks for TLS",
+            "the TLS settings cannot be used",
+            "no router's URL asks for TLS",
             "write amqps://HOST:PORT for TLS, or wss://HOST:PORT",
-        )  # fmt: skip
+        )
     # Some servers of HTTP refuse who offers `amqp` alone.
     by_http = any(urlsplit(url).scheme == "wss" for url in routers)
     return _client_context(files, None if by_http else transport_tls.ALPN_AMQP)

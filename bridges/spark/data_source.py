@@ -26,9 +26,7 @@ class AmqpDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types 
     def schema(self) -> str:
         """Columns of what is read, by the options `includeHeaders` and `includeMetadata`."""
         options = source_options(self.options, is_stream=False)
-        return schema_ddl(
-            include_headers=options.include_headers, include_metadata=options.include_metadata
-        )
+        return schema_ddl(include_headers=options.include_headers, include_metadata=options.include_metadata)
 
     def streamReader(self, schema: Any) -> AmqpStreamReader:  # noqa: N802  # Spark's name
         """For `readStream`."""
@@ -51,9 +49,7 @@ class AmqpDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types 
         from bridges.spark.sink import AmqpStreamWriter
 
         if overwrite:
-            raise BadRequest(
-                "the output mode cannot be used", "a topic cannot be replaced", "use append or update"
-            )
+            raise BadRequest("the output mode cannot be used", "a topic cannot be replaced", "use append or update")
         return AmqpStreamWriter(self.options, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> AmqpBatchWriter:

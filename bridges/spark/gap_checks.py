@@ -27,8 +27,7 @@ def check_retention(node: Node, subscription: str) -> None:
         raise BadRequest(
             f"the subscription {subscription!r} cannot be read at most once",
             f"the node keeps messages for {retention_s:g} s after they were released, which is before they are read",
-            "set its retention (retention_s, or the option retentionMs) to "
-            f"{MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
+            f"set its retention (retention_s, or the option retentionMs) to {MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
         )
 
 
@@ -42,8 +41,7 @@ def check_not_ended(found: Offsets, name: str) -> None:
         raise SubscriptionEnded(
             f"no more messages come from subscription {name!r}",
             f"the bridge node does not receive it any more: {found.ended}",
-            "start the query again to subscribe anew; it fails where messages are missing, unless "
-            "failOnDataLoss=false",
+            "start the query again to subscribe anew; it fails where messages are missing, unless failOnDataLoss=false",
         )
 
 

@@ -58,9 +58,7 @@ def check_spark(version: str) -> None:
 def java_version(java: Path) -> int | None:
     """The main version that a `java` says it has; None = it does not run."""
     try:
-        done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=False
-        )
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(\d+)', done.stderr + done.stdout)

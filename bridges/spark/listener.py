@@ -34,9 +34,7 @@ class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has
         BadRequest: the options cannot be used.
     """
 
-    def __init__(
-        self, options: Mapping[str, str], report: Callable[[QueryReport], None] | None = None
-    ) -> None:
+    def __init__(self, options: Mapping[str, str], report: Callable[[QueryReport], None] | None = None) -> None:
         bridge = bridge_options(options)
         self._nodes = [open_bridge(one) for one in bridge.nodes()]
         self._is_embedded = bridge.is_embedded

@@ -212,7 +212,9 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
         include_metadata=found["includeMetadata"],
         min_batches_to_retain=found["minBatchesToRetain"],
         receiving=Subscription(
-            "", "", (),
+            "",
+            "",
+            (),
             credit=found["credit"],
             group_s=found["groupCommitMs"] / 1000,
             group_count=found["groupCommitMax"],
@@ -221,7 +223,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
             timeout_s=max(1, round(found["subscriptionTimeout"])),
         ),
         isolation=found["isolationLevel"],
-    )  # fmt: skip
+    )
 
 
 def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOptions:
@@ -290,9 +292,7 @@ def open_node(options: SourceOptions | SinkOptions) -> Node:
     settings = _embedded(bridge)
     if isinstance(options, SourceOptions):
         return EmbeddedNode(replace(settings, defaults=options.receiving))
-    return EmbeddedNode(
-        replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes)
-    )
+    return EmbeddedNode(replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes))
 
 
 def _embedded(bridge: BridgeOptions) -> NodeSettings:

@@ -57,11 +57,18 @@ LOOK_S = 1.0
 """How often `run_forever` looks whether it shall stop."""
 ALLOWED = frozenset(
     {
-        "bridge", "bridge.secret", "bridge.secretFile", "commitMode", "deliveryGuarantee", "failOnDataLoss",
-        "isolationLevel", "publishTimeout", "stageTimeout",
+        "bridge",
+        "bridge.secret",
+        "bridge.secretFile",
+        "commitMode",
+        "deliveryGuarantee",
+        "failOnDataLoss",
+        "isolationLevel",
+        "publishTimeout",
+        "stageTimeout",
     }
     | {option.key for option in OPTIONS if option.is_embedded_only}
-)  # fmt: skip
+)
 """Options of the format `amqp` that a processor leaves to its user."""
 
 
@@ -117,11 +124,7 @@ class Processor:
         return writer.start()
 
     def run_forever(
-        self,
-        stop: threading.Event | None = None,
-        *,
-        interval: str | None = None,
-        back_off: BackOff | None = None,
+        self, stop: threading.Event | None = None, *, interval: str | None = None, back_off: BackOff | None = None
     ) -> None:
         """Run the query, and start it again after each failure, later each time. Returns when it is stopped.
 
@@ -234,9 +237,7 @@ def processor(
     source[TASKS_OPTION] = str(spark.sparkContext.defaultParallelism if tasks is None else tasks)
     if joined is not None:
         source[JOIN_OPTION] = joined.value
-    return Processor(
-        spark, step, tuple(inputs), joined, checkpoint, source, {**given[Side.SINK], "sinkId": name}
-    )
+    return Processor(spark, step, tuple(inputs), joined, checkpoint, source, {**given[Side.SINK], "sinkId": name})
 
 
 def _checked(name: str, options: Mapping[str, str]) -> dict[Side, dict[str, str]]:

@@ -15,14 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from oncewire.client.delivery_hash import delivery_hash
-from oncewire.wire import (
-    DecodeError,
-    Message,
-    Properties,
-    decode_message,
-    encode_data_message,
-    encode_message,
-)
+from oncewire.wire import DecodeError, Message, Properties, decode_message, encode_data_message, encode_message
 from oncewire.wire.vocabulary import DELIVERY_HASH
 
 logger = logging.getLogger("oncewire.processor")
@@ -224,8 +217,13 @@ def _failed(step: Step, key: str, inputs: Sequence[Input], error: Exception) -> 
     where = "delivered as nothing" if step.error is None else f"written to {step.error}"
     logger.error(
         "processor %s: delivery %s of %s failed and is %s: %s: %s",
-        step.name, key, _places(inputs), where, type(error).__name__, str(error)[:MAX_ERROR_TEXT],
-    )  # fmt: skip
+        step.name,
+        key,
+        _places(inputs),
+        where,
+        type(error).__name__,
+        str(error)[:MAX_ERROR_TEXT],
+    )
     if step.error is None:
         return AttemptRow(AttemptKind.NIL, key, True, None, None)
     payload = encode_data_message(

@@ -40,9 +40,7 @@ Offset = Mapping[str, Any]
 
 def columns_of(journals: int) -> list[tuple[str, str]]:
     """Names of the columns of an attempt's rows, with Spark's names of their types."""
-    kinds = {
-        "topic": "string", "journal": "string", "position": "bigint", "arrived": "timestamp", "payload": "binary",
-    }  # fmt: skip
+    kinds = {"topic": "string", "journal": "string", "position": "bigint", "arrived": "timestamp", "payload": "binary"}
     return [(f"{name}_{number}", kind) for number in range(journals) for name, kind in kinds.items()]
 
 
@@ -186,8 +184,10 @@ class AttemptReader:
         if skipped:
             logger.warning(
                 "processor %s: %d of %d steps were handed out before and are not tried again",
-                self._processor, skipped, steps,
-            )  # fmt: skip
+                self._processor,
+                skipped,
+                steps,
+            )
         return skipped
 
     def finished(self, stop: Offset) -> None:
@@ -223,12 +223,7 @@ class AttemptReader:
 
 
 def read_task(
-    nodes: Sequence[Node],
-    journals: Sequence[InputJournal],
-    task: Task,
-    query: str,
-    *,
-    is_first_attempt: bool = True,
+    nodes: Sequence[Node], journals: Sequence[InputJournal], task: Task, query: str, *, is_first_attempt: bool = True
 ) -> Iterator[Any]:
     """The rows of a task as record batches with the columns of `columns_of`; all of them, or an error.
 
@@ -245,8 +240,10 @@ def read_task(
     if task.done_with and not is_first_attempt:
         logger.warning(
             "processor of %s: %d steps from %s were handed out to an attempt that failed and are not tried again",
-            ", ".join(each.subscription for each in journals), task.steps, task.lows,
-        )  # fmt: skip
+            ", ".join(each.subscription for each in journals),
+            task.steps,
+            task.lows,
+        )
         return
     ranges = [
         node.read_range(each.subscription, low, low + task.steps, journal=uuid, query=query)

@@ -13,10 +13,19 @@ CAP_S = 60.0
 HEALTHY_S = 300.0
 """A query that ran so long was well: the next failure is another one."""
 HOPELESS: tuple[type[errors.NodeError], ...] = (
-    errors.BadRequest, errors.OwnedByAnother, errors.Fenced, errors.JournalReplaced, errors.RangeTrimmed,
-    errors.RangeNotThere, errors.RangeHole, errors.SubscriptionGap, errors.SubscriptionEnded, errors.SnapshotUnknown,
-    errors.BatchForgotten, errors.NotAuthenticated,
-)  # fmt: skip
+    errors.BadRequest,
+    errors.OwnedByAnother,
+    errors.Fenced,
+    errors.JournalReplaced,
+    errors.RangeTrimmed,
+    errors.RangeNotThere,
+    errors.RangeHole,
+    errors.SubscriptionGap,
+    errors.SubscriptionEnded,
+    errors.SnapshotUnknown,
+    errors.BatchForgotten,
+    errors.NotAuthenticated,
+)
 """Errors that need intervention."""
 _HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")
 

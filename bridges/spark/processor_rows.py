@@ -10,8 +10,12 @@ from bridges.node.arrow_bodies import arrow
 from bridges.spark.processor_core import AttemptRow, Input, Step, attempt
 
 ATTEMPT_COLUMNS = (
-    ("kind", "string"), ("delivery_hash", "string"), ("failed", "boolean"), ("topic", "string"), ("payload", "binary"),
-)  # fmt: skip
+    ("kind", "string"),
+    ("delivery_hash", "string"),
+    ("failed", "boolean"),
+    ("topic", "string"),
+    ("payload", "binary"),
+)
 """What comes of an attempt; see `AttemptRow`."""
 
 
@@ -29,9 +33,10 @@ def inputs_in(batch: Any, journals: int) -> Iterator[list[Input]]:
     steps = []
     for number in range(journals):
         arrived = batch.column(f"arrived_{number}").cast(pa.int64())
-        columns = [
-            batch.column(f"{name}_{number}") for name in ("topic", "journal", "position")
-        ] + [arrived, batch.column(f"payload_{number}")]  # fmt: skip
+        columns = [batch.column(f"{name}_{number}") for name in ("topic", "journal", "position")] + [
+            arrived,
+            batch.column(f"payload_{number}"),
+        ]
         steps.append([Input(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)])
     for inputs in zip(*steps, strict=True):
         yield list(inputs)

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from bridges.node.client import Node
 from bridges.spark.options import SourceOptions, open_node, source_options
@@ -102,9 +97,13 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         node = self._new_node(journals)
         options = self._source_options(journals)
         reader = AttemptReader(
-            node, self._options["subscription"], journals,
-            fails_at_gaps=options.fail_on_data_loss, isolation=options.isolation, guarantee=options.guarantee,
-        )  # fmt: skip
+            node,
+            self._options["subscription"],
+            journals,
+            fails_at_gaps=options.fail_on_data_loss,
+            isolation=options.isolation,
+            guarantee=options.guarantee,
+        )
         return node, reader
 
     def _new_node(self, journals: Sequence[InputJournal]) -> Node:

@@ -218,8 +218,10 @@ class BatchPlanner:
         if is_once_at_most and marks.trimmed > low:
             logger.warning(
                 "subscription %s: (%d, %d] was handed out before and is not read again",
-                name, low, min(marks.trimmed, end.position),
-            )  # fmt: skip
+                name,
+                low,
+                min(marks.trimmed, end.position),
+            )
             low = marks.trimmed
         low, high = _within(low, end.position, marks, self._node, self._options)
         cuts = cut(low, high, self._options.min_partitions if min_parts is None else min_parts)
@@ -227,8 +229,7 @@ class BatchPlanner:
             return [Range(end.journal, *part, done_with=high) for part in cuts]
         done_with = self._done_with if start.journal == end.journal else None
         return [
-            Range(end.journal, *part, done_with=done_with if index == 0 else None)
-            for index, part in enumerate(cuts)
+            Range(end.journal, *part, done_with=done_with if index == 0 else None) for index, part in enumerate(cuts)
         ]
 
     # --- parts --------------------------------------------------------------------------------------------------------
@@ -266,9 +267,7 @@ class BatchPlanner:
         return (low, self._look(low, limits)) if low <= found.last else (low, found)
 
     def _look(self, low: int, limits: Limits) -> Offsets:
-        return self._node.offsets(
-            self._options.subscription, low, max_rows=limits.max_rows, max_bytes=limits.max_bytes
-        )
+        return self._node.offsets(self._options.subscription, low, max_rows=limits.max_rows, max_bytes=limits.max_bytes)
 
     def _up_to_gap(self, low: int, end: int, gaps: Sequence[Gap]) -> int:
         """J-8: a batch ends before the first gap, and one that would begin with it fails; unless it may be passed."""
@@ -313,9 +312,7 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
     for place in (options.start, options.end):
         _check_journal(place, marks.journal)
     known = {EARLIEST: marks.deleted, LATEST: marks.last}
-    low, high = (
-        place.at if isinstance(place.at, int) else known[place.at] for place in (options.start, options.end)
-    )
+    low, high = (place.at if isinstance(place.at, int) else known[place.at] for place in (options.start, options.end))
     if low > high:
         raise BadRequest(
             "endingOffsets cannot be used", f"{high} is before startingOffsets, {low}", "give a later place"
@@ -348,8 +345,7 @@ def _replaced(offset: Offset, marks: Offsets) -> JournalReplaced:
         f"the checkpoint of subscription {offset.subscription!r} cannot be used",
         f"it is of journal {offset.journal}, and the node has another one, {marks.journal}: "
         "the old one was deleted or replaced",
-        "restore the old journal, or start the query with failOnDataLoss=false "
-        "(messages in between are lost)",
+        "restore the old journal, or start the query with failOnDataLoss=false (messages in between are lost)",
     )
 
 
@@ -366,8 +362,12 @@ def _within(low: int, high: int, marks: Offsets, node: Node, options: SourceOpti
             return low, high
         logger.warning(
             "subscription %s: of (%d, %d] only (%d, %d] is there; failOnDataLoss is false",
-            options.subscription, low, high, marks.deleted, marks.last,
-        )  # fmt: skip
+            options.subscription,
+            low,
+            high,
+            marks.deleted,
+            marks.last,
+        )
     low, high = max(low, marks.deleted), min(high, marks.last)
     if low < high:
         gaps = node.offsets(options.subscription, low, max_rows=high - low).gaps
@@ -397,8 +397,10 @@ def read_range(
     if options.guarantee is Guarantee.AT_MOST_ONCE and query is not None and not is_first_attempt:
         logger.warning(
             "subscription %s: (%d, %d] was handed out to an attempt that failed and is not read again",
-            options.subscription, part.low, part.high,
-        )  # fmt: skip
+            options.subscription,
+            part.low,
+            part.high,
+        )
         return
     decoder = RowDecoder(include_headers=options.include_headers, include_metadata=options.include_metadata)
     is_given_up = part.done_with is None

@@ -15,11 +15,7 @@ from bridges.spark.option_table import OPTIONS, Option, Side
 from oncewire.settings.reference import settings_table, table, written
 
 PAGE = Path("docs") / "spark-reference.md"
-_HEADINGS = {
-    Side.BOTH: "### Of source and sink",
-    Side.SOURCE: "### Of the source",
-    Side.SINK: "### Of the sink",
-}
+_HEADINGS = {Side.BOTH: "### Of source and sink", Side.SOURCE: "### Of the source", Side.SINK: "### Of the sink"}
 EMBEDDED_ONLY = "embedded"
 """The word in the table for options that a bridge node elsewhere sets for itself."""
 

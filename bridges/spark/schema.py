@@ -55,15 +55,26 @@ LOG_APPEND_TIME = 1
 _MAX_SEQUENCE = (1 << 63) - 1
 
 BASE_COLUMNS = (
-    ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"),
-    ("timestamp", "timestamp"), ("timestampType", "int"),
-)  # fmt: skip
+    ("key", "binary"),
+    ("value", "binary"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("timestamp", "timestamp"),
+    ("timestampType", "int"),
+)
 HEADERS_COLUMN = ("headers", "array<struct<key:string,value:binary>>")
 METADATA_COLUMNS = (
-    ("message_id", "string"), ("producer", "string"), ("producer_seq", "bigint"), ("delivery_hash", "string"),
-    ("subject", "string"), ("content_type", "string"), ("correlation_id", "string"),
-    ("creation_time", "timestamp"), ("application_properties", "map<string,string>"),
-)  # fmt: skip
+    ("message_id", "string"),
+    ("producer", "string"),
+    ("producer_seq", "bigint"),
+    ("delivery_hash", "string"),
+    ("subject", "string"),
+    ("content_type", "string"),
+    ("correlation_id", "string"),
+    ("creation_time", "timestamp"),
+    ("application_properties", "map<string,string>"),
+)
 READ_ONLY = frozenset({"partition", "offset", "timestamp", "timestampType", "producer", "producer_seq"})
 """Columns of the source that say nothing to the sink: rows may go from one to the other as they are."""
 
@@ -98,9 +109,7 @@ def arrow_types() -> dict[str, Any]:
         "int": pa.int32(),
         "bigint": pa.int64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
-        HEADERS_COLUMN[1]: pa.list_(
-            pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        ),
+        HEADERS_COLUMN[1]: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         "map<string,string>": pa.map_(pa.string(), pa.string()),
     }
 
@@ -317,9 +326,7 @@ def check_columns(types: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
         )
     if "topic" not in names and not has_topic:
         raise BadRequest(
-            "the rows cannot be published",
-            "neither a column nor the option `topic` sets it",
-            "add one of them",
+            "the rows cannot be published", "neither a column nor the option `topic` sets it", "add one of them"
         )
     for name, kind in types:
         allowed = _WRITABLE.get(name)
@@ -363,9 +370,7 @@ def encode_rows_of(batch: Any, topic: str | None) -> tuple[list[str], list[bytes
     if not used and None not in values:
         return topics, [encode_data_message(value) for value in values]
     rows = zip(*(cells[name] for name in used), strict=True) if used else ((),) * len(values)
-    return topics, [
-        _encode(value, dict(zip(used, row, strict=True))) for value, row in zip(values, rows, strict=True)
-    ]
+    return topics, [_encode(value, dict(zip(used, row, strict=True))) for value, row in zip(values, rows, strict=True)]
 
 
 def _encode(value: bytes | None, cells: dict[str, Any]) -> bytes:

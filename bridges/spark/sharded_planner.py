@@ -25,9 +25,7 @@ class ShardedPlanner:
         clock: seconds, for `maxTriggerDelay`.
     """
 
-    def __init__(
-        self, options: SourceOptions, planners: Sequence[BatchPlanner], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, options: SourceOptions, planners: Sequence[BatchPlanner], clock: Callable[[], float]) -> None:
         self._options = options
         self._planners = planners
         self._names = [one.offset_name for one in options.shards()]

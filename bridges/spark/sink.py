@@ -98,9 +98,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
         first = staged[0]  # Spark runs one task at least, for an empty batch, too
         writer = writer_of(self._options, first.query, first.run)
         with self.open_node() as node:
-            commit_batch(
-                node, self._options, first.sink, writer, batchId, [message.part for message in staged]
-            )
+            commit_batch(node, self._options, first.sink, writer, batchId, [message.part for message in staged])
 
     def abort(self, messages: Sequence[StagedMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """O-6: a commit that failed half-way may have decided the batch. What lost goes with a later one."""

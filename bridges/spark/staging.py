@@ -136,9 +136,15 @@ class Staging:
         if self.is_needed:
             who = self._attempt
             self.is_needed = self._node.stage(
-                who.sink, who.writer, who.batch, who.partition, who.name, self._chunks,
-                encode_rows(self._topics, self._payloads), patience_s=self._patience_s,
-            )  # fmt: skip
+                who.sink,
+                who.writer,
+                who.batch,
+                who.partition,
+                who.name,
+                self._chunks,
+                encode_rows(self._topics, self._payloads),
+                patience_s=self._patience_s,
+            )
         self._chunks += 1
         self._rows += len(self._payloads)
         self._topics, self._payloads, self._bytes = [], [], 0
@@ -260,8 +266,10 @@ def commit_batch(
     if found.not_accepted:
         logger.warning(
             "%d rows of batch %d of sink %s were not accepted: rejected, abandoned, or their topic has no subscription",
-            found.not_accepted, batch, sink,
-        )  # fmt: skip
+            found.not_accepted,
+            batch,
+            sink,
+        )
     return found
 
 

@@ -95,4 +95,4 @@ __all__ = [
     "UnknownEntry",
     "UnknownQueue",
     "new_message",
-]  # fmt: skip
+]

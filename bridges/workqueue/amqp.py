@@ -83,9 +83,14 @@ class QueueBridge:
                 "use a SQLite or PostgreSQL store",
             )
         self.service = Service(
-            urls, [PREFIX], self._on_link, container_id=container_id, ssl_context=ssl_context, token=token,
+            urls,
+            [PREFIX],
+            self._on_link,
+            container_id=container_id,
+            ssl_context=ssl_context,
+            token=token,
             hostname=hostname,
-        )  # fmt: skip
+        )
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from bridges.workqueue.errors import InvalidRequest
 from bridges.workqueue.items import DEFAULT_PRIORITY, Handle, NewItem, Taken
 from bridges.workqueue.rules_core import check_name, check_seconds
-from oncewire.wire import (
-    DecodeError,
-    Header,
-    Message,
-    Symbol,
-    body_octets,
-    decode_message,
-    encode_message,
-    vocabulary,
-)
+from oncewire.wire import DecodeError, Header, Message, Symbol, body_octets, decode_message, encode_message, vocabulary
 
 PREFIX = "queue://"
 _HANDLE_BYTES = 8

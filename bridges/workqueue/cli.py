@@ -73,44 +73,45 @@ search_options = options_of(
     click.option("--ending", type=ENDINGS, help="Only what ended so."),
     click.option("--since", metavar="TIME", help="Ended at this time or later."),
     click.option("--until", metavar="TIME", help="Ended before this time."),
-    click.option(
-        "--field", "fields", multiple=True, metavar="PATH=VALUE", help="Of the JSON payload; repeatable."
-    ),
+    click.option("--field", "fields", multiple=True, metavar="PATH=VALUE", help="Of the JSON payload; repeatable."),
 )
 body_options = options_of(
     click.argument("body", required=False),
-    click.option(
-        "--file", "-f", metavar="FILE", help="Read the payload from this file; - is the standard input."
-    ),
+    click.option("--file", "-f", metavar="FILE", help="Read the payload from this file; - is the standard input."),
 )
-delay_option = click.option(
-    "--delay", type=SECONDS, default=0.0, metavar="SECONDS", help="Ready after this time."
-)
+delay_option = click.option("--delay", type=SECONDS, default=0.0, metavar="SECONDS", help="Ready after this time.")
 priority_option = click.option(
     "--priority", type=click.IntRange(0, MAX_PRIORITY), default=DEFAULT_PRIORITY, show_default=True
 )
-wait_option = click.option(
-    "--wait", type=SECONDS, default=0.0, metavar="SECONDS", help="Wait so long for an item. [0]"
-)
+wait_option = click.option("--wait", type=SECONDS, default=0.0, metavar="SECONDS", help="Wait so long for an item. [0]")
 timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
     help="How long the reservation holds.",
-)  # fmt: skip
+)
 
 
 @store_command("push", "Add an item.")
 @click.argument("name", metavar="QUEUE")
 @body_options
 @delay_option
-@click.option(
-    "--when", metavar="TIME", help="Ready at this time: ISO 8601 with a time zone, or Unix seconds."
-)
+@click.option("--when", metavar="TIME", help="Ready at this time: ISO 8601 with a time zone, or Unix seconds.")
 @priority_option
 @click.option("--key", help="Add nothing if the queue knows this key.")
 def push(
-    url: str, as_json: bool, name: str, body: str | None, file: str | None, delay: float, when: str | None,
-    priority: int, key: str | None,
-) -> None:  # fmt: skip
+    url: str,
+    as_json: bool,
+    name: str,
+    body: str | None,
+    file: str | None,
+    delay: float,
+    when: str | None,
+    priority: int,
+    key: str | None,
+) -> None:
     """Add an item to QUEUE, which is made if there is none."""
     item = NewItem(read_body(body, file), delay, read_time(when), priority, key)
 
@@ -192,9 +193,7 @@ def rollback(url: str, as_json: bool, handle: str, delay: float | None, reason: 
 @click.argument("targets", metavar="QUEUE...", nargs=-1, required=True)
 @click.option("--payload", metavar="BODY", help="Replaces the payload.")
 @delay_option
-def move(
-    url: str, as_json: bool, handle: str, targets: tuple[str, ...], payload: str | None, delay: float
-) -> None:
+def move(url: str, as_json: bool, handle: str, targets: tuple[str, ...], payload: str | None, delay: float) -> None:
     """Move the reserved item HANDLE to QUEUE in one step; with several, one item goes to each."""
     body = None if payload is None else typed(payload)
     whole = [Target(target, body, delay) for target in targets]
@@ -211,9 +210,16 @@ def move(
 @priority_option
 @click.option("--delete", is_flag=True, help="Delete the schedule NAME.")
 def schedule(
-    url: str, as_json: bool, name: str, schedule_name: str | None, cron: str | None, body: str | None, timezone: str,
-    priority: int, delete: bool,
-) -> None:  # fmt: skip
+    url: str,
+    as_json: bool,
+    name: str,
+    schedule_name: str | None,
+    cron: str | None,
+    body: str | None,
+    timezone: str,
+    priority: int,
+    delete: bool,
+) -> None:
     """Push BODY into QUEUE at the times of CRON ('*/5 * * * *'). With QUEUE alone, list its schedules."""
     if schedule_name is None:
         for each in transact(url, lambda do: do.schedules(name)):
@@ -257,9 +263,15 @@ def stats(url: str, as_json: bool, name: str | None) -> None:
 @search_options
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 def history(
-    url: str, as_json: bool, name: str, ending: str | None, since: str | None, until: str | None,
-    fields: tuple[str, ...], limit: int,
-) -> None:  # fmt: skip
+    url: str,
+    as_json: bool,
+    name: str,
+    ending: str | None,
+    since: str | None,
+    until: str | None,
+    fields: tuple[str, ...],
+    limit: int,
+) -> None:
     """Print the items of QUEUE that ended, one a line; `entry` is what replay takes."""
     search = _search(name, ending, since, until, fields, limit)
     for entry in run(url, lambda store: _found(store, search)):
@@ -267,12 +279,7 @@ def history(
 
 
 def _search(
-    name: str,
-    ending: str | None,
-    since: str | None,
-    until: str | None,
-    fields: tuple[str, ...],
-    limit: int = 1000,
+    name: str, ending: str | None, since: str | None, until: str | None, fields: tuple[str, ...], limit: int = 1000
 ) -> Search:
     wanted = None if ending is None else Ending(ending)
     return Search(name, wanted, read_time(since), read_time(until), read_fields(fields), limit)
@@ -300,15 +307,20 @@ def _read_page(search: Search, do: Operations) -> Page:
 @search_options
 @delay_option
 def replay(
-    url: str, as_json: bool, name: str, entries: tuple[int, ...], ending: str | None, since: str | None,
-    until: str | None, fields: tuple[str, ...], delay: float,
-) -> None:  # fmt: skip
+    url: str,
+    as_json: bool,
+    name: str,
+    entries: tuple[int, ...],
+    ending: str | None,
+    since: str | None,
+    until: str | None,
+    fields: tuple[str, ...],
+    delay: float,
+) -> None:
     """Push the payloads of ENTRY... again, or of all (up to 1000) that the options describe."""
     search = _search(name, ending, since, until, fields)
     if bool(entries) == bool(ending or since or until or fields):
-        raise CliError(
-            "nothing was replayed", "it takes either entries or a search", "give ENTRY, or --ending dead"
-        )
+        raise CliError("nothing was replayed", "it takes either entries or a search", "give ENTRY, or --ending dead")
 
     async def work(store: QueueStore) -> list[int]:
         if entries:
@@ -379,13 +391,9 @@ def tail(url: str, as_json: bool, name: str, count: int | None) -> None:
 @store_command("configure", "Make a queue, or change its settings.")
 @click.argument("name", metavar="QUEUE")
 @click.option("--max-retries", type=int, help="Retries after the first try, before an item is dead.")
-@click.option(
-    "--backoff", "backoff_s", type=SECONDS, metavar="SECONDS", help="Delay after the first failure."
-)
+@click.option("--backoff", "backoff_s", type=SECONDS, metavar="SECONDS", help="Delay after the first failure.")
 @click.option("--backoff-max", "backoff_max_s", type=SECONDS, metavar="SECONDS", help="The longest delay.")
-@click.option(
-    "--history", "history_s", type=SECONDS, metavar="SECONDS", help="How long ended items are kept."
-)
+@click.option("--history", "history_s", type=SECONDS, metavar="SECONDS", help="How long ended items are kept.")
 @click.option("--max-payload", "max_payload_bytes", type=int, metavar="BYTES", help="The largest payload.")
 def configure(url: str, as_json: bool, name: str, **settings: float | None) -> None:
     """Make QUEUE if there is none, change the settings that are given, and print all."""

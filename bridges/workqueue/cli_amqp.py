@@ -19,9 +19,7 @@ from oncewire.client.errors import ClientError
 @store_command("serve", "Serve the queues at routers, for AMQP clients.")
 @click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
 @router_options
-def serve(
-    url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, container_id: str | None
-) -> None:
+def serve(url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, container_id: str | None) -> None:
     """Serve queue://NAME for AMQP clients of any router of the network, until interrupted.
 
     Prints a line when it is connected. Several processes may serve one store.

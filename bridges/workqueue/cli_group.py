@@ -16,14 +16,7 @@ from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_of_command, tls_options
 from oncewire.cli.token import token_of_command, token_option
-from oncewire.cli.where import (
-    DEFAULT_URL,
-    PRECEDENCE,
-    amqp_addresses,
-    context_option,
-    hostname_of,
-    require_listener,
-)
+from oncewire.cli.where import DEFAULT_URL, PRECEDENCE, amqp_addresses, context_option, hostname_of, require_listener
 from oncewire.client.login import TokenSource
 
 T = TypeVar("T")
@@ -69,11 +62,16 @@ def router_options(command: Command) -> Command:
     for option in (
         click.option("--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"),
         click.option(
-            "--router", "--url", "routers", multiple=True, envvar=variables.URL, metavar="URL",
+            "--router",
+            "--url",
+            "routers",
+            multiple=True,
+            envvar=variables.URL,
+            metavar="URL",
             help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
             f"[{PRECEDENCE.format(variable=variables.URL, default=DEFAULT_URL)}]",
         ),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return context_option(tls_options(token_option(command)))
 
@@ -87,9 +85,7 @@ def routers_of(given: Sequence[str], vhost: str | None) -> tuple[tuple[str, ...]
     where = amqp_addresses(given)
     if where.is_guessed:
         require_listener(where)
-    login = RouterLogin(
-        ssl_context=tls_of_command(), token=token_of_command(), hostname=hostname_of(where, vhost)
-    )
+    login = RouterLogin(ssl_context=tls_of_command(), token=token_of_command(), hostname=hostname_of(where, vhost))
     return where.urls, login
 
 

@@ -124,9 +124,7 @@ def read_body(body: str | None, file: str | None) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise CliError(
-            f"{file} cannot be read", error.strerror or str(error), "give a file that can be"
-        ) from None
+        raise CliError(f"{file} cannot be read", error.strerror or str(error), "give a file that can be") from None
 
 
 def read_time(text: str | None) -> float | None:
@@ -147,9 +145,10 @@ def read_time(text: str | None) -> float | None:
         time = None
     if time is None or time.tzinfo is None:
         raise CliError(
-            f"{text!r} is no time", "it is neither ISO 8601 with a time zone nor Unix seconds",
+            f"{text!r} is no time",
+            "it is neither ISO 8601 with a time zone nor Unix seconds",
             "write it like 2026-12-24T18:00:00+01:00",
-        )  # fmt: skip
+        )
     return time.timestamp()
 
 

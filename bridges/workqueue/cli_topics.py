@@ -33,9 +33,15 @@ from oncewire.wire import DecodeError, body_octets, decode_message
 @click.option("--priority", type=click.IntRange(0, MAX_PRIORITY), default=DEFAULT_PRIORITY, show_default=True)
 @click.option("--unsubscribe", is_flag=True, help="End the subscription for good, in place of feeding.")
 def feed(
-    url: str, as_json: bool, topic: str, name: str, routers: tuple[str, ...], vhost: str | None, priority: int,
+    url: str,
+    as_json: bool,
+    topic: str,
+    name: str,
+    routers: tuple[str, ...],
+    vhost: str | None,
+    priority: int,
     unsubscribe: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Push each message of TOPIC into QUEUE as exactly one item. The subscription stays when this ends."""
     urls, login = routers_of(routers, vhost)
 
@@ -63,7 +69,10 @@ def feed(
 @router_options
 @click.option("--until-empty", is_flag=True, help="Stop when every message has its outcome.")
 @click.option(
-    "--require", type=click.IntRange(0, 0xFFFFFFFF), default=0, metavar="N",
+    "--require",
+    type=click.IntRange(0, 0xFFFFFFFF),
+    default=0,
+    metavar="N",
     help="Messages wait until their topic has N subscriptions. [0: without one they count as published]",
 )
 def publish(
@@ -96,9 +105,7 @@ def publish(
 @click.argument("number", type=int, required=False)
 @click.option("--again", is_flag=True, help="Publish this one again, behind all others of its topic.")
 @click.option("--drop", is_flag=True, help="Delete this one.")
-def unpublished(
-    url: str, as_json: bool, topic: str | None, number: int | None, again: bool, drop: bool
-) -> None:
+def unpublished(url: str, as_json: bool, topic: str | None, number: int | None, again: bool, drop: bool) -> None:
     """Print such messages, or decide on the one with this NUMBER for TOPIC."""
     if topic is None or number is None:
         if topic is not None or again or drop:
@@ -135,6 +142,9 @@ def _words(each: Unpublished) -> dict[str, object]:
         shown = each.payload
     reason = ": ".join(part for part in (each.outcome.condition, each.outcome.description) if part)
     return {
-        "topic": each.topic, "number": each.number, "outcome": each.outcome.kind.value, "reason": reason,
+        "topic": each.topic,
+        "number": each.number,
+        "outcome": each.outcome.kind.value,
+        "reason": reason,
         **payload_words(shown),
-    }  # fmt: skip
+    }

@@ -90,9 +90,7 @@ class Feed(TopicLink):
         await self._store.transact(lambda do: owner.give_back(do, ENDED))
 
     async def _subscribe(self, client: Client, journal: FeedJournal) -> Subscriber:
-        return await client.subscriber(
-            self._topic, name=LINK, journal=journal, prefetch=BATCH, timeout=self._timeout
-        )
+        return await client.subscriber(self._topic, name=LINK, journal=journal, prefetch=BATCH, timeout=self._timeout)
 
     async def _serve(self, client: Client, owner: Owner) -> None:
         self._max_payload_bytes = (await self._queue.configure()).max_payload_bytes
@@ -104,9 +102,7 @@ class Feed(TopicLink):
             passed(CrashPoint.FEED_RECEIVED)
             await self._push(subscriber, journal, deliveries)
 
-    async def _push(
-        self, subscriber: Subscriber, journal: FeedJournal, deliveries: Sequence[Delivery]
-    ) -> None:
+    async def _push(self, subscriber: Subscriber, journal: FeedJournal, deliveries: Sequence[Delivery]) -> None:
         """W-19: items and acceptance are one transaction; the network is notified when it is durable."""
         good: list[Delivery] = []
         items: list[NewItem] = []

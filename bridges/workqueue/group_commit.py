@@ -27,10 +27,7 @@ class GroupCommit:
     """
 
     def __init__(
-        self,
-        store: Store,
-        on_touched: Callable[[frozenset[str]], None],
-        on_finished: Callable[[], None],
+        self, store: Store, on_touched: Callable[[frozenset[str]], None], on_finished: Callable[[], None]
     ) -> None:
         self._store = store
         self._on_touched = on_touched

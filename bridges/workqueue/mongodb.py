@@ -83,11 +83,7 @@ class MongoConnection:
     """
 
     def __init__(
-        self,
-        address: str,
-        *,
-        clock: Callable[[], float] | None = None,
-        chance: Callable[[], float] = random.random,
+        self, address: str, *, clock: Callable[[], float] | None = None, chance: Callable[[], float] = random.random
     ) -> None:
         pymongo = load_pymongo()
         self._errors = importlib.import_module("pymongo.errors")

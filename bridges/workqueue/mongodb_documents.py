@@ -57,9 +57,18 @@ def new_document(
 ) -> Document:
     """Return an item that nobody has taken. `tries` counts the reservations that were no item given back untried."""
     return {
-        "_id": number, "queue": queue, "priority": priority, "due": due, "reserved": False, "reservation": 0,
-        "tries": 0, "created": created, "payload": payload, "reason": "", **more,
-    }  # fmt: skip
+        "_id": number,
+        "queue": queue,
+        "priority": priority,
+        "due": due,
+        "reserved": False,
+        "reservation": 0,
+        "tries": 0,
+        "created": created,
+        "payload": payload,
+        "reason": "",
+        **more,
+    }
 
 
 def failures(item: Mapping[str, Any]) -> int:
@@ -89,23 +98,42 @@ def passage_of(
 ) -> Document:
     """Return a passage that ends while its item goes on."""
     return {
-        "item": item["_id"], "entry": entry, "queue": item["queue"], "ending": ending.value, "created": item["created"],
-        "ended": ended, "expires": expires, "purge": expires,
-        "retries": item["retries"] if "retries" in item else failures(item), "reservation": item["reservation"],
-        "priority": item["priority"], "payload": item["payload"], "result": item.get("result"),
-        "reason": item["reason"], "targets": targets,
-    }  # fmt: skip
+        "item": item["_id"],
+        "entry": entry,
+        "queue": item["queue"],
+        "ending": ending.value,
+        "created": item["created"],
+        "ended": ended,
+        "expires": expires,
+        "purge": expires,
+        "retries": item["retries"] if "retries" in item else failures(item),
+        "reservation": item["reservation"],
+        "priority": item["priority"],
+        "payload": item["payload"],
+        "result": item.get("result"),
+        "reason": item["reason"],
+        "targets": targets,
+    }
 
 
 def entry_of(ended: Mapping[str, Any]) -> HistoryEntry:
     """Return the entry of an item that has ended, or of a passage."""
     result = ended.get("result")
     return HistoryEntry(
-        ended["entry"], ended.get("item", ended.get("_id")), ended["queue"], Ending(ended["ending"]),
-        to_s(ended["created"]), to_s(ended["ended"]), ended.get("retries", ended.get("tries", 0)),
-        ended["reservation"], ended["priority"], bytes(ended["payload"]), None if result is None else bytes(result),
-        ended["reason"], tuple(ended.get("targets", ())),
-    )  # fmt: skip
+        ended["entry"],
+        ended.get("item", ended.get("_id")),
+        ended["queue"],
+        Ending(ended["ending"]),
+        to_s(ended["created"]),
+        to_s(ended["ended"]),
+        ended.get("retries", ended.get("tries", 0)),
+        ended["reservation"],
+        ended["priority"],
+        bytes(ended["payload"]),
+        None if result is None else bytes(result),
+        ended["reason"],
+        tuple(ended.get("targets", ())),
+    )
 
 
 def is_kept(ended: Mapping[str, Any], now_us: int) -> bool:

@@ -171,18 +171,22 @@ class MongoItems(MongoSchedules):
     async def _pop_one(self, queue: str, settings: QueueSettings) -> Document | None:
         expires = self._now_us + to_us(settings.history_s)
         ended = {
-            "ended": self._now_us, "ending": Ending.POPPED.value, "entry": await self._db.number(),
-            "expires": expires, "purge": expires,
-        }  # fmt: skip
+            "ended": self._now_us,
+            "ending": Ending.POPPED.value,
+            "entry": await self._db.number(),
+            "expires": expires,
+            "purge": expires,
+        }
         before: Document | None = await self._items.find_one_and_update(
             {
-                "queue": queue, "due": {"$lte": self._now_us},
+                "queue": queue,
+                "due": {"$lte": self._now_us},
                 # Not what is dead (W-8), which `_pop_in_two_steps` buries.
                 "$or": [{"reserved": False}, {"tries": {"$lte": settings.max_retries}}],
             },
             {"$set": ended, "$unset": {"due": ""}, "$inc": {"reservation": 1}},
             sort=ORDER,
-        )  # fmt: skip
+        )
         return before if before is not None else await self._pop_in_two_steps(queue, settings)
 
     async def _pop_in_two_steps(self, queue: str, settings: QueueSettings) -> Document | None:
@@ -257,9 +261,7 @@ class MongoItems(MongoSchedules):
         """Refused: the outbox is part of a transaction (W-21); see Operations."""
         raise refused("the publishing of messages")
 
-    async def move(
-        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
-    ) -> list[int]:
+    async def move(self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()) -> list[int]:
         """Move an item: its queue changes, and the passage stays in the document (W-10); see Operations."""
         check_count(len(targets))
         if messages:
@@ -278,10 +280,14 @@ class MongoItems(MongoSchedules):
         check_payload(payload, limit)
         keeps_s = (await self._known(item["queue"])).history_s
         there = {
-            "queue": target.queue, "due": to_us(due_at(self.now, target.delay, target.when)), "payload": payload,
+            "queue": target.queue,
+            "due": to_us(due_at(self.now, target.delay, target.when)),
+            "payload": payload,
             "priority": item["priority"] if target.priority is None else target.priority,
-            "reserved": False, "tries": 0, "reason": "",
-        }  # fmt: skip
+            "reserved": False,
+            "tries": 0,
+            "reason": "",
+        }
         change: Document = {"$set": there}
         await self._give_past_a_document(item)
         if keeps_s:
@@ -320,9 +326,13 @@ class MongoItems(MongoSchedules):
             return bool((await self._items.delete_one(held)).deleted_count)
         expires = self._now_us + to_us(settings.history_s)
         ended: Document = {
-            "ended": self._now_us, "ending": ending.value, "entry": await self._db.number(), "result": result,
-            "reason": reason or item["reason"], "retries": failures(item) if retries is None else retries,
-        }  # fmt: skip
+            "ended": self._now_us,
+            "ending": ending.value,
+            "entry": await self._db.number(),
+            "result": result,
+            "reason": reason or item["reason"],
+            "retries": failures(item) if retries is None else retries,
+        }
         if payload is not None:
             ended["payload"] = payload
         if not is_dead_letter:  # W-8: nobody has seen to a dead letter yet, so neither it nor its key expires

@@ -52,9 +52,10 @@ class MongoOperations(MongoItems):
         for path in ("", "past."):
             ended, entry = f"{path}ended", f"{path}entry"
             wanted: Document = {
-                f"{path}queue": search.queue, ended: {"$gte": since, "$lte": before[0]},
+                f"{path}queue": search.queue,
+                ended: {"$gte": since, "$lte": before[0]},
                 "$or": [{ended: {"$lt": before[0]}}, {entry: {"$lt": before[1]}}],
-            }  # fmt: skip
+            }
             if search.ending is Ending.DEAD:
                 wanted[f"{path}ending"] = Ending.DEAD.value
             async for document in self._items.find(wanted).sort([(ended, -1), (entry, -1)]).limit(READ_LIMIT):
@@ -85,9 +86,7 @@ class MongoOperations(MongoItems):
         due = to_us(self.now + delay)
         self.touched.add(entry.queue)
         if entry.ending is not Ending.DEAD:
-            new = new_document(
-                await self._db.number(), entry.queue, entry.priority, due, self._now_us, entry.payload
-            )
+            new = new_document(await self._db.number(), entry.queue, entry.priority, due, self._now_us, entry.payload)
             await self._db.insert(new)
             return [new["_id"]]
         # W-16: a dead letter is the item that it was again, with its key, in one change; its passage has ended.

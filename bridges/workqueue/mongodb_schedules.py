@@ -9,14 +9,7 @@ from bridges.workqueue.items import QueueSettings, Schedule
 from bridges.workqueue.mongodb import MongoConnection
 from bridges.workqueue.mongodb_documents import Document, new_document
 from bridges.workqueue.refusals import unknown_queue, unknown_schedule
-from bridges.workqueue.rules_core import (
-    check_name,
-    check_payload,
-    check_priority,
-    check_settings,
-    to_s,
-    to_us,
-)
+from bridges.workqueue.rules_core import check_name, check_payload, check_priority, check_settings, to_s, to_us
 from bridges.workqueue.schedule_core import next_after
 
 MAX_DOCUMENT_PAYLOAD = 4 << 20
@@ -100,17 +93,21 @@ class MongoSchedules:
     async def _insert_instance(self, schedule: Schedule, generation: int, due: int, follows: str) -> None:
         """W-12: each instance has one that follows, however many nodes plan it: what it follows is unique."""
         document = new_document(
-            await self._db.number(), schedule.queue, schedule.priority, due, self._now_us, schedule.payload,
-            follows=follows, plans={"name": schedule.name, "generation": generation},
-        )  # fmt: skip
+            await self._db.number(),
+            schedule.queue,
+            schedule.priority,
+            due,
+            self._now_us,
+            schedule.payload,
+            follows=follows,
+            plans={"name": schedule.name, "generation": generation},
+        )
         await self._db.insert(document)
         self.touched.add(schedule.queue)
 
     async def _drop_instances(self, name: str, generation: int | None) -> None:
         """Instances that wait and do not count any more; one that a worker has taken already stays with it."""
-        await self._items.delete_many(
-            {"plans.name": name, "plans.generation": {"$ne": generation}, "reserved": False}
-        )
+        await self._items.delete_many({"plans.name": name, "plans.generation": {"$ne": generation}, "reserved": False})
 
     async def _plan_next(self, instance: Document) -> bool:
         """Push the instance that follows one that was just reserved; returns whether this one still counts.
@@ -132,9 +129,7 @@ class MongoSchedules:
             await self._db.schedules.delete_one({"_id": name, "generation": generation})
             return True
         await self._insert_instance(schedule, generation, due, f"{name}\n{generation}\n{instance['_id']}")
-        await self._db.schedules.update_one(
-            {"_id": name, "generation": generation}, {"$max": {"next_at": due}}
-        )
+        await self._db.schedules.update_one({"_id": name, "generation": generation}, {"$max": {"next_at": due}})
         await self._items.update_one(held, {"$unset": {"plans": ""}})
         return True
 
@@ -152,6 +147,11 @@ class MongoSchedules:
 
 def _schedule_of(found: Document) -> Schedule:
     return Schedule(
-        found["_id"], found["queue"], found["cron"], found["timezone"], bytes(found["payload"]), found["priority"],
+        found["_id"],
+        found["queue"],
+        found["cron"],
+        found["timezone"],
+        bytes(found["payload"]),
+        found["priority"],
         to_s(found["next_at"]),
-    )  # fmt: skip
+    )

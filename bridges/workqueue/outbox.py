@@ -110,9 +110,7 @@ class OutboxPublisher(TopicLink):
         """Wait for a notice of new messages, or the failure of a task (W-13)."""
         notice = asyncio.create_task(changed.wait())
         try:
-            done, _ = await asyncio.wait(
-                [notice, *tasks], timeout=LONGEST_SLEEP_S, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait([notice, *tasks], timeout=LONGEST_SLEEP_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             notice.cancel()
         for task in done:
@@ -122,9 +120,13 @@ class OutboxPublisher(TopicLink):
         while True:
             try:
                 publisher = await client.publisher(
-                    topic, name=topic, journal=journal, window=INFLIGHT, timeout=self._session_timeout,
+                    topic,
+                    name=topic,
+                    journal=journal,
+                    window=INFLIGHT,
+                    timeout=self._session_timeout,
                     require=self._require or None,
-                )  # fmt: skip
+                )
                 try:
                     await self._publish(publisher, journal, topic)
                     await self._wait_for_subscriptions(publisher, journal)

@@ -90,10 +90,14 @@ def _parameters(now_us: int | None, commits: Sequence[Commit]) -> tuple[object, 
     items = _array(each.handle.item for each in commits)
     changed = [each for each in commits if each.result is not None or each.payload is not None]
     return (
-        now_us, items, _array(each.handle.reservation for each in commits), items,
-        _array(each.handle.item for each in changed), [each.result for each in changed],
+        now_us,
+        items,
+        _array(each.handle.reservation for each in commits),
+        items,
+        _array(each.handle.item for each in changed),
+        [each.result for each in changed],
         [each.payload for each in changed],
-    )  # fmt: skip
+    )
 
 
 class _RunAgain(StoreError):
@@ -116,11 +120,7 @@ class PostgresStore:
     dialect = POSTGRES
 
     def __init__(
-        self,
-        address: str,
-        *,
-        clock: Callable[[], float] | None = None,
-        chance: Callable[[], float] = random.random,
+        self, address: str, *, clock: Callable[[], float] | None = None, chance: Callable[[], float] = random.random
     ) -> None:
         self._psycopg = _load_psycopg()
         self._address = address
@@ -158,9 +158,10 @@ class PostgresStore:
             settings = self._psycopg.conninfo.conninfo_to_dict(self._address)
         except self._psycopg.Error:  # its text repeats what cannot be read: perhaps the password
             raise InvalidRequest(
-                "the store postgresql://... cannot be opened", "PostgreSQL's library cannot read this address",
+                "the store postgresql://... cannot be opened",
+                "PostgreSQL's library cannot read this address",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
-            ) from None  # fmt: skip
+            ) from None
         try:
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
             # Raw: psycopg would read a long statement anew each time, to find its parameters.
@@ -211,9 +212,7 @@ class PostgresStore:
                 return self._transact(jobs)
             except _RunAgain as error:
                 if not tries_left:
-                    raise StoreBusy(
-                        error.what, error.why, "do it again; other workers are in the way"
-                    ) from error
+                    raise StoreBusy(error.what, error.why, "do it again; other workers are in the way") from error
         raise AssertionError
 
     def _transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:

@@ -56,9 +56,7 @@ def unix_time(when: datetime | float | None) -> float | None:
     if not isinstance(when, datetime):
         return when
     if when.tzinfo is None:
-        raise InvalidRequest(
-            f"the time {when} cannot be used", "it has no time zone", "give datetime.now(UTC) or so"
-        )
+        raise InvalidRequest(f"the time {when} cannot be used", "it has no time zone", "give datetime.now(UTC) or so")
     return when.timestamp()
 
 
@@ -150,9 +148,7 @@ class Reserved:
         self.is_settled = True
         return following[0] if following else None
 
-    async def rollback(
-        self, reason: str = "", *, delay: float | None = None, is_failure: bool = True
-    ) -> None:
+    async def rollback(self, reason: str = "", *, delay: float | None = None, is_failure: bool = True) -> None:
         """Give the item back: after `delay` seconds, or after the back-off; see Rollback."""
         await self._queue.rollback_many([Rollback(self.handle, delay, reason, is_failure)])
         self.is_settled = True
@@ -168,11 +164,14 @@ class Reserved:
             Target(target, self._changed, delay)
             if isinstance(target, str)
             else Target(
-                target.queue, self._changed if target.payload is None else target.payload, target.delay, target.when,
+                target.queue,
+                self._changed if target.payload is None else target.payload,
+                target.delay,
+                target.when,
                 target.priority,
             )
             for target in targets
-        ]  # fmt: skip
+        ]
         items = await self._queue.move(self.handle, whole, self._messages)
         self.is_settled = True
         return items
@@ -261,9 +260,7 @@ class Queue:
     async def _reserve(self, timeout: float, wait: float | None) -> AsyncIterator[Reserved]:
         found = await self.reserve_many(1, timeout, wait=wait)
         if not found:
-            raise QueueEmpty(
-                f"no item of {self.name!r} was reserved", f"none became ready in {wait:g} s", "wait on"
-            )
+            raise QueueEmpty(f"no item of {self.name!r} was reserved", f"none became ready in {wait:g} s", "wait on")
         (item,) = found
         try:
             yield item
@@ -294,9 +291,7 @@ class Queue:
             if cancelled:
                 raise asyncio.CancelledError
 
-    async def reserve_many(
-        self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0
-    ) -> list[Reserved]:
+    async def reserve_many(self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0) -> list[Reserved]:
         """Reserve up to `count` ready items; none if none becomes ready in `wait` seconds. The caller settles each."""
         found = await self._take(ReserveJob(self.name, count, timeout), wait, gives_back=True)
         return [Reserved(self, taken) for taken in found]
@@ -348,9 +343,7 @@ class Queue:
         """Give reserved items back, all or none."""
         await self.store.transact(lambda do: do.rollback(rollbacks))
 
-    async def move(
-        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
-    ) -> list[int]:
+    async def move(self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()) -> list[int]:
         """Move or fork a reserved item (W-10), and publish messages with it (W-21)."""
         return await self.store.transact(lambda do: do.move(handle, targets, messages))
 

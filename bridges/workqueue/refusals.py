@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridges.workqueue.errors import (
-    AlreadyReassigned,
-    InvalidRequest,
-    StatementFailed,
-    UnknownEntry,
-    UnknownQueue,
-)
+from bridges.workqueue.errors import AlreadyReassigned, InvalidRequest, StatementFailed, UnknownEntry, UnknownQueue
 from bridges.workqueue.items import Ending, Handle
 
 _ENDED_AS = {
@@ -48,9 +42,7 @@ def unknown_entry(number: int) -> UnknownEntry:
 
 def unknown_schedule(name: str) -> UnknownEntry:
     """There is no such schedule."""
-    return UnknownEntry(
-        f"there is no schedule {name!r}", "it never was, or was deleted", "list the queue's schedules"
-    )
+    return UnknownEntry(f"there is no schedule {name!r}", "it never was, or was deleted", "list the queue's schedules")
 
 
 def replayed_before(number: int, ending: Ending) -> InvalidRequest:
@@ -65,9 +57,7 @@ def replayed_before(number: int, ending: Ending) -> InvalidRequest:
 def no_dead_letter(number: int) -> InvalidRequest:
     """Only a dead letter can be discarded."""
     return InvalidRequest(
-        f"the history entry {number} cannot be discarded",
-        "it is no dead letter",
-        "leave it: it expires by itself",
+        f"the history entry {number} cannot be discarded", "it is no dead letter", "leave it: it expires by itself"
     )
 
 

@@ -95,9 +95,7 @@ def check_priority(priority: int) -> None:
     """
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidRequest(
-            f"the priority {priority} cannot be used",
-            f"it is not 0 to {MAX_PRIORITY}",
-            "choose one in that range",
+            f"the priority {priority} cannot be used", f"it is not 0 to {MAX_PRIORITY}", "choose one in that range"
         )
 
 
@@ -158,13 +156,9 @@ def due_at(now: float, delay: float, when: float | None) -> float:
         check_seconds("a delay", delay)
         return now + delay
     if delay:
-        raise InvalidRequest(
-            "the item was not stored", "both a delay and a time are given", "give one of them"
-        )
+        raise InvalidRequest("the item was not stored", "both a delay and a time are given", "give one of them")
     if not math.isfinite(when) or not 0 <= when <= now + MAX_DELAY_S:
-        raise InvalidRequest(
-            f"the time {when} cannot be used", "it is out of range", "give seconds since 1970"
-        )
+        raise InvalidRequest(f"the time {when} cannot be used", "it is out of range", "give seconds since 1970")
     return when
 
 

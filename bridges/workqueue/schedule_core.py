@@ -74,9 +74,7 @@ def _croniter() -> Any:
         from croniter import croniter
     except ImportError as error:
         raise PartMissing(
-            "schedules cannot be used",
-            f"croniter cannot be loaded ({error})",
-            'run pip install "oncewire[queue]"',
+            "schedules cannot be used", f"croniter cannot be loaded ({error})", 'run pip install "oncewire[queue]"'
         ) from error
     return croniter
 
@@ -128,9 +126,7 @@ class _Clock:
         until = range(instant, self.instants(now)[-1] + 1)
         if len(until) == 1:
             return None
-        return until[
-            bisect_left(until, True, key=lambda then: self.reading(then) != now + (then - instant) * SECOND)
-        ]
+        return until[bisect_left(until, True, key=lambda then: self.reading(then) != now + (then - instant) * SECOND)]
 
 
 def _unix(time: datetime, zone: ZoneInfo, fold: int) -> int:

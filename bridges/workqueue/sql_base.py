@@ -101,11 +101,7 @@ class SqlTransaction:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        now: float,
-        chance: Callable[[], float],
-        ahead: Ahead | None = None,
+        self, connection: Connection, now: float, chance: Callable[[], float], ahead: Ahead | None = None
     ) -> None:
         self.now = now
         self.touched: set[str] = set()
@@ -196,11 +192,22 @@ class SqlTransaction:
             if (keeps_s or is_dead) and row.id not in self._gone:
                 noted.append(
                     (
-                        row.id, row.queue, each.ending.value, row.created, self._now_us, None if is_dead else expires,
-                        row.retries, row.reservation, row.priority, row.payload, each.result,
-                        each.reason or row.reason, json.dumps(each.targets), row.key,
+                        row.id,
+                        row.queue,
+                        each.ending.value,
+                        row.created,
+                        self._now_us,
+                        None if is_dead else expires,
+                        row.retries,
+                        row.reservation,
+                        row.priority,
+                        row.payload,
+                        each.result,
+                        each.reason or row.reason,
+                        json.dumps(each.targets),
+                        row.key,
                     )
-                )  # fmt: skip
+                )
         # Before the history is written: in a store that is full it takes the room that these leave.
         left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._gone]
         self._write_ids(sql.DELETE_ITEMS, (), left)

@@ -69,10 +69,15 @@ class SqlItems(SqlOutbox):
                 value
                 for item in some
                 for value in (
-                    queue, item.priority, to_us(due_at(self.now, item.delay, item.when)), self._now_us, item.payload,
-                    None, None,
+                    queue,
+                    item.priority,
+                    to_us(due_at(self.now, item.delay, item.when)),
+                    self._now_us,
+                    item.payload,
+                    None,
+                    None,
                 )
-            ]  # fmt: skip
+            ]
             statement = sql.INSERT_ITEM.replace(sql.ITEM_ROW, ", ".join([sql.ITEM_ROW] * len(some)))
             numbers += sorted(number for (number,) in self.execute(statement, values))
         return numbers
@@ -159,8 +164,7 @@ class SqlItems(SqlOutbox):
             while len(taken) < count and buried < MAX_COUNT:
                 wanted = count - len(taken)
                 found = [
-                    ItemRow(*row)
-                    for row in self.execute(sql.READY, (queue, level, self._now_us, wanted + len(taken)))
+                    ItemRow(*row) for row in self.execute(sql.READY, (queue, level, self._now_us, wanted + len(taken)))
                 ]
                 # A row that this call has taken is still there: it is reserved when all are known.
                 known = {row.id for row in taken}
@@ -197,16 +201,20 @@ class SqlItems(SqlOutbox):
         """Push the next instance and note it; instances whose time passed while nobody took any are one (W-12)."""
         next_at = next_after(schedule.cron, schedule.timezone, self.now)
         due = to_us(next_at)
-        item = self._insert(
-            schedule.queue, schedule.priority, due, self._now_us, schedule.payload, None, schedule.name
-        )
+        item = self._insert(schedule.queue, schedule.priority, due, self._now_us, schedule.payload, None, schedule.name)
         self.execute(
             sql.PUT_SCHEDULE,
             (
-                schedule.name, schedule.queue, schedule.cron, schedule.timezone, schedule.payload, schedule.priority,
-                item, due,
+                schedule.name,
+                schedule.queue,
+                schedule.cron,
+                schedule.timezone,
+                schedule.payload,
+                schedule.priority,
+                item,
+                due,
             ),
-        )  # fmt: skip
+        )
         return replace(schedule, next_at=next_at)
 
     def next_due(self, queue: str) -> float | None:
@@ -244,9 +252,7 @@ class SqlItems(SqlOutbox):
 
     def rollback(self, rollbacks: Sequence[Rollback]) -> None:
         """Give items back; see Operations."""
-        rows = self._held(
-            [each.handle for each in rollbacks], frozenset({Ending.DEAD}), may_be_given_back=True
-        )
+        rows = self._held([each.handle for each in rollbacks], frozenset({Ending.DEAD}), may_be_given_back=True)
         dead = []
         for each in rollbacks:
             if each.delay is not None:
@@ -271,9 +277,7 @@ class SqlItems(SqlOutbox):
             self.touched.add(row.queue)
         self._end(dead)
 
-    def move(
-        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
-    ) -> list[int]:
+    def move(self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()) -> list[int]:
         """Move an item; see Operations."""
         check_count(len(targets))
         for target in targets:
@@ -333,9 +337,7 @@ class SqlItems(SqlOutbox):
         """
         check_count(len(handles))
         if len(set(handles)) < len(handles):
-            raise InvalidRequest(
-                "the items were not settled", "one handle is there twice", "name each handle once"
-            )
+            raise InvalidRequest("the items were not settled", "one handle is there twice", "name each handle once")
         ids = [handle.item for handle in handles]
         found = {row[0]: ItemRow(*row) for row in self._committed_ahead.pop(tuple(ids), ())}
         others = [number for number in ids if number not in found]
@@ -347,9 +349,7 @@ class SqlItems(SqlOutbox):
             if row is not None and is_newest and row.reserved:
                 held[handle] = row
                 continue
-            endings = {
-                Ending(name) for (name,) in self.execute(sql.ENDINGS, (handle.item, handle.reservation))
-            }
+            endings = {Ending(name) for (name,) in self.execute(sql.ENDINGS, (handle.item, handle.reservation))}
             if endings & repeated or (may_be_given_back and is_newest and not endings):
                 continue
             raise past_handle(handle, None if row is None else row.reservation, endings)

@@ -35,25 +35,22 @@ END_OF_TIME = 1 << 62
 
 def history_entry(row: Row) -> HistoryEntry:
     """Return a row of ENTRY_COLUMNS as an entry."""
-    (
+    (entry, item, queue, ending, created, ended, retries, reservation, priority, payload, result, reason, targets) = row
+    return HistoryEntry(
         entry,
         item,
         queue,
-        ending,
-        created,
-        ended,
+        Ending(ending),
+        to_s(created),
+        to_s(ended),
         retries,
         reservation,
         priority,
         payload,
         result,
         reason,
-        targets,
-    ) = row
-    return HistoryEntry(
-        entry, item, queue, Ending(ending), to_s(created), to_s(ended), retries, reservation, priority, payload,
-        result, reason, tuple(name for name, _ in json.loads(targets)),
-    )  # fmt: skip
+        tuple(name for name, _ in json.loads(targets)),
+    )
 
 
 def is_wanted(entry: HistoryEntry, search: Search) -> bool:
@@ -122,15 +119,11 @@ class SqlOperations(SqlLinks):
             settings = self._known(entry.queue)
             due = to_us(self.now + delay)
             # W-16: a dead letter comes back as the item it was, with its key; of all else there is one more.
-            item = self._insert(
-                entry.queue, entry.priority, due, self._now_us, entry.payload, key if is_dead else None
-            )
+            item = self._insert(entry.queue, entry.priority, due, self._now_us, entry.payload, key if is_dead else None)
             if is_dead:
                 self._no_longer_dead(entry, Ending.REPLAYED, settings.history_s)
                 if key is not None:
-                    self._with_ids(
-                        "UPDATE oncewire_keys SET item = ? WHERE item IN (/*ids*/)", (item,), [entry.item]
-                    )
+                    self._with_ids("UPDATE oncewire_keys SET item = ? WHERE item IN (/*ids*/)", (item,), [entry.item])
             items.append(item)
         return items
 
@@ -178,8 +171,7 @@ class SqlOperations(SqlLinks):
         """Return a queue's schedules; see Operations."""
         self._known(queue)
         return [
-            replace(Schedule(*columns), next_at=to_s(due))
-            for *columns, due in self.execute(sql.SCHEDULES, (queue,))
+            replace(Schedule(*columns), next_at=to_s(due)) for *columns, due in self.execute(sql.SCHEDULES, (queue,))
         ]
 
     def statistics(self, queue: str) -> Statistics:

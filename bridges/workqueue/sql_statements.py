@@ -92,8 +92,7 @@ WITH {CLOCK}, gone AS (
 ) SELECT {ITEM_COLUMNS.replace("payload", "CAST('' AS BYTEA)")} FROM gone"""  # noqa: S608
 HISTORY_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ENTRY_COLUMNS: Final = (
-    "entry, item, queue, ending, created, ended, retries, reservation, priority, "
-    "payload, result, reason, targets"
+    "entry, item, queue, ending, created, ended, retries, reservation, priority, payload, result, reason, targets"
 )
 # "dead" stands in the statement, so that the index of dead letters is used.
 HISTORY: Final = f"""
@@ -104,9 +103,7 @@ ENTRY: Final = f"""
 SELECT {ENTRY_COLUMNS}, item_key FROM oncewire_history WHERE entry IN (/*ids*/)
 AND (expires IS NULL OR expires > ?) ORDER BY entry /*lock*/"""  # noqa: S608
 ENDINGS: Final = "SELECT ending FROM oncewire_history WHERE item = ? AND reservation = ?"
-MOVED_TO: Final = (
-    "SELECT targets FROM oncewire_history WHERE item = ? AND reservation = ? AND ending = 'moved'"
-)
+MOVED_TO: Final = "SELECT targets FROM oncewire_history WHERE item = ? AND reservation = ? AND ending = 'moved'"
 NO_LONGER_DEAD: Final = "UPDATE oncewire_history SET ending = ?, expires = ? WHERE entry IN (/*ids*/)"
 PURGE_HISTORY: Final = """
 DELETE FROM oncewire_history WHERE entry IN (

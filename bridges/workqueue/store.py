@@ -93,9 +93,7 @@ class Operations(Protocol):
         """Give reserved items back; those over the limit of retries are dead (W-7, W-8)."""
         ...
 
-    def move(
-        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
-    ) -> list[int]:
+    def move(self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()) -> list[int]:
         """Move a reserved item to another queue, or end it and push one into each of several (W-10).
 
         Publishes `messages` with it; a move that is repeated publishes nothing again. Returns the ids of the items

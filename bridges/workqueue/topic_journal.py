@@ -63,9 +63,7 @@ class Owner:
         rows = do.execute(sql.OWNER, (self.name,))
         if not rows or rows[0][0] != self.epoch:
             raise TakenOver(
-                f"{self.name} ends here",
-                "another process has taken over",
-                "leave it to that one; `run` stands by",
+                f"{self.name} ends here", "another process has taken over", "leave it to that one; `run` stands by"
             )
 
     def renew(self, do: Operations) -> None:

@@ -170,9 +170,13 @@ class TopicLink(ABC):
 
     def _client(self, owner: Owner) -> Client:
         return connect(
-            self._routers, container_id=owner.container, ssl_context=self._ssl_context, token=self._token,
-            hostname=self._hostname, on_event=self._on_event,
-        )  # fmt: skip
+            self._routers,
+            container_id=owner.container,
+            ssl_context=self._ssl_context,
+            token=self._token,
+            hostname=self._hostname,
+            on_event=self._on_event,
+        )
 
     async def _watch(self, owner: Owner) -> None:
         """Renew the lease (W-26); at once when the store announces a new owner, or a router took a link away."""

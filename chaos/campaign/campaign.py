@@ -84,14 +84,19 @@ class Summary:
     def as_json(self) -> dict[str, object]:
         """Return the content of the JSON line."""
         return {
-            "code": self.code, "seeds": self.tally.seeds, "seeds_left": self.seeds_left,
-            "deliveries": self.tally.deliveries, "simulated_hours": round(self.tally.simulated_hours, 3),
+            "code": self.code,
+            "seeds": self.tally.seeds,
+            "seeds_left": self.seeds_left,
+            "deliveries": self.tally.deliveries,
+            "simulated_hours": round(self.tally.simulated_hours, 3),
             **{word: self.tally.found[word] for word in FINDINGS},
             "failing": [each.as_json() for each in self.tally.failing],
             "never_met": self.tally.never_met,
-            "mutants": len(self.table.names), "killed": self.table.killed,
-            "shipped_failures": self.table.shipped_failures, "interrupted": self.is_interrupted,
-        }  # fmt: skip
+            "mutants": len(self.table.names),
+            "killed": self.table.killed,
+            "shipped_failures": self.table.shipped_failures,
+            "interrupted": self.is_interrupted,
+        }
 
 
 def run_campaign(plan: Plan, console: Console) -> Summary:
@@ -130,22 +135,17 @@ def _run_block(plan: Plan, ledger: Ledger[Block], seeds: Seeds, code: str, conso
     with RunProgress(console, str(seeds), seeds.count) as progress:
         outcome: SeedOutcome = run_seeds(seeds, plan.jobs, plan.make_cores, progress.show_seeds)
     if outcome.is_interrupted:
-        say(
-            console,
-            f"{seeds}: interrupted, so not counted; the next run does them again",
-            style="bold yellow",
-        )
+        say(console, f"{seeds}: interrupted, so not counted; the next run does them again", style="bold yellow")
         return True
     if code_version() != code:
         raise LedgerError(
-            f"{seeds} cannot be counted", "the source of the cores or of the simulator changed while they ran",
+            f"{seeds} cannot be counted",
+            "the source of the cores or of the simulator changed while they ran",
             "run the campaign again, best from an installation that nobody edits (make campaign without make dev)",
-        )  # fmt: skip
+        )
     tally = replace(outcome.tally, failing=outcome.tally.failing[:MAX_FAILING_IN_BLOCK])
     ledger.append(Block(seeds, code, platform.python_version(), machine(), tally))
-    findings = (
-        ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS if tally.found[word]) or "nothing found"
-    )
+    findings = ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS if tally.found[word]) or "nothing found"
     speed = f"{tally.deliveries_per_cpu_s:,.0f} deliveries per CPU second"
     say(console, f"{seeds}: {tally.deliveries:,} deliveries checked, {findings}; {speed}")
     return False
@@ -163,9 +163,7 @@ def _run_missing_mutants(plan: Plan, code: str, console: Console) -> bool:
     note_commit(plan.ledger.parent, catalogue, mutants_version)
     if absent := without_schedule(left):
         what = f"the mutant {absent[0]} cannot be tried"
-        raise LedgerError(
-            what, f"its written schedule is not in {SCENARIOS}", "run this in the project's folder"
-        )
+        raise LedgerError(what, f"its written schedule is not in {SCENARIOS}", "run this in the project's folder")
     tried = len(table.rows)
 
     def keep(kill: Kill) -> None:
@@ -179,10 +177,7 @@ def _run_missing_mutants(plan: Plan, code: str, console: Console) -> bool:
         ends_at = None if plan.seconds is None else time.monotonic() + plan.seconds / 2
         kills = run_mutants(left, plan.seeds_each, None, plan.jobs, keep, ends_at)
     survivors = ", ".join(row.name for row in table.ordered() if not row.is_killed)
-    say(
-        console,
-        f"mutants: {table.killed} of {len(table.names)} killed" + (f", not {survivors}" if survivors else ""),
-    )
+    say(console, f"mutants: {table.killed} of {len(table.names)} killed" + (f", not {survivors}" if survivors else ""))
     return kills.is_interrupted
 
 
@@ -197,11 +192,7 @@ def print_summary(console: Console, summary: Summary, plan: Plan) -> None:
         say(console, f"  seed {each.seed}: {each.violation}; replay: {each.replay}", style="red")
     if tally.never_met:
         say(console, f"situations not met yet: {'; '.join(tally.never_met)}", style="yellow")
-    say(
-        console,
-        f"{table.killed} of {len(table.names)} mutants killed",
-        style="green" if table.is_done else "bold red",
-    )
+    say(console, f"{table.killed} of {len(table.names)} mutants killed", style="green" if table.is_done else "bold red")
     for failure in table.shipped_failures:
         say(console, f"FAILED: {failure}", style="bold red")
     say(console, f"{summary.seeds_left:,} seeds left to run; the page is {plan.page}")

@@ -59,15 +59,16 @@ def _worker_died(error: WorkerDied) -> CliError:
 
 @click.command("simulate", short_help="Run seeded worlds full of faults; nothing may be lost or duplicated.")
 @click.option(
-    "--seeds", type=click.IntRange(1, MAX_SEEDS), default=200, show_default=True,
+    "--seeds",
+    type=click.IntRange(1, MAX_SEEDS),
+    default=200,
+    show_default=True,
     help="How many worlds; each seed draws its own kind of world, clients and faults.",
-)  # fmt: skip
+)
 @click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True)
 @_jobs
 @click.option("--story", is_flag=True, help="Tell the run of one seed, a line for each event.")
-@click.option(
-    "--shorten", is_flag=True, help="With --story: leave out what a failing seed does not need to fail."
-)
+@click.option("--shorten", is_flag=True, help="With --story: leave out what a failing seed does not need to fail.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the counters, too: faults, rare situations, costs.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
@@ -95,9 +96,7 @@ def simulate(
 
     if story and seeds != 1:
         raise CliError(
-            f"the story of {seeds} seeds cannot be printed",
-            "--story prints the run of one seed",
-            "give --seeds 1 too",
+            f"the story of {seeds} seeds cannot be printed", "--story prints the run of one seed", "give --seeds 1 too"
         )
     if shorten and not story:
         raise CliError("nothing can be shortened", "--shorten is about a story", "give --story --seeds 1 too")
@@ -140,22 +139,18 @@ def _tell(console: Console, seed: int, shorten: bool) -> None:
 @click.command("mutants", short_help="Take one rule out at a time: the simulator must notice.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--seeds", type=click.IntRange(1, MAX_SEEDS), default=10_000, show_default=True,
+    "--seeds",
+    type=click.IntRange(1, MAX_SEEDS),
+    default=10_000,
+    show_default=True,
     help="How many worlds to look at for each mutant before it counts as a survivor.",
-)  # fmt: skip
-@click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="How long to look at each mutant at most."
 )
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="How long to look at each mutant at most.")
 @_jobs
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def mutants(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    seeds: int,
-    seconds: float | None,
-    jobs: int | None,
-    as_json: bool,
+    ctx: click.Context, names: tuple[str, ...], seeds: int, seconds: float | None, jobs: int | None, as_json: bool
 ) -> None:
     """Take one rule at a time out of the cores and look for a seed that shows its absence.
 
@@ -171,9 +166,10 @@ def mutants(
     edits = _chosen(names)
     if absent := without_schedule(edits):
         raise CliError(
-            f"the mutant {absent[0]} cannot be tried", f"its written schedule is not in {SCENARIOS}",
+            f"the mutant {absent[0]} cannot be tried",
+            f"its written schedule is not in {SCENARIOS}",
             "run this in the project's folder, or name mutants that seeds show",
-        )  # fmt: skip
+        )
     console = _console(as_json)
     done = 0
 
@@ -197,23 +193,35 @@ def mutants(
 
 @click.command("campaign", short_help="Run many seeds over many sessions, and write the page about it.")
 @click.option(
-    "--seeds", type=click.IntRange(0, MAX_SEEDS), default=100_000, show_default=True,
+    "--seeds",
+    type=click.IntRange(0, MAX_SEEDS),
+    default=100_000,
+    show_default=True,
     help="Total number of seeds, from 0 on, to run with the current code. 0: mutants alone.",
-)  # fmt: skip
+)
 @click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Start no new block after this time.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="As --hours.")
 @click.option(
-    "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
+    "--state",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LEDGER,
+    show_default=True,
     help="The ledger to continue. Its summary, the page and the table of mutants lie beside it.",
-)  # fmt: skip
+)
 @_jobs
 @click.option("--page-only", is_flag=True, help="Run nothing: write summary and page again.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def campaign(
-    ctx: click.Context, seeds: int, hours: float | None, minutes: float | None, state: Path, jobs: int | None,
-    page_only: bool, as_json: bool,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    seeds: int,
+    hours: float | None,
+    minutes: float | None,
+    state: Path,
+    jobs: int | None,
+    page_only: bool,
+    as_json: bool,
+) -> None:
     """Try all mutants, then run seeds, block after block, into a ledger; resume where the last session ended.
 
     Seeds that ledger or summary have for the current code are not run again; after a change of the code all are, and
@@ -227,13 +235,9 @@ def campaign(
     from chaos.ledger import LedgerError
 
     if hours is not None and minutes is not None:
-        raise CliError(
-            "the time is given twice", "--hours and --minutes are both there", "leave one of them out"
-        )
+        raise CliError("the time is given twice", "--hours and --minutes are both there", "leave one of them out")
     if state.suffix != ".jsonl":
-        raise CliError(
-            f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
-        )
+        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     seconds = hours * 3600 if hours is not None else minutes * 60 if minutes is not None else None
     console = _console(as_json)
     try:
@@ -274,7 +278,8 @@ def _chosen(names: tuple[str, ...]) -> list[Edit]:
             load((edit,))
         except EditError as error:
             raise CliError(
-                f"the mutant {edit.name} cannot be made", str(error),
+                f"the mutant {edit.name} cannot be made",
+                str(error),
                 "bring its old text in chaos/mutants/catalogue.py up to the source, or remove it with its rule",
-            ) from None  # fmt: skip
+            ) from None
     return edits

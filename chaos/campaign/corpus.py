@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-_FIELDS = {"seed": int, "aim": list, "code": str, "finding": str, "violation": str, "what": str, "fixed_by": str,
-           "scenario": str}  # fmt: skip
+_FIELDS = {
+    "seed": int,
+    "aim": list,
+    "code": str,
+    "finding": str,
+    "violation": str,
+    "what": str,
+    "fixed_by": str,
+    "scenario": str,
+}
 _REQUIRED = ("what", "fixed_by")
 
 
@@ -48,9 +56,7 @@ def parse(text: str) -> list[Found]:
 def _row(number: int, row: dict[str, Any]) -> Found:
     for name, value in row.items():
         if name not in _FIELDS or not isinstance(value, _FIELDS[name]):
-            raise CorpusError(
-                f"row {number}: {name} = {value!r} is none of {', '.join(_FIELDS)}, or of another type"
-            )
+            raise CorpusError(f"row {number}: {name} = {value!r} is none of {', '.join(_FIELDS)}, or of another type")
     if absent := [name for name in _REQUIRED if not row.get(name)]:
         raise CorpusError(f"row {number} lacks {' and '.join(absent)}")
     if "seed" in row and not (row.get("code") and row.get("violation")):

@@ -12,10 +12,16 @@ from chaos.campaign.report import say, table_of
 def print_kills(console: Console, kills: Kills) -> None:
     """Print the table, then the survivors, then the verdict in one sentence."""
     rows = [
-        [escape(row.name), row.rule, "[bold red]nothing[/bold red]" if row.found_as is None else row.found_as,
-         escape(row.first_word), f"{row.tried:,}" if row.tried or not row.is_directed else "schedule", escape(row.why)]
+        [
+            escape(row.name),
+            row.rule,
+            "[bold red]nothing[/bold red]" if row.found_as is None else row.found_as,
+            escape(row.first_word),
+            f"{row.tried:,}" if row.tried or not row.is_directed else "schedule",
+            escape(row.why),
+        ]
         for row in kills.rows
-    ]  # fmt: skip
+    ]
     table = table_of(["mutant", "rule", "found", "judge", "seeds", "what the rule is for"], rows, left=4)
     table.columns[5].justify = "left"
     console.print(table)
@@ -25,17 +31,9 @@ def print_kills(console: Console, kills: Kills) -> None:
     for failure in kills.shipped_failures:
         say(console, f"FAILED: {failure}", style="bold red")
     if kills.is_interrupted:
-        say(
-            console,
-            f"interrupted: {len(kills.rows)} of {kills.total} mutants were tried",
-            style="bold yellow",
-        )
+        say(console, f"interrupted: {len(kills.rows)} of {kills.total} mutants were tried", style="bold yellow")
     style = "green" if kills.killed == kills.total else "bold red"
-    say(
-        console,
-        f"{kills.killed} of {kills.total} mutants killed",
-        style="" if kills.is_interrupted else style,
-    )
+    say(console, f"{kills.killed} of {kills.total} mutants killed", style="" if kills.is_interrupted else style)
 
 
 def why_it_lives(row: Kill) -> str:

@@ -69,12 +69,20 @@ class Kill:
     def as_json(self) -> dict[str, object]:
         """Return the row of the JSON line."""
         return {
-            "name": self.name, "rule": self.rule, "killed": self.is_killed, "found_as": self.found_as,
-            "violation": _said(self.violation), "seeds": self.tried, "aim": list(self.aim), "why": self.why,
-            "crash": _said(self.crash), "shipped_seed": self.shipped_seed,
-            "shipped_violation": _said(self.shipped_violation), "cpu_s": round(self.cpu_s, 2),
+            "name": self.name,
+            "rule": self.rule,
+            "killed": self.is_killed,
+            "found_as": self.found_as,
+            "violation": _said(self.violation),
+            "seeds": self.tried,
+            "aim": list(self.aim),
+            "why": self.why,
+            "crash": _said(self.crash),
+            "shipped_seed": self.shipped_seed,
+            "shipped_violation": _said(self.shipped_violation),
+            "cpu_s": round(self.cpu_s, 2),
             "directed": self.is_directed,
-        }  # fmt: skip
+        }
 
 
 def _said(violation: str | None) -> str | None:
@@ -113,10 +121,13 @@ class Kills:
     def as_json(self) -> dict[str, object]:
         """Return the content of the JSON line."""
         return {
-            "total": self.total, "killed": self.killed, "survivors": self.survivors,
+            "total": self.total,
+            "killed": self.killed,
+            "survivors": self.survivors,
             "shipped_failures": self.shipped_failures,
-            "interrupted": self.is_interrupted, "rows": [row.as_json() for row in self.rows],
-        }  # fmt: skip
+            "interrupted": self.is_interrupted,
+            "rows": [row.as_json() for row in self.rows],
+        }
 
 
 def shipped_failures(rows: Sequence[Kill]) -> list[str]:
@@ -136,9 +147,7 @@ def _where(row: Kill) -> str:
 
 def without_schedule(edits: Sequence[Edit]) -> list[str]:
     """Names of directed edits whose written schedule is not here: they cannot be tried."""
-    return [
-        edit.name for edit in edits if edit.is_directed and not (SCENARIOS / f"{edit.name}.txt").is_file()
-    ]
+    return [edit.name for edit in edits if edit.is_directed and not (SCENARIOS / f"{edit.name}.txt").is_file()]
 
 
 def run_mutants(
@@ -175,9 +184,7 @@ def run_mutants(
     return Kills(len(edits), tuple(done[each.name] for each in edits if each.name in done), is_interrupted)
 
 
-def _trials(
-    edits: Sequence[Edit], seeds: int, seconds: float | None, ends_at: float | None
-) -> Iterator[Trial]:
+def _trials(edits: Sequence[Edit], seeds: int, seconds: float | None, ends_at: float | None) -> Iterator[Trial]:
     """Taken one by one, when a worker is free: only then is known how much time is left."""
     for edit in edits:
         left = None if ends_at is None else ends_at - time.monotonic()
@@ -219,9 +226,19 @@ def try_mutant(trial: Trial) -> Kill:
         )
         seed = None if done.shipped is None else done.shipped.seed
     return Kill(
-        edit.name, edit.rule, edit.why, edit.aim, tried, _word(violation),
-        violation, crash, seed, shipped, time.process_time() - started, edit.is_directed,
-    )  # fmt: skip
+        edit.name,
+        edit.rule,
+        edit.why,
+        edit.aim,
+        tried,
+        _word(violation),
+        violation,
+        crash,
+        seed,
+        shipped,
+        time.process_time() - started,
+        edit.is_directed,
+    )
 
 
 def _word(violation: str | None) -> str | None:

@@ -41,10 +41,15 @@ class Block:
             for each in self.tally.failing
         ]
         return {
-            "first_seed": self.seeds.first, "seeds": self.seeds.count, "code": self.code, "python": self.python,
-            "machine": self.machine, **tally_as_json(self.tally), "virtual_s": round(self.tally.virtual_s, 3),
+            "first_seed": self.seeds.first,
+            "seeds": self.seeds.count,
+            "code": self.code,
+            "python": self.python,
+            "machine": self.machine,
+            **tally_as_json(self.tally),
+            "virtual_s": round(self.tally.virtual_s, 3),
             "failing": failing,
-        }  # fmt: skip
+        }
 
 
 def missing(blocks: Iterable[Block], code: str, wanted: Seeds, size: int) -> list[Seeds]:
@@ -76,11 +81,19 @@ def total_of(blocks: Iterable[Block], code: str) -> Tally:
 def _block(row: Mapping[str, Any]) -> Block:
     seeds = Seeds(count_in(row, "first_seed"), count_in(row, "seeds"))
     tally = Tally(
-        seeds.count, count_in(row, "attempted"), count_in(row, "acknowledged"), count_in(row, "deliveries"),
-        count_in(row, "steps"), float(row["virtual_s"]), float(row["cpu_s"]), count_in(row, "memory_mb"),
-        _counts(row, "faults"), _counts(row, "coverage"), Counter({word: count_in(row, word) for word in FINDINGS}),
+        seeds.count,
+        count_in(row, "attempted"),
+        count_in(row, "acknowledged"),
+        count_in(row, "deliveries"),
+        count_in(row, "steps"),
+        float(row["virtual_s"]),
+        float(row["cpu_s"]),
+        count_in(row, "memory_mb"),
+        _counts(row, "faults"),
+        _counts(row, "coverage"),
+        Counter({word: count_in(row, word) for word in FINDINGS}),
         [Failing(each["seed"], each["found_as"], each["violation"], each["setting"]) for each in row["failing"]],
-    )  # fmt: skip
+    )
     return Block(seeds, str(row["code"]), str(row["python"]), str(row["machine"]), tally)
 
 

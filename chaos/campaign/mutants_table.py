@@ -52,9 +52,14 @@ class MutantsTable:
             LedgerError: the file cannot be written.
         """
         content = {
-            "code": self.code, "catalogue": self.catalogue, "seeds_each": self.seeds_each, "names": self.names,
-            "total": len(self.names), "killed": self.killed, "rows": [row.as_json() for row in self.ordered()],
-        }  # fmt: skip
+            "code": self.code,
+            "catalogue": self.catalogue,
+            "seeds_each": self.seeds_each,
+            "names": self.names,
+            "total": len(self.names),
+            "killed": self.killed,
+            "rows": [row.as_json() for row in self.ordered()],
+        }
         replace_file(path, json.dumps(content, indent=1) + "\n")
 
 
@@ -68,9 +73,12 @@ def read_table(path: Path) -> MutantsTable:
         content = json.loads(path.read_text(encoding="utf-8"))
         rows = [_kill(row) for row in content["rows"]]
         return MutantsTable(
-            content["code"], content["catalogue"], content["seeds_each"], content["names"],
+            content["code"],
+            content["catalogue"],
+            content["seeds_each"],
+            content["names"],
             {row.name: row for row in rows},
-        )  # fmt: skip
+        )
     except FileNotFoundError:
         return MutantsTable()
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -82,6 +90,16 @@ def read_table(path: Path) -> MutantsTable:
 
 def _kill(row: Mapping[str, Any]) -> Kill:
     return Kill(
-        row["name"], row["rule"], row["why"], tuple(row["aim"]), row["seeds"], row["found_as"], row["violation"],
-        row["crash"], row["shipped_seed"], row["shipped_violation"], row["cpu_s"], row["directed"],
-    )  # fmt: skip
+        row["name"],
+        row["rule"],
+        row["why"],
+        tuple(row["aim"]),
+        row["seeds"],
+        row["found_as"],
+        row["violation"],
+        row["crash"],
+        row["shipped_seed"],
+        row["shipped_violation"],
+        row["cpu_s"],
+        row["directed"],
+    )

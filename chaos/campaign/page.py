@@ -98,10 +98,7 @@ def _totals(blocks: Sequence[Block], tally: Tally, code: str) -> list[str]:
         markdown_table(("situation", "times"), met),
     ]
     if tally.failing:
-        failing = [
-            (f"{each.seed}", each.found_as, cell(each.violation))
-            for each in tally.failing[:MAX_FAILING_SHOWN]
-        ]
+        failing = [(f"{each.seed}", each.found_as, cell(each.violation)) for each in tally.failing[:MAX_FAILING_SHOWN]]
         parts += ["## Failing seeds\n", markdown_table(("seed", "found", "violation"), failing)]
     return parts
 
@@ -120,24 +117,26 @@ def _mutants(table: MutantsTable, code: str) -> list[str]:
     if untried := [name for name in table.names if name not in table.rows]:
         parts.append(f"Not tried to the end yet: {', '.join(f'`{name}`' for name in untried)}.\n")
     rows = [
-        (
-            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word, f"{row.tried:,}", cell(row.why),
-        )
+        (f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word, f"{row.tried:,}", cell(row.why))
         for row in table.ordered()
         if not row.is_directed
-    ]  # fmt: skip
+    ]
     return [*parts, markdown_table(("mutant", "rule", "found as", "judge", "seeds", "what the rule is for"), rows)]
 
 
 def _directed(table: MutantsTable) -> list[str]:
     rows = [
         (
-            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word,
-            f"[schedule](../../{SCENARIOS}/{row.name}.txt)", cell(row.why),
+            f"`{row.name}`",
+            row.rule,
+            row.found_as or "**survives**",
+            row.first_word,
+            f"[schedule](../../{SCENARIOS}/{row.name}.txt)",
+            cell(row.why),
         )
         for row in table.ordered()
         if row.is_directed
-    ]  # fmt: skip
+    ]
     return [
         "### Shown by a written schedule\n",
         "These need several things in one order that no seed hits; the schedule is replayed, with and without rule.\n",
@@ -146,9 +145,7 @@ def _directed(table: MutantsTable) -> list[str]:
 
 
 def _without() -> list[str]:
-    rows = [
-        (rule, cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())
-    ]
+    rows = [(rule, cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())]
     not_built = f" {', '.join(sorted(LATER))} are not built." if LATER else ""
     return [
         "### Rules without a mutant\n",
@@ -161,11 +158,14 @@ def _corpus(corpus: Sequence[Found]) -> list[str]:
     rows = [
         (
             f"[{each.finding}](../counterexamples.md)" if each.finding else "",
-            "" if each.seed is None else f"{each.seed} (code `{each.code}`)", cell(each.violation), cell(each.what),
-            cell(each.fixed_by), f"`{each.scenario}`" if each.scenario else "",
+            "" if each.seed is None else f"{each.seed} (code `{each.code}`)",
+            cell(each.violation),
+            cell(each.what),
+            cell(each.fixed_by),
+            f"`{each.scenario}`" if each.scenario else "",
         )
         for each in corpus
-    ]  # fmt: skip
+    ]
     return [
         "## What it found in our own code\n",
         "Every fault that the simulator found on the way to what is shipped. Each seed runs clean today, as a test",
@@ -181,12 +181,8 @@ def _others(blocks: Sequence[Block], recorded: str) -> list[str]:
     rows = []
     for code in codes:
         tally = total_of(blocks, code)
-        found = (
-            ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS if tally.found[word]) or "nothing"
-        )
-        rows.append(
-            (f"`{code}`", f"{tally.seeds:,}", f"{tally.simulated_hours:,.0f}", f"{tally.deliveries:,}", found)
-        )
+        found = ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS if tally.found[word]) or "nothing"
+        rows.append((f"`{code}`", f"{tally.seeds:,}", f"{tally.simulated_hours:,.0f}", f"{tally.deliveries:,}", found))
     return [
         "## Other versions of the code\n",
         "Not in the sums above; the one that was run last stands at the end.\n",

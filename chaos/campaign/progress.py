@@ -7,14 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PLAIN_INTERVAL_S = 30.0
 """Between two lines where no bar can be drawn."""
@@ -39,9 +32,15 @@ class RunProgress:
         """Start drawing, where there is a terminal."""
         if self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(), TimeRemainingColumn(), console=self._console, transient=True,
-            )  # fmt: skip
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
             self._bar.add_task(self._what, total=self._total, note="")
             self._bar.start()
         return self
@@ -59,9 +58,7 @@ class RunProgress:
             self._bar.update(self._bar.task_ids[0], completed=done, note=note)
         elif (now := time.monotonic()) >= self._next_line:
             self._next_line = now + PLAIN_INTERVAL_S
-            self._console.print(
-                f"{self._what} {done:,}/{self._total:,} {note}".rstrip(), markup=False, highlight=False
-            )
+            self._console.print(f"{self._what} {done:,}/{self._total:,} {note}".rstrip(), markup=False, highlight=False)
 
     def show_seeds(self, done: int, failing: int) -> None:
         """As show, for seeds."""

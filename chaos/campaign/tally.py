@@ -34,9 +34,12 @@ class Failing:
     def as_json(self) -> dict[str, object]:
         """Return the row of the JSON line."""
         return {
-            "seed": self.seed, "found_as": self.found_as, "violation": self.violation, "setting": self.setting,
+            "seed": self.seed,
+            "found_as": self.found_as,
+            "violation": self.violation,
+            "setting": self.setting,
             "replay": self.replay,
-        }  # fmt: skip
+        }
 
 
 @dataclass(slots=True)

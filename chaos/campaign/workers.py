@@ -25,10 +25,7 @@ COLLECT_EVERY = 50_000
 """Objects between two runs of the garbage collector in a worker; with the interpreter's 700 they cost an eighth."""
 END_S = 5.0
 """A worker that was asked to end and still runs after this is killed."""
-_BOOT = (
-    "import sys; sys.path[:] = {path!r}\n"
-    "from chaos.campaign.workers import serve; serve({fileno})"
-)  # fmt: skip
+_BOOT = "import sys; sys.path[:] = {path!r}\nfrom chaos.campaign.workers import serve; serve({fileno})"
 
 
 class WorkerDied(Exception):
@@ -84,10 +81,7 @@ class Workers(Generic[TaskT, AnswerT]):
         with theirs:
             boot = _BOOT.format(path=sys.path, fileno=theirs.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-c", boot],
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-c", boot], pass_fds=[theirs.fileno()], process_group=0, stdin=subprocess.DEVNULL
             )
         self._processes[ours] = process
         ours.send(self._make)

@@ -82,10 +82,16 @@ class Changes:
         """The line of JSON."""
         commit = self.record.commit
         return {
-            "page": self.record.page, "code": self.record.code, "commit": None if commit is None else commit.name,
-            "date": None if commit is None else commit.date, "files": self.total, "changed": list(self.files),
-            "commits_since": list(self.subjects), "unknown": self.unknown, "wrong": self.is_wrong,
-        }  # fmt: skip
+            "page": self.record.page,
+            "code": self.record.code,
+            "commit": None if commit is None else commit.name,
+            "date": None if commit is None else commit.date,
+            "files": self.total,
+            "changed": list(self.files),
+            "commits_since": list(self.subjects),
+            "unknown": self.unknown,
+            "wrong": self.is_wrong,
+        }
 
 
 def records_in(folder: Path) -> Iterator[Record]:
@@ -130,8 +136,11 @@ def _written_by_hand(folder: Path) -> Iterator[Record]:
 
 
 BY_HAND: Mapping[str, tuple[str, ...]] = {
-    "demo.md": (), "demo-spark.md": ("bridges",), "failover.md": (), "long-runs.json": ("bridges",),
-}  # fmt: skip
+    "demo.md": (),
+    "demo-spark.md": ("bridges",),
+    "failover.md": (),
+    "long-runs.json": ("bridges",),
+}
 """Files that name the commit they ran on themselves, and what they ran besides routers, clients and experiments."""
 
 

@@ -25,9 +25,12 @@ SHOWN_COMMITS = 5
 
 @click.command("evidence", short_help="List what has changed since each page of evidence was made.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=DEFAULT_FOLDER,
-    show_default=True, help="Where pages and ledgers are, in a clone of the repository.",
-)  # fmt: skip
+    "--folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=DEFAULT_FOLDER,
+    show_default=True,
+    help="Where pages and ledgers are, in a clone of the repository.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each page, with all files and commits.")
 @click.pass_context
 def evidence(ctx: click.Context, folder: Path, as_json: bool) -> None:

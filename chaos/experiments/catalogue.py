@@ -59,18 +59,14 @@ def _toxic_rounds(toxic: str) -> list[list[FaultPlan]]:
     attributes = TOXICS[toxic]
     kills = toxic == "slow_close"
     faults = [ToxicFault(toxic, path, attributes, and_kill=kills) for path in PROXIED]
-    faults += [
-        ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way, and_kill=kills) for way in (Way.IN, Way.OUT)
-    ]
+    faults += [ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way, and_kill=kills) for way in (Way.IN, Way.OUT)]
     return _singly(*faults)
 
 
 def _partition_rounds(path: Path, seconds: float) -> list[list[FaultPlan]]:
     faults = [_partition(path, manner, Way.BOTH, seconds) for manner in Manner]
     faults += [
-        _partition(path, manner, way, seconds)
-        for manner in (Manner.SILENT, Manner.HELD)
-        for way in (Way.IN, Way.OUT)
+        _partition(path, manner, way, seconds) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)
     ]
     return _singly(*faults)
 
@@ -136,10 +132,7 @@ def _partitions() -> list[Experiment]:
         Experiment(
             "partition-etcd",
             "one router without etcd beyond its lease: cut, silent, held, one-way; then all of them",
-            [
-                *_partition_rounds(Path.ROUTER_ETCD, 8.0),
-                [Partition(Path.ROUTERS_ETCD, Manner.SILENT, Way.BOTH, 8.0)],
-            ],
+            [*_partition_rounds(Path.ROUTER_ETCD, 8.0), [Partition(Path.ROUTERS_ETCD, Manner.SILENT, Way.BOTH, 8.0)]],
             Expectation(fences=True),
         ),
     ]
@@ -148,49 +141,52 @@ def _partitions() -> list[Experiment]:
 def _processes() -> list[Experiment]:
     return [
         Experiment(
-            "kill", "SIGKILL of routers, in the end of two at once",
+            "kill",
+            "SIGKILL of routers, in the end of two at once",
             [*_singly(*[RouterSignal(signal.SIGKILL)] * 3), [RouterSignal(signal.SIGKILL)] * 2],
             Expectation(fences=False),
         ),
         Experiment(
-            "stop", "SIGSTOP of routers beyond their leases, while a subscriber joins",
+            "stop",
+            "SIGSTOP of routers beyond their leases, while a subscriber joins",
             _singly(RouterSignal(signal.SIGSTOP, subscriber_joins=True), RouterSignal(signal.SIGSTOP)),
             Expectation(fences=True),
         ),
         Experiment(
-            "terminate", "SIGTERM of one router after the other",
+            "terminate",
+            "SIGTERM of one router after the other",
             _singly(*[RouterSignal(signal.SIGTERM, 0.5)] * 3),
             Expectation(fences=False),
         ),
         Experiment(
-            "kill-clients", "SIGKILL of publishers and subscribers that keep durable journals",
+            "kill-clients",
+            "SIGKILL of publishers and subscribers that keep durable journals",
             _singly(*[ClientSignal("publisher"), ClientSignal("subscriber")] * 2),
             load=replace(STEADY, is_durable=True),
         ),
         Experiment(
-            "full-disk", "the journal of a publisher, then of a subscriber, cannot be written",
+            "full-disk",
+            "the journal of a publisher, then of a subscriber, cannot be written",
             _singly(FullDisk("publisher"), FullDisk("subscriber")),
             load=replace(STEADY, is_durable=True),
         ),
         Experiment(
-            "etcd-leader", "the leader of three etcd members is killed, or stopped; it comes back",
-            _singly(
-                EtcdFault(Member.LEADER), EtcdFault(Member.LEADER, signal.SIGSTOP), EtcdFault(Member.LEADER)
-            ),
+            "etcd-leader",
+            "the leader of three etcd members is killed, or stopped; it comes back",
+            _singly(EtcdFault(Member.LEADER), EtcdFault(Member.LEADER, signal.SIGSTOP), EtcdFault(Member.LEADER)),
             Expectation(resumes=False, fences=False),
             etcd_members=3,
             settings=LONG_LEASE,
         ),
         Experiment(
-            "etcd-member", "a follower of three etcd members is killed, or stopped; it comes back",
-            _singly(
-                EtcdFault(Member.FOLLOWER), EtcdFault(Member.FOLLOWER, signal.SIGSTOP), EtcdFault(Member.FOLLOWER)
-            ),
+            "etcd-member",
+            "a follower of three etcd members is killed, or stopped; it comes back",
+            _singly(EtcdFault(Member.FOLLOWER), EtcdFault(Member.FOLLOWER, signal.SIGSTOP), EtcdFault(Member.FOLLOWER)),
             Expectation(resumes=False, fences=False),
             etcd_members=3,
             settings=LONG_LEASE,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _shared() -> list[Experiment]:
@@ -199,7 +195,8 @@ def _shared() -> list[Experiment]:
     gone = ClientSignal("subscriber", returns=False)
     return [
         Experiment(
-            "shared", "four members of a shared subscription, killed or stopped beside routers, and back in time",
+            "shared",
+            "four members of a shared subscription, killed or stopped beside routers, and back in time",
             [
                 *_singly(member, stopped),
                 [member, member],
@@ -210,11 +207,12 @@ def _shared() -> list[Experiment]:
             load=SHARED,
         ),
         Experiment(
-            "shared-leave", "members of a shared subscription are killed and never come back: others get what they had",
+            "shared-leave",
+            "members of a shared subscription are killed and never come back: others get what they had",
             [[gone], [gone, RouterSignal(signal.SIGKILL)], [RouterSignal(signal.SIGKILL)]],
             load=replace(SHARED, timeout_s=LEAVE_S),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def mixed(seed: int) -> Experiment:

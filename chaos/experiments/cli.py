@@ -29,28 +29,37 @@ MAX_SEED = 2**53
 @click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or duplicated.")
 @click.argument("names", nargs=-1)
 @click.option(
-    "--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    default=1,
+    show_default=True,
     help="Decides who is hit, which client prefers which router, and what the experiment `random` does.",
-)  # fmt: skip
+)
 @click.option(
-    "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
     help="Run everything this many times, with seeds counting up.",
-)  # fmt: skip
+)
 @click.option(
-    "--keep", type=click.Path(path_type=Path), default=None,
+    "--keep",
+    type=click.Path(path_type=Path),
+    default=None,
     help="Leave journals, logs and timelines in this folder (one folder per run inside it).",
-)  # fmt: skip
-@click.option(
-    "--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up."
 )
-@click.option(
-    "--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none."
-)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up.")
+@click.option("--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none.")
 @click.pass_context
 def run(
-    ctx: click.Context, names: tuple[str, ...], seed: int, repeat: int, keep: Path | None, as_json: bool,
+    ctx: click.Context,
+    names: tuple[str, ...],
+    seed: int,
+    repeat: int,
+    keep: Path | None,
+    as_json: bool,
     only_list: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Run experiments by NAME, or `all` of them: real routers, a real etcd, real clients, and Toxiproxy between them.
 
     Each fault waits until 100 deliveries are unsettled through its target. Each client keeps a journal of what it saw;

@@ -118,9 +118,7 @@ class Injector:
             await self._enable(target, enabled=True)
         self._say(f"{fault.kind} at {target.name} is over")
 
-    async def _add(
-        self, kind: str, attributes: dict[str, int], way: Way, target: Target
-    ) -> list[tuple[Wire, str]]:
+    async def _add(self, kind: str, attributes: dict[str, int], way: Way, target: Target) -> list[tuple[Wire, str]]:
         added = []
         for wire in target.wires:
             # Of a link alone neither end is the target: inward is toward the one that listens.
@@ -182,9 +180,14 @@ class Injector:
         folder = FilePath(like.events).parent
         journal = None if like.journal is None else str(folder / f"{name}.sqlite")
         plan = SubscriberPlan(
-            name=name, address=like.address, urls=like.urls, events=str(folder / f"{name}.jsonl"),
-            batch=like.batch, batch_s=like.batch_s, journal=journal,
-        )  # fmt: skip
+            name=name,
+            address=like.address,
+            urls=like.urls,
+            events=str(folder / f"{name}.jsonl"),
+            batch=like.batch,
+            batch_s=like.batch_s,
+            journal=journal,
+        )
         await self._trial.add_subscriber(plan)
         self._say(f"subscriber {name} joins")
 

@@ -288,9 +288,13 @@ STEADY = Load(
     batch_s=0.8,
 )
 SHARED = replace(
-    STEADY, subscribers=dict.fromkeys(("w1", "w2", "w3", "w4"), "load/*"), share="workers", is_durable=True,
-    least=20_000, groups=20,
-)  # fmt: skip
+    STEADY,
+    subscribers=dict.fromkeys(("w1", "w2", "w3", "w4"), "load/*"),
+    share="workers",
+    is_durable=True,
+    least=20_000,
+    groups=20,
+)
 """Four members of one shared subscription, at all routers; half of the messages are in groups, which come in order."""
 QUICK_LEASE = {LEASE: "5"}
 """A router is fenced after 3.3 s without etcd and its key is gone after 5 s: fit for rehearsing."""

@@ -67,9 +67,7 @@ class DemoProgress:
         now = time.monotonic()
         if now >= self._next_line and self._rows:
             self._next_line = now + PLAIN_INTERVAL_S
-            parts = [
-                f"{client.name} {client.counts[counted]}/{total}" for client, counted, total in self._rows
-            ]
+            parts = [f"{client.name} {client.counts[counted]}/{total}" for client, counted, total in self._rows]
             self.say("  " + ", ".join(parts))
 
 

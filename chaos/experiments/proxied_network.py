@@ -63,11 +63,7 @@ class ProxiedNetwork:
         self.toxiproxy = ToxiproxyServer(folder / "toxiproxy.log", seed)
         self.members: list[EtcdServer] = []
         self.network = LocalNetwork(0)
-        self.wires: dict[Path, list[Wire]] = {
-            Path.CLIENT_ROUTER: [],
-            Path.ROUTER_ROUTER: [],
-            Path.ROUTER_ETCD: [],
-        }
+        self.wires: dict[Path, list[Wire]] = {Path.CLIENT_ROUTER: [], Path.ROUTER_ROUTER: [], Path.ROUTER_ETCD: []}
         self._experiment = experiment
         self._folder = folder
         self._stack = AsyncExitStack()
@@ -140,16 +136,10 @@ class ProxiedNetwork:
     async def _place_proxies(self, clients_listen: Mapping[str, str]) -> None:
         inter_router = {name: free_port() for name in self.network.routers}
         names = list(self.network.routers)
-        pairs = (
-            itertools.combinations(names, 2)
-            if self._experiment.shape is Shape.MESH
-            else itertools.pairwise(names)
-        )
+        pairs = itertools.combinations(names, 2) if self._experiment.shape is Shape.MESH else itertools.pairwise(names)
         connectors: dict[str, list[str]] = {name: [] for name in names}
         for dialer, acceptor in pairs:
-            wire = await self._connect(
-                Path.ROUTER_ROUTER, dialer, acceptor, f"{LOOPBACK}:{inter_router[acceptor]}"
-            )
+            wire = await self._connect(Path.ROUTER_ROUTER, dialer, acceptor, f"{LOOPBACK}:{inter_router[acceptor]}")
             connectors[dialer].append(f"{wire.proxy.listen}=1")
         for index, (name, router) in enumerate(self.network.routers.items()):
             endpoints = []
@@ -170,9 +160,7 @@ class ProxiedNetwork:
                 }
             )
 
-    async def _connect(
-        self, path: Path, dialer: str, acceptor: str, upstream: str, listen: str | None = None
-    ) -> Wire:
+    async def _connect(self, path: Path, dialer: str, acceptor: str, upstream: str, listen: str | None = None) -> Wire:
         listen = listen or f"{LOOPBACK}:{free_port()}"
         proxy = await self.toxiproxy.create(f"{dialer}-{acceptor}", listen, upstream)
         wire = Wire(dialer, acceptor, proxy)

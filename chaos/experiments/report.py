@@ -17,10 +17,7 @@ def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
         console.print(f"[bold]{experiment.name}[/bold]  {experiment.summary}", highlight=False)
         for faults in experiment.rounds:
             console.print(
-                "    " + " + ".join(str(fault) for fault in faults),
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
+                "    " + " + ".join(str(fault) for fault in faults), markup=False, highlight=False, soft_wrap=True
             )
 
 
@@ -34,10 +31,13 @@ def print_result(console: Console, result: ExperimentResult) -> None:
     console.print(table)
     total = result.verdict.total
     print_verdict(
-        console, f"{result.experiment.name} ", result.seconds, result.reasons(),
+        console,
+        f"{result.experiment.name} ",
+        result.seconds,
+        result.reasons(),
         f"{total('accepted')} messages accepted, "
         f"lost 0, duplicated 0, {_order(result)}, stuck 0; {result.resumed_links} links resumed" + _repeats(result),
-    )  # fmt: skip
+    )
 
 
 def _order(result: ExperimentResult) -> str:

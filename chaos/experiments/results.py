@@ -57,8 +57,7 @@ class Timeline:
     def steps(self) -> list[Step]:
         """All steps, with times from the beginning of the load."""
         return [
-            Step(round(step.t - self._start, 3), step.text)
-            for step in sorted(self._steps, key=lambda step: step.t)
+            Step(round(step.t - self._start, 3), step.text) for step in sorted(self._steps, key=lambda step: step.t)
         ]
 
 

@@ -87,9 +87,7 @@ def draw_targets(candidates: Sequence[Sequence[Target]], chance: random.Random) 
     """
     chosen: list[Target] = []
     for each in candidates:
-        free = [
-            target for target in each if target.is_loaded and not any(target.hides(other) for other in chosen)
-        ]
+        free = [target for target in each if target.is_loaded and not any(target.hides(other) for other in chosen)]
         if not free:
             return None
         chosen.append(chance.choice(free))

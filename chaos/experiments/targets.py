@@ -59,11 +59,7 @@ class Target:
 
 
 def targets_of(
-    fault: FaultPlan,
-    states: Mapping[str, RouterState],
-    network: ProxiedNetwork,
-    trial: Trial,
-    shape: Shape,
+    fault: FaultPlan, states: Mapping[str, RouterState], network: ProxiedNetwork, trial: Trial, shape: Shape
 ) -> list[Target]:
     """All that this fault could hit now, whatever the load there.
 
@@ -128,9 +124,7 @@ def _link(wire: Wire, states: Mapping[str, RouterState], trial: Trial, shape: Sh
     return Target(wire.name, crossing, states.get(wire.acceptor), (wire,), reach=_names([wire]))
 
 
-def _island(
-    state: RouterState, network: ProxiedNetwork, states: Mapping[str, RouterState], trial: Trial
-) -> Target:
+def _island(state: RouterState, network: ProxiedNetwork, states: Mapping[str, RouterState], trial: Trial) -> Target:
     wires = tuple(network.wires_of(Path.ROUTER_NETWORK, state.router))
     alone = {state.router}
     crossing = _crossing(alone, states.keys() - alone, states, trial)

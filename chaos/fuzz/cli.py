@@ -26,48 +26,64 @@ SHOWN = 10
 
 @click.command("fuzz", short_help="Feed mutated input to whatever reads what others wrote.")
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
-@click.option(
-    "--first", type=click.IntRange(0, MAX_RUN), default=0, show_default=True, help="Number of the first run."
-)
+@click.option("--first", type=click.IntRange(0, MAX_RUN), default=0, show_default=True, help="Number of the first run.")
 @click.option(
     "--runs",
     type=click.IntRange(1, MAX_RUN),
     default=None,
     help="How many runs of each target.  [default: some seconds]",
 )
-@click.option(
-    "--record", is_flag=True, help="Go on with the ledger until each target has its number of inputs."
-)
+@click.option("--record", is_flag=True, help="Go on with the ledger until each target has its number of inputs.")
 @click.option("--page-only", is_flag=True, help="Run nothing: write the page again from the ledger.")
 @click.option(
-    "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    help="With --record: start no block after this time.",
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="With --record: start no block after this time."
 )
 @click.option(
-    "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
+    "--state",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LEDGER,
+    show_default=True,
     help="The ledger to continue. The page lies beside it.",
-)  # fmt: skip
+)
 @click.option(
-    "--guided", type=click.IntRange(1, MAX_RUN), default=None, metavar="INPUTS",
+    "--guided",
+    type=click.IntRange(1, MAX_RUN),
+    default=None,
+    metavar="INPUTS",
     help="Make so many coverage-guided inputs (package atheris) of each target; with --record they get a line each.",
-)  # fmt: skip
+)
 @click.option(
-    "--corpus", type=click.Path(path_type=Path), default=DEFAULT_CORPUS, show_default=True,
+    "--corpus",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CORPUS,
+    show_default=True,
     help="Where --guided keeps inputs that reach something, and those that were found.",
-)  # fmt: skip
+)
 @click.option(
-    "--input", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False), default=None,
+    "--input",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
     help="Repeat one input that --guided has found, of the one target.",
-)  # fmt: skip
+)
 @click.option("--list", "is_list", is_flag=True, help="Say what the targets are.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON, one for each target or block.")
 @click.pass_context
 def fuzz(
-    ctx: click.Context, names: tuple[str, ...], first: int, runs: int | None, record: bool, page_only: bool,
-    minutes: float | None, state: Path, guided: int | None, corpus: Path, file: Path | None, is_list: bool,
+    ctx: click.Context,
+    names: tuple[str, ...],
+    first: int,
+    runs: int | None,
+    record: bool,
+    page_only: bool,
+    minutes: float | None,
+    state: Path,
+    guided: int | None,
+    corpus: Path,
+    file: Path | None,
+    is_list: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Feed mutated input to decoders, logins, settings, HTTP and whole routers; all of it must be taken or refused.
 
     Each run comes from the name of its target and its number, and is always the same. Without names, all targets run.
@@ -80,14 +96,10 @@ def fuzz(
     unknown = [name for name in names if name not in GOALS]
     if unknown:
         raise CliError(
-            f"there is no target {unknown[0]}",
-            f"the targets are {', '.join(GOALS)}",
-            "name some of them, or none",
+            f"there is no target {unknown[0]}", f"the targets are {', '.join(GOALS)}", "name some of them, or none"
         )
     if state.suffix != ".jsonl":
-        raise CliError(
-            f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
-        )
+        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     goals = {name: GOALS[name] for name in names or GOALS}
     report = _Report(as_json)
     if is_list:
@@ -128,8 +140,7 @@ class _Report:
     def runs(self, name: str, inputs: int, found: Sequence[Found], cpu_s: float) -> None:
         repeats = [f"oncewire chaos fuzz {name} --first {each.run} --runs 1" for each in found]
         listed = [
-            {"run": each.run, "what": each.what, "repeat": repeat}
-            for each, repeat in zip(found, repeats, strict=True)
+            {"run": each.run, "what": each.what, "repeat": repeat} for each, repeat in zip(found, repeats, strict=True)
         ]
         self.show(
             {"target": name, "inputs": inputs, "cpu_s": round(cpu_s, 3), "guided": False, "findings": listed},
@@ -166,17 +177,16 @@ def _repeat(names: Sequence[str], file: Path, report: _Report) -> None:
 
     if len(names) != 1 or names[0] not in PLACES:
         raise CliError(
-            f"the input {file} cannot be repeated", "it is not said of which target it is",
+            f"the input {file} cannot be repeated",
+            "it is not said of which target it is",
             f"name one of {', '.join(PLACES)}",
-        )  # fmt: skip
+        )
     take_of(names[0])(file.read_bytes())
     document = {"target": names[0], "input": str(file), "findings": []}
     report.show(document, f"{names[0]}: the input is taken or refused, as it should be")
 
 
-def _run_guided(
-    goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Path | None, report: _Report
-) -> bool:
+def _run_guided(goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Path | None, report: _Report) -> bool:
     from chaos.fuzz.fuzzing import Plan, make_guided, rewrite_page
     from chaos.fuzz.guided import PLACES, GuidedNotPossible
     from chaos.fuzz.ledger import fuzz_ledger
@@ -188,7 +198,8 @@ def _run_guided(
             block, crash = make_guided(goals[name], inputs, corpus)
         except GuidedNotPossible as error:
             raise CliError(
-                f"{name} cannot be fuzzed with coverage", str(error),
+                f"{name} cannot be fuzzed with coverage",
+                str(error),
                 "pip install 'oncewire[fuzz]', or leave --guided out",
             ) from None
         report.guided(name, inputs, block.found, block.cpu_s, crash)
@@ -199,4 +210,3 @@ def _run_guided(
     if state is not None:
         rewrite_page(Plan(state, GOALS))
     return is_clean
-

@@ -47,9 +47,7 @@ def _inputs(rng: random.Random) -> Iterator[bytes]:
         elif kind < 0.9:
             changed = mutate_octets(rng, value)
         else:
-            changed = rng.choice(
-                (b"[" * 5000, b'{"a":' * 5000, b"", b"null", b"x" * 70_000, b"\xff\xfe{\0}\0")
-            )
+            changed = rng.choice((b"[" * 5000, b'{"a":' * 5000, b"", b"null", b"x" * 70_000, b"\xff\xfe{\0}\0"))
         found = mutate_text(rng, key) if rng.random() < 0.2 else key
         yield found.encode("utf-8", "surrogatepass") + b"\n" + changed
 
@@ -79,5 +77,6 @@ ETCD_VALUES = InputTarget(
     "keys and values of etcd, mutated, into all that reads them: attachments, routers and their secrets, the nonce, "
     "services; a record, nothing, or `MalformedValue`",
     ("topology.attachments", "topology.router_secrets", "topology.services", "delivery_records.model.view"),
-    _inputs, take,
-)  # fmt: skip
+    _inputs,
+    take,
+)

@@ -23,14 +23,28 @@ SELECTORS = (
     "-a * (b + 0x1F) / 2 <> .5 OR flag = TRUE",
 )
 WORDS = (
-    *"()'=<>+-*/,%_", " AND ", " OR ", "NOT ", " IN (", " LIKE '", " ESCAPE '", " IS NULL", " BETWEEN ", "\u2603", "--",
-)  # fmt: skip
+    *"()'=<>+-*/,%_",
+    " AND ",
+    " OR ",
+    "NOT ",
+    " IN (",
+    " LIKE '",
+    " ESCAPE '",
+    " IS NULL",
+    " BETWEEN ",
+    "\u2603",
+    "--",
+)
 """What the grammar is made of: in the wrong place it is likelier to get far than other text."""
 FIELDS: Mapping[str, object] = {"subject": "&p:a", "color": "&s:d", "size": 3, "message-id": "m", "priority": None}
 VALUES: Mapping[str, object] = {
-    "selector": SELECTORS[0], "no-local": [], "subject": "a.b", "subject-pattern": "a.*.#", "properties": FIELDS,
+    "selector": SELECTORS[0],
+    "no-local": [],
+    "subject": "a.b",
+    "subject-pattern": "a.*.#",
+    "properties": FIELDS,
     "application-properties": FIELDS,
-}  # fmt: skip
+}
 MESSAGE = encode_message(
     Message(
         b"body",
@@ -130,5 +144,7 @@ FILTERS = InputTarget(
     "filters of sources and texts of keys, mutated, tried on mutated messages; a filter with one canonical text and an "
     "answer, or a refusal that says why",
     ("oncewire.filters", "oncewire.wire"),
-    _inputs, take, lambda each: len(repr(each.asked)) + len(each.stored) + len(each.message),
-)  # fmt: skip
+    _inputs,
+    take,
+    lambda each: len(repr(each.asked)) + len(each.stored) + len(each.message),
+)

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from chaos.fuzz.mutations import STRANGE, mutate_octets
-from chaos.fuzz.streams import (
-    established,
-    feed,
-    fresh,
-    legal_frame,
-    mutated_fields,
-    mutated_start,
-    mutated_stream,
-)
+from chaos.fuzz.streams import established, feed, fresh, legal_frame, mutated_fields, mutated_start, mutated_stream
 from chaos.fuzz.target import InputTarget
 from oncewire.wire import (
     ConnectionState,
@@ -100,10 +92,15 @@ FRAMES = InputTarget(
     "frames",
     "streams of mutated AMQP frames into a whole wire engine, client and server, with SASL and without, from the first "
     "byte or in the middle of resumed links; it goes on or ends with one event, and writes legal AMQP",
-    ("oncewire.wire", "chaos.fuzz.streams"), _streams, take_stream, lambda stream: BEFORE_BYTES + len(stream[1]),
-)  # fmt: skip
+    ("oncewire.wire", "chaos.fuzz.streams"),
+    _streams,
+    take_stream,
+    lambda stream: BEFORE_BYTES + len(stream[1]),
+)
 PERFORMATIVES = InputTarget(
     "performatives",
     "mutated bodies of frames, messages and values into the decoders; a value or `RemoteProtocolError`",
-    ("oncewire.wire", "chaos.fuzz.streams"), _bodies, take_body,
-)  # fmt: skip
+    ("oncewire.wire", "chaos.fuzz.streams"),
+    _bodies,
+    take_body,
+)

@@ -65,9 +65,16 @@ def make_block(goal: Goal, first: int, runs: int, code: str) -> Block:
     began = time.process_time()
     counts, found = make_runs(goal.target, range(first, first + runs))
     return Block(
-        goal.target.name, first, runs, code, platform.python_version(), machine(), counts, time.process_time() - began,
+        goal.target.name,
+        first,
+        runs,
+        code,
+        platform.python_version(),
+        machine(),
+        counts,
+        time.process_time() - began,
         tuple(found),
-    )  # fmt: skip
+    )
 
 
 def make_guided(goal: Goal, inputs: int, corpus: Path) -> tuple[Block, Path | None]:

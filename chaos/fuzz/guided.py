@@ -71,11 +71,21 @@ def run_guided(name: str, inputs: int, corpus: Path, seed: int = 1) -> Outcome:
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [
-            sys.executable, "-m", "chaos.fuzz.guided", name, f"-runs={inputs}", f"-seed={seed}",
-            f"-max_len={MAX_BYTES}", f"-artifact_prefix={crashes}/{name}-", "-verbosity=0", str(folder),
+            sys.executable,
+            "-m",
+            "chaos.fuzz.guided",
+            name,
+            f"-runs={inputs}",
+            f"-seed={seed}",
+            f"-max_len={MAX_BYTES}",
+            f"-artifact_prefix={crashes}/{name}-",
+            "-verbosity=0",
+            str(folder),
         ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = sorted(set(crashes.iterdir()) - before)
     cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime

@@ -89,9 +89,12 @@ class HonestPublisher(HonestClient):
         super().__init__(name, max_frame_size)
         self.sent = self.accepted = 0
         self.link = self.session.attach_sender(
-            "pub", source=Source(address="pub"), target=Target(address=TOPIC), unsettled={},
+            "pub",
+            source=Source(address="pub"),
+            target=Target(address=TOPIC),
+            unsettled={},
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
 
     def on_event(self, event: Event) -> None:
         """Settle what is accepted, send more."""
@@ -119,9 +122,8 @@ class HonestSubscriber(HonestClient):
             address=TOPIC, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("link-detach"), timeout=60
         )
         self.link = self.session.attach_receiver(
-            "sub", source=source, target=Target(address="sub"), unsettled={},
-            desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+            "sub", source=source, target=Target(address="sub"), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
+        )
 
     def on_event(self, event: Event) -> None:
         """Accept, and grant more."""
@@ -135,4 +137,3 @@ class HonestSubscriber(HonestClient):
             self.link.dispose([event.delivery_id], ACCEPTED, False)
             if self.received % 50 == 0:
                 self.link.grant(100)
-

@@ -278,9 +278,27 @@ class HostileClient:
 
     def _address(self) -> str | None:
         return self._rng.choice(
-            (TOPIC, TOPIC, TOPIC, "fuzz/*", "fuzz/#", None, "", "/", "fuzz//x", "*.fuzz", "fuzz/\N{SNOWMAN}",
-             "a/" * 40, "x" * 300, "$management", "$router", "fuzz/\0", "#/fuzz", "vhost\x1ffuzz")
-        )  # fmt: skip
+            (
+                TOPIC,
+                TOPIC,
+                TOPIC,
+                "fuzz/*",
+                "fuzz/#",
+                None,
+                "",
+                "/",
+                "fuzz//x",
+                "*.fuzz",
+                "fuzz/\N{SNOWMAN}",
+                "a/" * 40,
+                "x" * 300,
+                "$management",
+                "$router",
+                "fuzz/\0",
+                "#/fuzz",
+                "vhost\x1ffuzz",
+            )
+        )
 
     def _terminus(self) -> dict[str, Any]:
         rng = self._rng
@@ -306,10 +324,13 @@ class HostileClient:
     def _source(self) -> Source:
         rng = self._rng
         filters: tuple[Fields | None, ...] = (
-            None, None, None, {},
+            None,
+            None,
+            None,
+            {},
             {Symbol("sel"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
             {Symbol("odd"): rng.choice(STRANGE)},
-        )  # fmt: skip
+        )
         return Source(
             **self._terminus(),
             distribution_mode=rng.choice((None, Symbol("move"), Symbol("copy"), Symbol("x"))),

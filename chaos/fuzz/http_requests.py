@@ -23,20 +23,48 @@ CONNECTIONS = 120
 PATIENCE_S = 20.0
 """In the time of the loop. A router closes what sends no whole request."""
 PATHS = (
-    "/healthz", "/readyz", "/metrics", "/api/v1/state", "/api/v1/openapi.json", "/api/v1/overview", "/api/v1/topics",
-    "/api/v1/subscriptions?topic=a&limit=3", "/api/v1/waits?network=true&min_s=1", "/api/v1/deliveries/00ff",
-    "/api/v1/holders?of=00.", "/api/v1/events?after=1", "/api/v1/queues", "/api/v1/queues/q/entries/1", "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/api/v1/state",
+    "/api/v1/openapi.json",
+    "/api/v1/overview",
+    "/api/v1/topics",
+    "/api/v1/subscriptions?topic=a&limit=3",
+    "/api/v1/waits?network=true&min_s=1",
+    "/api/v1/deliveries/00ff",
+    "/api/v1/holders?of=00.",
+    "/api/v1/events?after=1",
+    "/api/v1/queues",
+    "/api/v1/queues/q/entries/1",
+    "/",
     "/inspector",
-    "/api/v1/management/schema", "/api/v1/management/router/r1", "/api/v1/management/subscription/x",
-    "/api/v1/management/log/r1", "/api/v1/management/connection/x/close", "/api/v1/management/router/r1/reload",
-)  # fmt: skip
+    "/api/v1/management/schema",
+    "/api/v1/management/router/r1",
+    "/api/v1/management/subscription/x",
+    "/api/v1/management/log/r1",
+    "/api/v1/management/connection/x/close",
+    "/api/v1/management/router/r1/reload",
+)
 HEADERS = (
-    "Host: localhost", "Host: 127.0.0.1:1", "Origin: http://evil", "Authorization: Basic YTpi",
+    "Host: localhost",
+    "Host: 127.0.0.1:1",
+    "Origin: http://evil",
+    "Authorization: Basic YTpi",
     "Authorization: Bearer x",
-    "Authorization: Basic \u2603", "Content-Type: application/json", "X-Forwarded-For: 1.2.3.4", "Content-Length: 2",
-    "Content-Length: -1", "Transfer-Encoding: chunked", "Sec-Fetch-Site: cross-site",
-    "Accept-Encoding: gzip", "Content-Encoding: deflate", "Range: bytes=0-", "Connection: close", "Upgrade: websocket",
-)  # fmt: skip
+    "Authorization: Basic \u2603",
+    "Content-Type: application/json",
+    "X-Forwarded-For: 1.2.3.4",
+    "Content-Length: 2",
+    "Content-Length: -1",
+    "Transfer-Encoding: chunked",
+    "Sec-Fetch-Site: cross-site",
+    "Accept-Encoding: gzip",
+    "Content-Encoding: deflate",
+    "Range: bytes=0-",
+    "Connection: close",
+    "Upgrade: websocket",
+)
 _UPGRADE = (
     b"GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
@@ -102,9 +130,15 @@ class HttpRequests:
         "connection stays"
     )
     code: tuple[str, ...] = (
-        "oncewire.wire", "oncewire.transport", "delivery_records", "topology", "router", "chaos.fuzz.memory_loop",
-        "chaos.fuzz.memory_router", "chaos.fuzz.streams",
-    )  # fmt: skip
+        "oncewire.wire",
+        "oncewire.transport",
+        "delivery_records",
+        "topology",
+        "router",
+        "chaos.fuzz.memory_loop",
+        "chaos.fuzz.memory_router",
+        "chaos.fuzz.streams",
+    )
 
     def run(self, number: int) -> Counts:
         """See `Target`."""

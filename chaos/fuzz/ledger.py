@@ -42,11 +42,19 @@ class Block:
         """The ledger's line."""
         counts = self.counts
         return {
-            "target": self.target, "first_run": self.first, "runs": self.runs, "code": self.code, "python": self.python,
-            "machine": self.machine, "inputs": counts.inputs, "refused": counts.refused, "honest": counts.honest,
-            "cpu_s": round(self.cpu_s, 3), "guided": self.is_guided,
+            "target": self.target,
+            "first_run": self.first,
+            "runs": self.runs,
+            "code": self.code,
+            "python": self.python,
+            "machine": self.machine,
+            "inputs": counts.inputs,
+            "refused": counts.refused,
+            "honest": counts.honest,
+            "cpu_s": round(self.cpu_s, 3),
+            "guided": self.is_guided,
             "findings": [{"run": each.run, "what": each.what} for each in self.found[:MAX_FINDINGS]],
-        }  # fmt: skip
+        }
 
 
 @dataclass(slots=True)
@@ -79,9 +87,7 @@ def sum_of(blocks: Iterable[Block], target: str, code: str) -> Sum:
 def next_run(blocks: Iterable[Block], target: str, code: str) -> int:
     """The first run that was not made with this code."""
     ends = (
-        each.first + each.runs
-        for each in blocks
-        if (each.target, each.code) == (target, code) and not each.is_guided
+        each.first + each.runs for each in blocks if (each.target, each.code) == (target, code) and not each.is_guided
     )
     return max(ends, default=0)
 
@@ -90,9 +96,17 @@ def _block(row: Mapping[str, Any]) -> Block:
     counts = Counts(count_in(row, "inputs"), count_in(row, "refused"), count_in(row, "honest"))
     found = tuple(Found(count_in(each, "run"), str(each["what"])) for each in row["findings"])
     return Block(
-        str(row["target"]), count_in(row, "first_run"), count_in(row, "runs"), str(row["code"]), str(row["python"]),
-        str(row["machine"]), counts, float(row["cpu_s"]), found, bool(row["guided"]),
-    )  # fmt: skip
+        str(row["target"]),
+        count_in(row, "first_run"),
+        count_in(row, "runs"),
+        str(row["code"]),
+        str(row["python"]),
+        str(row["machine"]),
+        counts,
+        float(row["cpu_s"]),
+        found,
+        bool(row["guided"]),
+    )
 
 
 BLOCKS = Codec("block of inputs", Block.as_json, _block)

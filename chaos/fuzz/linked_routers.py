@@ -47,10 +47,18 @@ class LinkedRouters:
         "keep nothing"
     )
     code: tuple[str, ...] = (
-        "oncewire.wire", "oncewire.transport", "delivery_records", "topology", "router", "chaos.fuzz.hostile",
-        "chaos.fuzz.honest", "chaos.fuzz.memory_loop", "chaos.fuzz.memory_router", "chaos.fuzz.streams",
+        "oncewire.wire",
+        "oncewire.transport",
+        "delivery_records",
+        "topology",
+        "router",
+        "chaos.fuzz.hostile",
+        "chaos.fuzz.honest",
+        "chaos.fuzz.memory_loop",
+        "chaos.fuzz.memory_router",
+        "chaos.fuzz.streams",
         "chaos.fuzz.wire_client",
-    )  # fmt: skip
+    )
     streams: int = STREAMS
 
     def run(self, number: int) -> Counts:

@@ -229,5 +229,7 @@ LOGINS = InputTarget(
     "dialogues of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, XOAUTH2, EXTERNAL and ANONYMOUS, at the server and "
     "at the client, with one message changed; nobody is logged in but who has the secret, and a client takes no server "
     "without a proof; a login, a refusal or `RemoteProtocolError`",
-    ("oncewire.wire",), _inputs, take,
-)  # fmt: skip
+    ("oncewire.wire",),
+    _inputs,
+    take,
+)

@@ -23,10 +23,16 @@ READY_S = 30.0
 LEASE_TTL_S = 300
 """The lease is kept alive by a thread in real time; a run takes seconds of it."""
 SETTINGS = {
-    "listen_port": 0, "inter_router_port": 0, "http_port": 0, "http_websocket": True, "lease_ttl_s": LEASE_TTL_S,
-    "subscription_timeout_cap_s": 60.0, "publisher_timeout_cap_s": 60.0, "subscription_timeout_s": 30.0,
+    "listen_port": 0,
+    "inter_router_port": 0,
+    "http_port": 0,
+    "http_websocket": True,
+    "lease_ttl_s": LEASE_TTL_S,
+    "subscription_timeout_cap_s": 60.0,
+    "publisher_timeout_cap_s": 60.0,
+    "subscription_timeout_s": 30.0,
     "publisher_timeout_s": 30.0,
-}  # fmt: skip
+}
 
 
 class MemoryRouter:
@@ -42,9 +48,16 @@ class MemoryRouter:
         self._neighbours = NeighbourListener(config, None, gates.neighbours)
         self.lifecycle = Lifecycle(config, self.listener, self._neighbours, turn, self.log, tls)
         self._operator = OperatorSurface(
-            config, "fuzz", self.lifecycle, self.listener, LoopWatch(self.log, 1.0, self.listener.count), self.log,
-            None, tls, gates,
-        )  # fmt: skip
+            config,
+            "fuzz",
+            self.lifecycle,
+            self.listener,
+            LoopWatch(self.log, 1.0, self.listener.count),
+            self.log,
+            None,
+            tls,
+            gates,
+        )
         self._etcd = etcd
         self._running: asyncio.Task[None] | None = None
 
@@ -54,7 +67,11 @@ class MemoryRouter:
         self.http_port = await self._operator.listen() or 0
         self._operator.start()
         record = RouterRecord(
-            self.name, 0, f"127.0.0.1:{inter_router}", f"amqp://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.http_port}"
+            self.name,
+            0,
+            f"127.0.0.1:{inter_router}",
+            f"amqp://127.0.0.1:{self.port}",
+            f"http://127.0.0.1:{self.http_port}",
         )
         self._running = asyncio.create_task(self.lifecycle.run(self._etcd.client, record, self._operator))
         async with asyncio.timeout(READY_S):
@@ -96,9 +113,13 @@ class MemoryRouter:
         """
         records, driver = self.incarnation.records, self.incarnation.driver
         kept = {
-            "publishers": len(records.ingresses), "subscriptions": len(records.egresses), "links": len(driver.links),
-            "attaches": len(records.links), "connections": self.listener.connection_count,
-            "bytes": records.budget.held, "store": driver.waiting_for_store,
-        }  # fmt: skip
+            "publishers": len(records.ingresses),
+            "subscriptions": len(records.egresses),
+            "links": len(driver.links),
+            "attaches": len(records.links),
+            "connections": self.listener.connection_count,
+            "bytes": records.budget.held,
+            "store": driver.waiting_for_store,
+        }
         if any(kept.values()):
             raise Finding(f"{self.name} keeps {kept}")

@@ -64,9 +64,7 @@ def _verdict(sums: Mapping[str, Sum]) -> str:
     inputs = sum(each.counts.inputs + each.guided for each in sums.values())
     found = sum(len(each.found) for each in sums.values())
     linked = sums["linked-routers"].counts.inputs if "linked-routers" in sums else 0
-    return (
-        f"**{inputs:,} inputs, {linked:,} of them through two linked routers; findings: {found}.**"
-    )
+    return f"**{inputs:,} inputs, {linked:,} of them through two linked routers; findings: {found}.**"
 
 
 def _totals(sums: Mapping[str, Sum], codes: Mapping[str, str], commits: Commits) -> Iterator[str]:
@@ -75,11 +73,17 @@ def _totals(sums: Mapping[str, Sum], codes: Mapping[str, str], commits: Commits)
     yield "## Inputs\n"
     rows = [
         (
-            f"`{name}`", f"`{codes[name]}`", f"{each.runs:,}", f"{each.counts.inputs:,}", _share(each),
-            f"{each.guided:,}", f"{each.cpu_s:,.0f}", f"{len(each.found)}",
+            f"`{name}`",
+            f"`{codes[name]}`",
+            f"{each.runs:,}",
+            f"{each.counts.inputs:,}",
+            _share(each),
+            f"{each.guided:,}",
+            f"{each.cpu_s:,.0f}",
+            f"{len(each.found)}",
         )
         for name, each in sums.items()
-    ]  # fmt: skip
+    ]
     headings = ("target", "code", "runs", "inputs", "refused", "coverage-guided inputs", "CPU s", "findings")
     yield markdown_table(headings, rows, numbers_from=2)
     known = sorted({str(commits[codes[name]]) for name in sums if codes[name] in commits})
@@ -98,15 +102,12 @@ def _share(found: Sum) -> str:
 def _abouts(goals: Mapping[str, Goal], sums: Mapping[str, Sum]) -> Iterator[str]:
     yield "## What goes in, and what must come out\n"
     yield markdown_table(
-        ("target", "what"),
-        [(f"`{name}`", cell(goal.target.about)) for name, goal in goals.items() if name in sums],
+        ("target", "what"), [(f"`{name}`", cell(goal.target.about)) for name, goal in goals.items() if name in sums]
     )
 
 
 def _findings(sums: Mapping[str, Sum]) -> Iterator[str]:
-    rows = [
-        (f"`{name}`", f"{found.run}", cell(found.what)) for name, each in sums.items() for found in each.found
-    ]
+    rows = [(f"`{name}`", f"{found.run}", cell(found.what)) for name, each in sums.items() for found in each.found]
     if rows:
         yield "## Findings\n"
         yield markdown_table(("target", "run", "what"), rows)
@@ -120,7 +121,5 @@ def _others(blocks: Sequence[Block], codes: Mapping[str, str]) -> Iterator[str]:
     rows = []
     for target, code in others:
         found = sum_of(blocks, target, code)
-        rows.append(
-            (f"`{target}`", f"`{code}`", f"{found.counts.inputs + found.guided:,}", f"{len(found.found)}")
-        )
+        rows.append((f"`{target}`", f"`{code}`", f"{found.counts.inputs + found.guided:,}", f"{len(found.found)}"))
     yield markdown_table(("target", "code", "inputs", "findings"), rows, numbers_from=2)

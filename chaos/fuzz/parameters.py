@@ -34,11 +34,17 @@ from topology.inspector.schema.model import Attribute
 Request: TypeAlias = tuple[str, Any]
 EACH = 12
 QUERY: Mapping[str, tuple[str, ...]] = {
-    "limit": ("1", "500"), "cursor": ("abc", "WyIiLCIiXQ"), "topic": ("orders", "fuzz/#"), "router": ("r1",),
+    "limit": ("1", "500"),
+    "cursor": ("abc", "WyIiLCIiXQ"),
+    "topic": ("orders", "fuzz/#"),
+    "router": ("r1",),
     "q": ("a",),
-    "min_s": ("1", "0.5"), "network": ("true", "false"), "publisher": ("c/p",), "of": ("00.", "00." + "f" * 40),
+    "min_s": ("1", "0.5"),
+    "network": ("true", "false"),
+    "publisher": ("c/p",),
+    "of": ("00.", "00." + "f" * 40),
     "after": ("7",),
-}  # fmt: skip
+}
 ATTRIBUTES: tuple[tuple[Attribute, ...], ...] = tuple(
     attributes
     for entity in TYPES.values()
@@ -57,18 +63,14 @@ def _inputs(rng: random.Random) -> Iterator[Request]:
             yield kind, _text(rng, "00ff" * rng.randrange(10), 0.8)
         elif kind == "watch":
             tables = [
-                rng.choice(("overview", "subscriptions", "waits", json_value(rng)))
-                for _ in range(rng.randrange(4))
+                rng.choice(("overview", "subscriptions", "waits", json_value(rng))) for _ in range(rng.randrange(4))
             ]
             wish = {"id": "1", "tables": tables, "topic": None, "router": None}
             wish[rng.choice((*wish, _text(rng, "id", 1)))] = json_value(rng)
             yield kind, wish if rng.random() < 0.9 else json_value(rng)
         else:
             which = rng.randrange(len(ATTRIBUTES))
-            names = [
-                each.name
-                for each in rng.sample(ATTRIBUTES[which], min(len(ATTRIBUTES[which]), rng.randrange(4)))
-            ]
+            names = [each.name for each in rng.sample(ATTRIBUTES[which], min(len(ATTRIBUTES[which]), rng.randrange(4)))]
             yield kind, (which, {_text(rng, name, 0.1): json_value(rng) for name in names})
 
 
@@ -128,7 +130,15 @@ PARAMETERS = InputTarget(
     "parameters",
     "query strings, tags, requests of watchers and arguments of operations, mutated, into what checks them for HTTP "
     "and `$management`; a request, or an error that says what to do",
-    ("topology.inspector.parameters_core", "topology.inspector.paging_core", "topology.inspector.schema",
-     "router.operator.arguments", "router.operator.schema", "delivery_records.model.topics"),
-    _inputs, take, lambda each: len(repr(each)),
-)  # fmt: skip
+    (
+        "topology.inspector.parameters_core",
+        "topology.inspector.paging_core",
+        "topology.inspector.schema",
+        "router.operator.arguments",
+        "router.operator.schema",
+        "delivery_records.model.topics",
+    ),
+    _inputs,
+    take,
+    lambda each: len(repr(each)),
+)

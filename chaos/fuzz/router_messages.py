@@ -45,10 +45,14 @@ from topology.linkstate_codec import (
 EACH = 20
 LARGEST = (1 << 64) - 1
 OUTCOMES = (
-    DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED,
-    DeliveryOutcome.MODIFIED_FAILED, DeliveryOutcome.UNDELIVERABLE,
+    DeliveryOutcome.ACCEPTED,
+    DeliveryOutcome.REJECTED,
+    DeliveryOutcome.RELEASED,
+    DeliveryOutcome.MODIFIED,
+    DeliveryOutcome.MODIFIED_FAILED,
+    DeliveryOutcome.UNDELIVERABLE,
     DeliveryOutcome.UNDELIVERABLE_FAILED,
-)  # fmt: skip
+)
 
 
 def number(rng: random.Random, most: int = LARGEST) -> int:
@@ -56,11 +60,7 @@ def number(rng: random.Random, most: int = LARGEST) -> int:
     kind = rng.random()
     if kind < 0.6:
         return rng.randrange(12)
-    return (
-        min(rng.choice((*NUMBERS, LARGEST, LARGEST - 1, 1 << 63)), most)
-        if kind < 0.8
-        else rng.randrange(most + 1)
-    )
+    return min(rng.choice((*NUMBERS, LARGEST, LARGEST - 1, 1 << 63)), most) if kind < 0.8 else rng.randrange(most + 1)
 
 
 def _runs(rng: random.Random) -> tuple[Run, ...]:
@@ -74,10 +74,18 @@ def _tag(rng: random.Random) -> bytes:
 def _msg(rng: random.Random) -> Msg:
     to = None if rng.random() < 0.5 else tuple(number(rng) for _ in range(rng.randrange(4)))
     return Msg(
-        number(rng), number(rng), _tag(rng), rng.choice((b"", b"body", b"b" * 500)), to, rng.random() < 0.2,
-        rng.random() < 0.2, number(rng, 0xFFFF), rng.choice((0, 0, number(rng))), rng.choice((0, 0, 7)),
+        number(rng),
+        number(rng),
+        _tag(rng),
+        rng.choice((b"", b"body", b"b" * 500)),
+        to,
+        rng.random() < 0.2,
+        rng.random() < 0.2,
+        number(rng, 0xFFFF),
+        rng.choice((0, 0, number(rng))),
+        rng.choice((0, 0, 7)),
         rng.choice((Assigned.ANEW, *Assigned)),
-    )  # fmt: skip
+    )
 
 
 def _part(rng: random.Random) -> MsgPart:
@@ -160,10 +168,7 @@ def _item(rng: random.Random) -> bytes:
         data, what = codec.encode_datagram(number(rng), number(rng), datagram(rng)), FRAME
     else:
         targets = [(number(rng), number(rng, 0xFFFFFFFF), number(rng)) for _ in range(rng.choice((1, 1, 3)))]
-        data, what = (
-            codec.encode_frame(number(rng), targets, message(rng), rng.choice((0, 1, 2, 32, 255))),
-            FRAME,
-        )
+        data, what = (codec.encode_frame(number(rng), targets, message(rng), rng.choice((0, 1, 2, 32, 255))), FRAME)
     return pack(">BI", what, len(data)) + data
 
 
@@ -171,9 +176,7 @@ def _inputs(rng: random.Random) -> Iterator[bytes]:
     batch = b"".join(_item(rng) for _ in range(rng.choice((1, 1, 1, 3))))
     for _ in range(EACH):
         found = mutate_octets(rng, batch)
-        if (
-            rng.random() < 0.5 and len(found) >= 5
-        ):  # the size of the first item is right again: its inside is read
+        if rng.random() < 0.5 and len(found) >= 5:  # the size of the first item is right again: its inside is read
             found = found[:1] + pack(">I", len(found) - 5) + found[5:]
         yield found
 
@@ -205,5 +208,7 @@ ROUTER_MESSAGES = InputTarget(
     "router-messages",
     "batches of frames and link states between routers, mutated, into the decoders, and split by next hop; messages, "
     "or `BatchError`, `ChannelCodecError`, `LinkStateError`",
-    ("delivery_records.channels", "router.peers.output", "topology.linkstate_codec"), _inputs, take,
-)  # fmt: skip
+    ("delivery_records.channels", "router.peers.output", "topology.linkstate_codec"),
+    _inputs,
+    take,
+)

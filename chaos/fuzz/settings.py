@@ -18,10 +18,21 @@ from router.config_loading import SETTINGS, format_config, load
 
 EACH = 4
 WHOLE = (
-    "a = " + "[" * 3000, "a = " + "{b = " * 2000, ".".join("a" * 2000) + " = 1", "[" + ".".join("a" * 1500) + "]",
-    "a = " + "9" * 5000, "a = 0x" + "f" * 5000, "a = 1e999", "a = 1979-13-40", "\ufeffid = 'r'", "a = '\0'",
-    "[listen]\n[listen]", "listen = 1\nlisten.port = 2", "users = {'' = ''}", "[a." + "b" * 3000 + "]",
-)  # fmt: skip
+    "a = " + "[" * 3000,
+    "a = " + "{b = " * 2000,
+    ".".join("a" * 2000) + " = 1",
+    "[" + ".".join("a" * 1500) + "]",
+    "a = " + "9" * 5000,
+    "a = 0x" + "f" * 5000,
+    "a = 1e999",
+    "a = 1979-13-40",
+    "\ufeffid = 'r'",
+    "a = '\0'",
+    "[listen]\n[listen]",
+    "listen = 1\nlisten.port = 2",
+    "users = {'' = ''}",
+    "[a." + "b" * 3000 + "]",
+)
 """Files that are hard to read as a whole."""
 VALUES = (
     "0",
@@ -113,7 +124,15 @@ SETTINGS_TARGET = InputTarget(
     "settings",
     "TOML files, flags and variables of the router's settings; settings that can be printed, or an error with what, "
     "why and what to do",
-    ("oncewire.settings", "router.config", "router.config_loading", "router.settings", "router.access_rules",
-     "router.certificate_users"),
-    _inputs, take, lambda sources: 400 + len(sources.file),
-)  # fmt: skip
+    (
+        "oncewire.settings",
+        "router.config",
+        "router.config_loading",
+        "router.settings",
+        "router.access_rules",
+        "router.certificate_users",
+    ),
+    _inputs,
+    take,
+    lambda sources: 400 + len(sources.file),
+)

@@ -189,15 +189,11 @@ def established(role: Role, rng: random.Random) -> Owner:
         incoming = session.attach_receiver(
             "in", source=Source("t"), target=Target(), unsettled=dict(UNSETTLED), max_message_size=4000
         )
-        outgoing = session.attach_sender(
-            "out", source=Source(), target=Target("t"), unsettled=dict(UNSETTLED)
-        )
+        outgoing = session.attach_sender("out", source=Source(), target=Target("t"), unsettled=dict(UNSETTLED))
         incoming.grant(20)
     first = AMQP_HEADER + _frame(Open("peer", max_frame_size=1024, idle_time_out=10_000))
     begin = Begin(0 if role is Role.CLIENT else None, 0, 30, 30)
-    attach_in = Attach(
-        "in", 0, False, 0, 1, Source("t"), Target("t"), dict(UNSETTLED), initial_delivery_count=0
-    )
+    attach_in = Attach("in", 0, False, 0, 1, Source("t"), Target("t"), dict(UNSETTLED), initial_delivery_count=0)
     attach_out = Attach("out", 1, True, 0, 1, Source("t"), Target("t"), dict(UNSETTLED))
     engine.receive_data(first + _frame(begin) + _frame(attach_in) + _frame(attach_out), 0.0)
     if role is Role.SERVER:
@@ -205,18 +201,14 @@ def established(role: Role, rng: random.Random) -> Owner:
         assert isinstance(links[0], ReceiverLink)
         assert isinstance(links[1], SenderLink)
         incoming, outgoing = links[0], links[1]
-        incoming.reply(
-            source=Source("t"), target=Target("t"), unsettled={b"resumed-0": None}, max_message_size=4000
-        )
+        incoming.reply(source=Source("t"), target=Target("t"), unsettled={b"resumed-0": None}, max_message_size=4000)
         outgoing.reply(source=Source("t"), target=Target("t"), unsettled={b"resumed-0": None})
         incoming.grant(20)
     incoming.stream_above = rng.choice(STREAMED_ABOVE)
     engine.receive_data(_frame(Flow(0, 30, 0, 30, 1, 0, 10)), 0.0)
     for number in range(5):
         outgoing.send(b"out-%d" % number, b"body", resume=number == 0)
-        engine.receive_data(
-            _frame(Transfer(0, number, b"tag-%d" % number, 0, False, resume=number == 0), b"body"), 0.0
-        )
+        engine.receive_data(_frame(Transfer(0, number, b"tag-%d" % number, 0, False, resume=number == 0), b"body"), 0.0)
     engine.receive_data(_frame(Transfer(0, 5, b"tag-5", 0, more=True), b"part"), 0.0)
     engine.data_to_send()
     owner.streamed.update(
@@ -254,9 +246,7 @@ def _disposition(rng: random.Random) -> tuple[Performative, bytes]:
 
 
 def _flow(rng: random.Random) -> tuple[Performative, bytes]:
-    flow = Flow(
-        rng.choice((0, 5, rng.choice(NUMBERS))), rng.choice(NUMBERS), rng.choice(NUMBERS), rng.choice(NUMBERS)
-    )
+    flow = Flow(rng.choice((0, 5, rng.choice(NUMBERS))), rng.choice(NUMBERS), rng.choice(NUMBERS), rng.choice(NUMBERS))
     if rng.random() < 0.8:
         flow.handle = rng.choice((0, 1, 1, 1, 2))
         flow.delivery_count = rng.choice((5, 5, 6, None, rng.choice(NUMBERS)))
@@ -270,9 +260,7 @@ def _flow(rng: random.Random) -> tuple[Performative, bytes]:
 
 def _attach(rng: random.Random) -> tuple[Performative, bytes]:
     name = rng.choice(("in", "out", "new", "n" * rng.choice((1, 255, 300))))
-    attach = Attach(
-        name, rng.choice((0, 1, 2, 3, 7, 8)), rng.random() < 0.5, source=Source("t"), target=Target("t")
-    )
+    attach = Attach(name, rng.choice((0, 1, 2, 3, 7, 8)), rng.random() < 0.5, source=Source("t"), target=Target("t"))
     attach.unsettled = dict(UNSETTLED) if rng.random() < 0.5 else rng.choice((None, {}))
     attach.incomplete_unsettled = rng.random() < 0.2
     attach.initial_delivery_count = rng.choice((None, 0, rng.choice(NUMBERS)))
@@ -286,15 +274,11 @@ def _detach(rng: random.Random) -> tuple[Performative, bytes]:
 
 
 def _begin(rng: random.Random) -> tuple[Performative, bytes]:
-    return Begin(
-        rng.choice((None, None, 0, 1)), rng.choice(NUMBERS), rng.choice(NUMBERS), rng.choice(NUMBERS)
-    ), b""
+    return Begin(rng.choice((None, None, 0, 1)), rng.choice(NUMBERS), rng.choice(NUMBERS), rng.choice(NUMBERS)), b""
 
 
 def _rare(rng: random.Random) -> tuple[Performative, bytes]:
-    return rng.choice(
-        (End(), End(AmqpError(Symbol("e"))), Close(), Close(AmqpError(Symbol("c"))), Open("peer"))
-    ), b""
+    return rng.choice((End(), End(AmqpError(Symbol("e"))), Close(), Close(AmqpError(Symbol("c"))), Open("peer"))), b""
 
 
 Maker: TypeAlias = Callable[[random.Random], tuple[Performative, bytes]]
@@ -338,9 +322,7 @@ def mutated_fields(rng: random.Random, performative: Performative) -> bytes:
         elif kind == 4:
             fields.insert(place, rng.choice(STRANGE))
         elif rng.random() < 0.3:
-            descriptor = ULong(
-                rng.choice((0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x24, 0x40))
-            )
+            descriptor = ULong(rng.choice((0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x24, 0x40)))
     return encode(Described(descriptor, fields))
 
 
@@ -400,15 +382,9 @@ def mutated_start(rng: random.Random, sasl: bool) -> bytes:
         outcome = encode(Described(ULong(0x44), [0]))
         body = rng.choice((init, mechanisms, outcome))
         parts = [SASL_HEADER, encode_frame(0, body, frame_type=1), AMQP_HEADER]
-    opening = Open(
-        "peer", "host", rng.choice((511, 512, 4096, 0xFFFFFFFF)), 7, rng.choice((None, 0, 1, 5000))
-    )
+    opening = Open("peer", "host", rng.choice((511, 512, 4096, 0xFFFFFFFF)), 7, rng.choice((None, 0, 1, 5000)))
     opening.properties = {Symbol("product"): "fuzz", Symbol("list"): [1, 2, {"a": b"b"}]}
-    for performative in (
-        opening,
-        Begin(None, 0, 10, 10),
-        *(legal_frame(rng)[0] for _ in range(rng.randrange(5))),
-    ):
+    for performative in (opening, Begin(None, 0, 10, 10), *(legal_frame(rng)[0] for _ in range(rng.randrange(5)))):
         body = encode_performative(performative)
         if rng.random() < 0.2:
             body = mutated_fields(rng, performative)
@@ -479,9 +455,7 @@ def fresh(rng: random.Random) -> tuple[Owner, bool]:
         engine = Connection(Role.CLIENT, container_id="engine")
     elif choice == 2:
         verify = rng.random() < 0.7
-        server = SaslServer(
-            {"PLAIN", "ANONYMOUS"}, lambda _user, _password: verify, allow_no_sasl=rng.random() < 0.5
-        )
+        server = SaslServer({"PLAIN", "ANONYMOUS"}, lambda _user, _password: verify, allow_no_sasl=rng.random() < 0.5)
         engine = Connection(Role.SERVER, container_id="engine", sasl=server)
     else:
         engine = Connection(Role.CLIENT, container_id="engine", sasl=SaslClient())

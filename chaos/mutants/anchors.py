@@ -19,10 +19,15 @@ from chaos.mutants.edit_error import EditError
 
 _LAYOUT = frozenset(
     {
-        tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENCODING,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.COMMENT,
+        tokenize.ENCODING,
         tokenize.ENDMARKER,
     }
-)  # fmt: skip
+)
 _Position: TypeAlias = tuple[int, int]
 """Line, from 1 on, and column."""
 _SOURCES = 512

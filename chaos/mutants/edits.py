@@ -24,8 +24,19 @@ from chaos.sources import source_of
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
     {
-        "assigned", "effects", "filters", "inputs", "limits", "outcomes", "messages", "parts", "patience", "tags",
-        "timers", "topics", "view",
+        "assigned",
+        "effects",
+        "filters",
+        "inputs",
+        "limits",
+        "outcomes",
+        "messages",
+        "parts",
+        "patience",
+        "tags",
+        "timers",
+        "topics",
+        "view",
     }
 )
 """Data that worlds and cores exchange; an edit there would split the types."""

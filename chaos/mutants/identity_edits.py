@@ -6,10 +6,11 @@ from chaos.mutants.edits import Edit
 
 IDENTITY_EDITS: tuple[Edit, ...] = (
     Edit(
-        "whoever-logs-in", "A-2c",
+        "whoever-logs-in",
+        "A-2c",
         '        user = "" if owner.adopts else owner.user\n',
         '        user = ""\n',
         "two users whose links have the same names cannot both attach",
         aim=("drop-s", "same_names=1", "subscribers=2"),
     ),
-)  # fmt: skip
+)

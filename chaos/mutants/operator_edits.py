@@ -6,14 +6,16 @@ from chaos.mutants.edits import Edit
 
 OPERATOR_EDITS: tuple[Edit, ...] = (
     Edit(
-        "ended-as-it-stands", "K-5a",
+        "ended-as-it-stands",
+        "K-5a",
         "        epoch = order.epoch  # K-5a: what he was shown, and not what stands now\n",
         "        epoch = order.epoch if subscription is None else subscription.epoch\n",
         "an operator who has seen a subscription alone ends it although its subscriber is back",
         aim=("end-s", "drop-s", "routers=2"),
     ),
     Edit(
-        "ended-before-the-watch", "K-5a",
+        "ended-before-the-watch",
+        "K-5a",
         "            inputs.EndSubscription: self._orders.start,\n",
         "            inputs.EndSubscription: lambda order: (\n"
         "                self._orders.start(order),\n"
@@ -23,4 +25,4 @@ OPERATOR_EDITS: tuple[Edit, ...] = (
         "a router that forgets at once what a subscription is owed accepts it although the deletion fails",
         aim=("end-s", "drop-s", "routers=2", "slow_store=1"),
     ),
-)  # fmt: skip
+)

@@ -31,9 +31,7 @@ def is_crash(violation: str) -> bool:
     return violation.startswith(_BROKEN) and not violation.startswith(_OUR_INVARIANT)
 
 
-def search(
-    edit: Edit, seeds: range, still_worth: Callable[[], bool], run: Callable[..., Result] = run_seed
-) -> Search:
+def search(edit: Edit, seeds: range, still_worth: Callable[[], bool], run: Callable[..., Result] = run_seed) -> Search:
     """Run seeds until one breaks a guarantee while the rule is edited out, and only then.
 
     Args:

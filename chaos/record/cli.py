@@ -19,22 +19,27 @@ MAX_SEED = 2**53
 
 @click.command("record", short_help="Run all experiments over and over, and write the page about it.")
 @click.option(
-    "--faults", type=click.IntRange(1, MAX_FAULTS), default=FAULTS, show_default=True,
+    "--faults",
+    type=click.IntRange(1, MAX_FAULTS),
+    default=FAULTS,
+    show_default=True,
     help="How many faults shall have been fired in the end with the code as it is now.",
-)  # fmt: skip
+)
 @click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin nothing new after so long.")
 @click.option(
-    "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
+    "--state",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LEDGER,
+    show_default=True,
     help="The ledger to continue. The page and its plots lie beside it.",
-)  # fmt: skip
+)
 @click.option("--page-only", is_flag=True, help="Run nothing: write the page and its plots anew from the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def record(
-    ctx: click.Context, faults: int, first_seed: int, minutes: float | None, state: Path, page_only: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
+    ctx: click.Context, faults: int, first_seed: int, minutes: float | None, state: Path, page_only: bool, as_json: bool
+) -> None:
     """Run all experiments, seed after seed, into a ledger, until it has enough faults; go on where it ended.
 
     A run that is in the ledger for the code as it is now is not made again; after a change of the code everything is,
@@ -52,9 +57,7 @@ def record(
     from chaos.record.record import Plan, make_record, write_record_page
 
     if state.suffix != ".jsonl":
-        raise CliError(
-            f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
-        )
+        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     console = Console(stderr=as_json)
     plan = Plan(state, faults, first_seed, None if minutes is None else minutes * 60)
 
@@ -80,8 +83,9 @@ def record(
         f"code {summary.code}: {summary.faults} of {faults} faults in {len(summary.runs)} runs of experiments: "
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, reordered {counts['reordered']}, "
         f"stuck {counts['stuck']}; the page is {plan.page}",
-        style="green" if summary.passed else "bold red", soft_wrap=True,
-    )  # fmt: skip
+        style="green" if summary.passed else "bold red",
+        soft_wrap=True,
+    )
     if summary.kept is not None:
         console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
     if as_json:

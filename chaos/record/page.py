@@ -70,9 +70,13 @@ def write_page(runs: Sequence[Run], commits: Commits) -> str:
     code = recorded_code(runs)
     ours = runs_of(runs, code)
     head = _HEAD.format(
-        verdict=_verdict(ours), rate=STEADY.rate, unsettled=UNSETTLED_AT_FAULT, behind=BEHIND_S * 1000,
-        calm=CALM_S, held=HELD_S,
-    )  # fmt: skip
+        verdict=_verdict(ours),
+        rate=STEADY.rate,
+        unsettled=UNSETTLED_AT_FAULT,
+        behind=BEHIND_S * 1000,
+        calm=CALM_S,
+        held=HELD_S,
+    )
     if not runs:
         return head
     parts = [head, *_failed(ours), *_totals(ours, in_words(code, commits)), *_kinds(ours), *_plots(), *_drawn(ours)]
@@ -90,16 +94,12 @@ def _verdict(runs: Sequence[Run]) -> str:
 
 
 def _failed(runs: Sequence[Run]) -> list[str]:
-    rows = [
-        (run.experiment, str(run.seed), cell("; ".join(run.reasons))) for run in runs if not run.passed
-    ]
+    rows = [(run.experiment, str(run.seed), cell("; ".join(run.reasons))) for run in runs if not run.passed]
     return ["## Runs that failed\n", markdown_table(("experiment", "seed", "why"), rows)] if rows else []
 
 
 def _totals(runs: Sequence[Run], code: str) -> list[str]:
-    machines = "; ".join(
-        sorted({f"Python {run.python} on {run.machine}, {run.software}" for run in runs})
-    )
+    machines = "; ".join(sorted({f"Python {run.python} on {run.machine}, {run.software}" for run in runs}))
     rows = [
         ("runs of experiments", f"{len(runs):,}"),
         ("faults", f"{sum(run.faults for run in runs):,}"),
@@ -123,8 +123,16 @@ def _totals(runs: Sequence[Run], code: str) -> list[str]:
 def _kinds(runs: Sequence[Run]) -> list[str]:
     parts = ["## By kind of fault\n"]
     headings = (
-        "fault", "faults", *COUNTS, "fewest unsettled", "whole again", "recovery p50", "p95", "max", "longest wait"
-    )  # fmt: skip
+        "fault",
+        "faults",
+        *COUNTS,
+        "fewest unsettled",
+        "whole again",
+        "recovery p50",
+        "p95",
+        "max",
+        "longest wait",
+    )
     for name, experiment in catalogue(runs[0].seed).items():
         mine = [run for run in runs if run.experiment == name]
         if not mine:
@@ -177,9 +185,7 @@ def _others(runs: Sequence[Run], code: str) -> list[str]:
     rows = []
     for each in codes:
         mine = runs_of(runs, each)
-        found = ", ".join(
-            f"{number} {word}" for word in COUNTS if (number := sum(getattr(run, word) for run in mine))
-        )
+        found = ", ".join(f"{number} {word}" for word in COUNTS if (number := sum(getattr(run, word) for run in mine)))
         numbers = (len(mine), sum(run.faults for run in mine), sum(not run.passed for run in mine))
         rows.append((f"`{each}`", *map(str, numbers), found or "nothing"))
     if not rows:

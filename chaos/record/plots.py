@@ -98,17 +98,27 @@ def _paint_by_kind(figure: Any, rows: Sequence[Any]) -> None:
             before = name
         (whole_mark,) = axes.plot(_median(whole), place, "|", color=WHOLE, markersize=9, markeredgewidth=2, zorder=1)
         (dots,) = axes.plot(
-            recoveries, [place] * len(recoveries), "o", color=DOT, alpha=0.45, markersize=4.5, markeredgewidth=0,
+            recoveries,
+            [place] * len(recoveries),
+            "o",
+            color=DOT,
+            alpha=0.45,
+            markersize=4.5,
+            markeredgewidth=0,
             zorder=2,
-        )  # fmt: skip
+        )
         (median,) = axes.plot(_median(recoveries), place, "|", color=MEDIAN, markersize=9, markeredgewidth=2, zorder=3)
     axes.set_yticks(range(len(rows)), [kind for _, kind, _, _ in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _time_axis(axes, "recovery: seconds from the fault until every subscription is back at rate")
     axes.legend(
-        [dots, median, whole_mark], ["one round", "median", "the fault itself is over (median)"],
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False,
-    )  # fmt: skip
+        [dots, median, whole_mark],
+        ["one round", "median", "the fault itself is over (median)"],
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=3,
+        frameon=False,
+    )
 
 
 # --- how soon all is well, by place -----------------------------------------------------------------------------------
@@ -169,8 +179,5 @@ class _Plot:
         self.paint = paint
 
 
-PLOTS: Mapping[str, _Plot] = {
-    BY_KIND: _Plot(_by_kind, _paint_by_kind),
-    BY_PLACE: _Plot(_by_place, _paint_by_place),
-}
+PLOTS: Mapping[str, _Plot] = {BY_KIND: _Plot(_by_kind, _paint_by_kind), BY_PLACE: _Plot(_by_place, _paint_by_place)}
 """By the names of their files, which lie beside the ledger."""

@@ -64,12 +64,15 @@ class Summary:
     def as_json(self) -> dict[str, object]:
         """The JSON line."""
         return {
-            "code": self.code, "experiments": len(self.runs), "faults": self.faults,
+            "code": self.code,
+            "experiments": len(self.runs),
+            "faults": self.faults,
             "faults_left": max(0, self.wanted - self.faults),
             **{word: sum(getattr(run, word) for run in self.runs) for word in COUNTS},
             "failed": [f"{run.experiment}, seed {run.seed}" for run in self.runs if not run.passed],
-            "kept": None if self.kept is None else str(self.kept), "passed": self.passed,
-        }  # fmt: skip
+            "kept": None if self.kept is None else str(self.kept),
+            "passed": self.passed,
+        }
 
 
 def make_record(plan: Plan, run_once: Callable[[str, int, Path], ExperimentResult]) -> Summary:
@@ -126,11 +129,7 @@ def _faults(ledger: Ledger[Run], code: str) -> int:
 
 
 def _run(
-    ledger: Ledger[Run],
-    code: str,
-    name: str,
-    seed: int,
-    run_once: Callable[[str, int, Path], ExperimentResult],
+    ledger: Ledger[Run], code: str, name: str, seed: int, run_once: Callable[[str, int, Path], ExperimentResult]
 ) -> Path | None:
     """Run it and write it down; the folder where it failed."""
     folder = Path(mkdtemp(prefix=f"oncewire-{name}-{seed}-"))
@@ -139,9 +138,10 @@ def _run(
         result = run_once(name, seed, folder)
         if processes_version() != code:
             raise LedgerError(
-                f"{name}, seed {seed} cannot be counted", "the source of routers or clients changed while it ran",
+                f"{name}, seed {seed} cannot be counted",
+                "the source of routers or clients changed while it ran",
                 "start again, best from an installation that nobody edits (make campaign without make dev)",
-            )  # fmt: skip
+            )
         failed = not result.passed
         if failed:
             (folder / "timeline.txt").write_text(result.timeline_text())

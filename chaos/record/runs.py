@@ -85,10 +85,8 @@ def _run(row: Mapping[str, Any]) -> Run:
     words: dict[str, Any] = {key: str(row[key]) for key in ("experiment", "code", "python", "machine", "software")}
     numbers: dict[str, Any] = {
         key: count_in(row, key)
-        for key in (
-            "seed", "published", "accepted", *COUNTS, "unexpected", "redelivered", "resumed_links", "fenced"
-        )
-    }  # fmt: skip
+        for key in ("seed", "published", "accepted", *COUNTS, "unexpected", "redelivered", "resumed_links", "fenced")
+    }
     numbers["repeated"] = count_in(row, "repeated") if "repeated" in row else 0
     reasons = [str(reason) for reason in row["reasons"]]
     rounds = [_round(each) for each in row["rounds"]]
@@ -97,8 +95,7 @@ def _run(row: Mapping[str, Any]) -> Run:
 
 def _round(row: Mapping[str, Any]) -> FiredRound:
     faults = [
-        FiredFault(str(each["kind"]), str(each["target"]), count_in(each, "unsettled_then"))
-        for each in row["faults"]
+        FiredFault(str(each["kind"]), str(each["target"]), count_in(each, "unsettled_then")) for each in row["faults"]
     ]
     costs = (count_in(row, key) for key in ("mended_ms", "recovery_ms", "longest_wait_ms"))
     return FiredRound(str(row["kind"]), str(row["place"]), faults, *costs)

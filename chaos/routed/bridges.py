@@ -144,9 +144,11 @@ class PushEnd:
         attach = self.link.remote_attach
         with suppress(LocalProtocolError):
             self.link.reply(
-                source=attach.source, target=attach.target, unsettled=None if attach.unsettled is None else known,
+                source=attach.source,
+                target=attach.target,
+                unsettled=None if attach.unsettled is None else known,
                 properties={SERVED: self.bridge.name},
-            )  # fmt: skip
+            )
             self.do(self.core.begin())
 
     def on_event(self, event: Event) -> None:

@@ -140,9 +140,12 @@ class SimPusher(SimClient):
         mode = ReceiverSettleMode.SECOND if self.is_second else ReceiverSettleMode.FIRST
         forged = {vocabulary.ROUTER_CONTAINER: "another", Symbol("mine"): 1}
         return session.attach_sender(
-            self.link_name, target=Target(address="queue://work"), unsettled=unsettled, rcv_settle_mode=mode,
+            self.link_name,
+            target=Target(address="queue://work"),
+            unsettled=unsettled,
+            rcv_settle_mode=mode,
             properties=forged,
-        )  # fmt: skip
+        )
 
     def on_attached(self) -> None:
         """The service's map says what is accepted; the rest is sent again under its tags."""

@@ -77,4 +77,3 @@ def load(edit: Edit | None = None) -> Code:
     code = Code(**{field: short[field] for field in Code.__slots__})
     code.half.FIRST_FRAMES = code.half.MOST_FRAMES = WINDOW_FRAMES
     return code
-

@@ -5,38 +5,17 @@ from __future__ import annotations
 from chaos.routed.code import Edit
 
 EDITS = (
-    Edit(
-        "a-service-that-left-is-offered",
-        "R-1",
-        "if self._services.pop(carrier, None) is not None:",
-        "if False:",
-    ),
-    Edit(
-        "attaches-circle",
-        "R-3",
-        "return way.hops < MAX_HOPS",
-        "return True",
-    ),
+    Edit("a-service-that-left-is-offered", "R-1", "if self._services.pop(carrier, None) is not None:", "if False:"),
+    Edit("attaches-circle", "R-3", "return way.hops < MAX_HOPS", "return True"),
     Edit(
         "the-client-is-answered-early",
         "R-3",
         "        self.links[routed] = None\n",
-        (
-            "        self.links[routed] = None\n"
-            "        routed.do(routed.core.on_answer(terms_of(link.remote_attach)))\n"
-        ),
+        ("        self.links[routed] = None\n        routed.do(routed.core.on_answer(terms_of(link.remote_attach)))\n"),
     ),
+    Edit("the-map-is-dropped", "R-3", '"unsettled": terms.unsettled,', '"unsettled": {} if terms.unsettled else None,'),
     Edit(
-        "the-map-is-dropped",
-        "R-3",
-        '"unsettled": terms.unsettled,',
-        '"unsettled": {} if terms.unsettled else None,',
-    ),
-    Edit(
-        "the-reply-map-is-dropped",
-        "R-3",
-        "            unsettled=terms.unsettled,\n",
-        "            unsettled=None,\n",
+        "the-reply-map-is-dropped", "R-3", "            unsettled=terms.unsettled,\n", "            unsettled=None,\n"
     ),
     Edit(
         "clients-are-believed",
@@ -59,36 +38,16 @@ EDITS = (
         "credit = max(0, effect.limit - source.moved)",
         "credit = max(0, effect.limit - source.moved) + 3",
     ),
-    Edit(
-        "credit-is-not-looked-at",
-        "R-5",
-        "if self._sent + count > self._limit:",
-        "if False:",
-    ),
-    Edit(
-        "late-ones-overtake",
-        "R-5",
-        "self._waiting.append(delivery)",
-        "self._waiting.appendleft(delivery)",
-    ),
-    Edit(
-        "returned-credit-is-kept",
-        "R-5",
-        "if flow.skipped:",
-        "if False:",
-    ),
+    Edit("credit-is-not-looked-at", "R-5", "if self._sent + count > self._limit:", "if False:"),
+    Edit("late-ones-overtake", "R-5", "self._waiting.append(delivery)", "self._waiting.appendleft(delivery)"),
+    Edit("returned-credit-is-kept", "R-5", "if flow.skipped:", "if False:"),
     Edit(
         "outcomes-without-settlement-are-lost",
         "R-6",
         "return [Dispose(ids, event.state, event.settled)] if ids else []",
         "return [Dispose(ids, event.state, True)] if ids and event.settled else []",
     ),
-    Edit(
-        "settlements-are-lost",
-        "R-6",
-        "return [Settle(ids, event.state)] if ids else []",
-        "return []",
-    ),
+    Edit("settlements-are-lost", "R-6", "return [Settle(ids, event.state)] if ids else []", "return []"),
     Edit(
         "a-router-accepts",
         "R-6",
@@ -116,12 +75,7 @@ EDITS = (
         "relay.on_receiver_flow(event, link.credit_limit)",
         "relay.on_receiver_flow(event, event.credit_limit)",
     ),
-    Edit(
-        "windows-stay-open",
-        "R-8",
-        "wanted = 0 if self.is_stopped else frames",
-        "wanted = frames",
-    ),
+    Edit("windows-stay-open", "R-8", "wanted = 0 if self.is_stopped else frames", "wanted = frames"),
     Edit(
         "room-is-not-looked-at",
         "R-9",
@@ -137,12 +91,7 @@ EDITS = (
             "        return [*self._push(), Dispose([event.delivery_id], ACCEPTED, False)]"
         ),
     ),
-    Edit(
-        "deliveries-are-not-kept",
-        "W-17",
-        "self._deliveries[link, tag] = pushed.item",
-        "pass",
-    ),
+    Edit("deliveries-are-not-kept", "W-17", "self._deliveries[link, tag] = pushed.item", "pass"),
     Edit(
         "settled-tags-are-kept-and-unsettled-forgotten",
         "W-17",
@@ -159,18 +108,8 @@ EDITS = (
             "        return LinkState(generation, kept & set(tags))"
         ),
     ),
-    Edit(
-        "two-workers-hold-an-item",
-        "W-4",
-        "row.is_reserved and row.until > self.now",
-        "False",
-    ),
-    Edit(
-        "a-reservation-keeps-its-number",
-        "W-4",
-        "row.reservation += 1",
-        "row.reservation = 1",
-    ),
+    Edit("two-workers-hold-an-item", "W-4", "row.is_reserved and row.until > self.now", "False"),
+    Edit("a-reservation-keeps-its-number", "W-4", "row.reservation += 1", "row.reservation = 1"),
     Edit(
         "a-worker-is-answered-early",
         "W-5",

@@ -110,9 +110,7 @@ class AnnotationsJudge:
         if epoch and epoch == self._epoch(place[1][0]) and _lacks(found, known):
             raise Violation(f"ANNOTATIONS: {it} without what was added to it, and its publisher has not moved")
 
-    def _check_stated(
-        self, subscriber: int, place: tuple[str, _Message], delivery: effects.Deliver, it: str
-    ) -> None:
+    def _check_stated(self, subscriber: int, place: tuple[str, _Message], delivery: effects.Deliver, it: str) -> None:
         stated = self._stated.get(place)
         if stated is None or stated.since != self._policies.disturbance(subscriber):
             return

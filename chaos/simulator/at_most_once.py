@@ -23,11 +23,16 @@ class PresettledPublisher(Publisher):
         self.limit, self.sent, self.is_replied = 0, 0, False
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), None,
-                peer=f"p{self.index}", expiry_policy=self.world.policy, place=self.connection.place,
+                self.connection.link,
+                *self.world.names("p", self.index),
+                self.world.topic(self.index),
+                None,
+                peer=f"p{self.index}",
+                expiry_policy=self.world.policy,
+                place=self.connection.place,
                 owner=self.world.owner(self.index),
             )
-        )  # fmt: skip
+        )
 
     def send(self) -> None:
         """The next message; whatever becomes of it."""
@@ -53,13 +58,22 @@ class SettledSubscriber(Subscriber):
         self.is_replied = False
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, *self.world.names("s", self.index), self.topic, None, False,
+                self.connection.link,
+                *self.world.names("s", self.index),
+                self.topic,
+                None,
+                False,
                 SubscriptionMode.AT_MOST_ONCE,
-                self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
+                self.world.policy,
+                TIMEOUT_S,
+                peer=f"s{self.index}",
+                place=self.connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
+                patience=self.world.patience,
+                share=self.world.share_of(self.index),
+                filter=self.filter,
             )
-        )  # fmt: skip
+        )
 
     def crash(self, *, is_durable: bool = False) -> None:
         """It has no map to lose."""

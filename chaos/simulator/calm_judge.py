@@ -47,9 +47,11 @@ class CalmJudge:
         self._owed[message] = [
             subscriber
             for subscriber, created in self._confirmed.items()
-            if (sends_settled or world.is_at_most_once(subscriber)) and self._is_first(world.subscribers[subscriber])
+            if (sends_settled or world.is_at_most_once(subscriber))
+            and self._is_first(world.subscribers[subscriber])
             and world.is_subscribed(subscriber, publisher)
-            and not world.is_member(subscriber) and not world.gets_letters(subscriber)
+            and not world.is_member(subscriber)
+            and not world.gets_letters(subscriber)
             and not self._filters.excludes_now(subscriber, publisher, number, created)
         ]
 

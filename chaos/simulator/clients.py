@@ -36,10 +36,7 @@ OUTCOMES = {
     Mark.FAILED: DeliveryOutcome.MODIFIED_FAILED,
     Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE,
 }
-_IN_OTHER_WORDS = {
-    Mark.RELEASED: DeliveryOutcome.MODIFIED,
-    Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE_FAILED,
-}
+_IN_OTHER_WORDS = {Mark.RELEASED: DeliveryOutcome.MODIFIED, Mark.UNDELIVERABLE: DeliveryOutcome.UNDELIVERABLE_FAILED}
 """What is said of every second message in the place of these: the same with annotations, or with delivery-failed."""
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
@@ -51,9 +48,7 @@ class Publisher:
 
     keeps = Keeps.MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int) -> None:
         """Send `messages` messages in all."""
         self.world = world
         self.judge = judge
@@ -98,12 +93,19 @@ class Publisher:
         starts = [(self.tag(number), self._starts[number]) for number in self.map if number in self._starts]
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), outcomes,
-                exactly_once=True, timeout_s=self._timeout_s, peer=f"p{self.index}",
-                starts=starts, expiry_policy=self.world.policy, place=self.connection.place,
+                self.connection.link,
+                *self.world.names("p", self.index),
+                self.world.topic(self.index),
+                outcomes,
+                exactly_once=True,
+                timeout_s=self._timeout_s,
+                peer=f"p{self.index}",
+                starts=starts,
+                expiry_policy=self.world.policy,
+                place=self.connection.place,
                 owner=self.world.owner(self.index),
             )
-        )  # fmt: skip
+        )
         if self.world.traits.pipelines:
             self._up(inputs.ClientFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (F2)
 
@@ -292,9 +294,7 @@ class Subscriber:
 
     keeps = Keeps.MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int) -> None:
         """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
         self.world = world
         self.judge = judge
@@ -323,20 +323,31 @@ class Subscriber:
         """Attach with the map."""
         outcomes = {
             tag: _outcome(entry, entry.mark) if entry.mark in OUTCOMES else None
-            for tag, entry in self.map.items() if entry.mark is not Mark.SETTLED
-        }  # fmt: skip
+            for tag, entry in self.map.items()
+            if entry.mark is not Mark.SETTLED
+        }
         self.connection = self.open_link(f"s{self.index}", router)
         self.is_replied = False
         self._here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, *self.world.names("s", self.index), self.topic, outcomes, True,
-                SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
-                float(self.world.traits.timeout_s), self.world.traits.map_bound,
-                peer=f"s{self.index}", place=self.connection.place, owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
+                self.connection.link,
+                *self.world.names("s", self.index),
+                self.topic,
+                outcomes,
+                True,
+                SubscriptionMode.EXACTLY_ONCE,
+                "never" if self.world.traits.never else self.world.policy,
+                float(self.world.traits.timeout_s),
+                self.world.traits.map_bound,
+                peer=f"s{self.index}",
+                place=self.connection.place,
+                owner=self.world.owner(self.index),
+                patience=self.world.patience,
+                share=self.world.share_of(self.index),
+                filter=self.filter,
             )
-        )  # fmt: skip
+        )
         self._note_presented(self.connection.link)
         if self.world.traits.pipelines:
             self._up(inputs.ClientFlow(self.connection.link))  # allowed (section 2.4.2); it proves nothing (A-10)
@@ -452,9 +463,7 @@ class Subscriber:
             self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
             if self.connection is not None:
                 self.judge.on_attempt(self.index, (publisher, number), delivery)
-            self.map[delivery.tag] = Arrived(
-                publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
-            )
+            self.map[delivery.tag] = Arrived(publisher, number, Mark.NONE, self.incarnation, delivery.redelivered)
             self.judge.on_map(self.index, sum(entry.mark is not Mark.SETTLED for entry in self.map.values()))
             if self.world.traits.pulls:
                 self._replenish()
@@ -572,6 +581,4 @@ class Subscriber:
         else:
             if entry.mark is Mark.REJECTED:
                 self.judge.letters.on_failed(self.index, message, entry.incarnation)
-            self.judge.on_processed(
-                self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered
-            )
+            self.judge.on_processed(self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered)

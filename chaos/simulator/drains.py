@@ -23,9 +23,7 @@ REDIRECT = "amqp:connection:redirect"
 class Drains:
     """The draining routers of a world."""
 
-    def __init__(
-        self, world: WorldState, judge: Judge, members: Members, feed: Feed, stop_router: StopRouter
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, members: Members, feed: Feed, stop_router: StopRouter) -> None:
         """Serve `world`."""
         self._world = world
         self._judge = judge

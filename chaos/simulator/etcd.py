@@ -81,9 +81,7 @@ class SimEtcd:
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
         self.on_deleted(key, held)
 
-    def compare_and_swap(
-        self, path: str, expect: int, record: Record | None, shared: SharedPut | None = None
-    ) -> bool:
+    def compare_and_swap(self, path: str, expect: int, record: Record | None, shared: SharedPut | None = None) -> bool:
         """Put or delete if the key's mod revision is `expect` (0: absent).
 
         With `shared`, put that before it, if its create revision is as it says: two revisions here that count as one.

@@ -38,9 +38,7 @@ class SimulatedTtl:
 class ExpiryJudge:
     """Knows when each message arrived, what each link was sent, and what expired for whom."""
 
-    def __init__(
-        self, world: WorldState, new_again: Counter[_Message], processed: Mapping[int, set[_Message]]
-    ) -> None:
+    def __init__(self, world: WorldState, new_again: Counter[_Message], processed: Mapping[int, set[_Message]]) -> None:
         """Nothing was sent. `new_again`: how often publishers sent a message again as a new one."""
         self._world = world
         self._new_again = new_again

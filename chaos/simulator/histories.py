@@ -73,8 +73,7 @@ class Histories:
         ]
         names = frozenset(publisher.name for publisher in publishers)
         return checker.judge(
-            publishers,
-            [checker.SubscriberHistory(f"s{i}", names, self._subscribers.get(i, ())) for i in subscribers],
+            publishers, [checker.SubscriberHistory(f"s{i}", names, self._subscribers.get(i, ())) for i in subscribers]
         )
 
 

@@ -167,7 +167,8 @@ class Judge:
         self._owed[(publisher, number)] = [
             (subscriber, created)
             for subscriber, created in self._confirmed.items()
-            if self.created(subscriber) == created and self._world.is_subscribed(subscriber, publisher)
+            if self.created(subscriber) == created
+            and self._world.is_subscribed(subscriber, publisher)
             and not self._world.is_member(subscriber)
             and not self.filters.excludes_now(subscriber, publisher, number, created)
         ]

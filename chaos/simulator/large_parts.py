@@ -138,9 +138,17 @@ def read_part(connection: SimulatedConnection, effect: effects.Effect) -> effect
     connection.partly = None
     first = partly.first
     return effects.Deliver(
-        first.link, first.tag, bytes(partly.body), first.resume, first.settled, None, first.redelivered, first.attempt,
-        first.annotations, first.message_format,
-    )  # fmt: skip
+        first.link,
+        first.tag,
+        bytes(partly.body),
+        first.resume,
+        first.settled,
+        None,
+        first.redelivered,
+        first.attempt,
+        first.annotations,
+        first.message_format,
+    )
 
 
 def check_outcomes(waiting: PartsToSend, effect: effects.Effect) -> None:

@@ -15,6 +15,7 @@ from delivery_records.model.view import Kind
 if TYPE_CHECKING:
     from chaos.simulator.state import WorldState
 
+
 class Mortals:
     """Who is dead."""
 

@@ -53,7 +53,5 @@ class PausedPublisher:
             connection.up.append(inputs.ClientFlow(connection.link, echoed_epoch=effect.value))
         elif isinstance(effect, wanted.SendTransfer):
             self._sent += 1
-            connection.up.append(
-                inputs.PublisherTransfer(connection.link, self._sent, effect.tag, effect.payload)
-            )
+            connection.up.append(inputs.PublisherTransfer(connection.link, self._sent, effect.tag, effect.payload))
         return not isinstance(effect, (wanted.ProveOwner, wanted.RefuseLink))  # the journal is another's

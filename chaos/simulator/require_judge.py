@@ -47,9 +47,13 @@ class RequireJudge:
             raise Violation(f"SENT: p{message[0]}/{message[1]} was released, and s{subscriber} gets it")
 
     def on_outcome(
-        self, publisher: int, number: int, outcome: Outcome, processed: Mapping[int, Collection[tuple[int, int]]],
+        self,
+        publisher: int,
+        number: int,
+        outcome: Outcome,
+        processed: Mapping[int, Collection[tuple[int, int]]],
         excluded: Collection[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """An application gets the outcome of a message; `processed` by subscribers, or excluded by filters."""
         world, message = self._world, (publisher, number)
         if not world.traits.require or outcome.in_doubt or world.restores:

@@ -123,8 +123,15 @@ def write(scenario: Scenario, title: str, violation: str) -> str:
     traits = " ".join(f"{name}={int(value)}" for name, value in drawn.items() if value != getattr(PLAIN, name))
     head = [f"# {line}" for line in title.splitlines()]
     return "\n".join(
-        [*head, f"world: {setting}", f"clients: {traits}", f"without the rule: {violation}", "",
-         *replay(scenario).story, ""]
+        [
+            *head,
+            f"world: {setting}",
+            f"clients: {traits}",
+            f"without the rule: {violation}",
+            "",
+            *replay(scenario).story,
+            "",
+        ]
     )
 
 

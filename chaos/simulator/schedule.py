@@ -103,8 +103,7 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     filters, changes = draw_filters(random.Random(f"filters {seed}"))
     budget |= changes
     setting = replace(
-        setting,
-        traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters),
+        setting, traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require, filters=filters)
     )
     setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
     declines = draw_declines(random.Random(f"declines {seed}"), setting.traits)
@@ -177,9 +176,7 @@ def _where(error: BaseException) -> str:
     return "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
-def _run(
-    world: World, rng: random.Random, budget: dict[str, int], result: Result, fault_rate: float
-) -> None:
+def _run(world: World, rng: random.Random, budget: dict[str, int], result: Result, fault_rate: float) -> None:
     tempo = Tempo(
         _REFUSALS | {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS} | _SELDOM,
         rng.choice([1.0, 0.02]),
@@ -218,9 +215,28 @@ def heal(world: World, rng: random.Random) -> None:
     world.check_rest()
 
 
-_VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",
-          "s.stored", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply", "r.restart", "r.fence", "k.lease", "k.apply",
-          "c.lost")  # fmt: skip
+_VERBS = (
+    "p.connect",
+    "p.send",
+    "p.submit",
+    "p.store",
+    "p.stored",
+    "s.connect",
+    "s.process",
+    "s.later",
+    "s.store",
+    "s.stored",
+    "c.recv",
+    "r.recv",
+    "r.frame",
+    "r.watch",
+    "r.reply",
+    "r.restart",
+    "r.fence",
+    "k.lease",
+    "k.apply",
+    "c.lost",
+)
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1, "p.abort": 0.05, "s.early": 0.1}
 """Most deliveries are accepted at last."""
 LINGERING = 0.03
@@ -228,12 +244,25 @@ LINGERING = 0.03
 READS_LATE = 0.03
 """Weight of a frame that comes over a slow network: publishers can move to another router meanwhile."""
 _FINISHES = frozenset({"s.process", "s.later", "s.reject", "s.decline"})
-_SELDOM = {"p.wake": 0.1, "n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3,
-           "r.rejoin": 0.2, "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
+_SELDOM = {
+    "p.wake": 0.1,
+    "n.flow": 0.1,
+    "n.mend": 0.1,
+    "n.idle": 0.05,
+    "n.end": 0.02,
+    "k.return": 0.1,
+    "k.miss": 0.3,
+    "r.rejoin": 0.2,
+    "o.end": 0.1,
+    "o.expire": 0.05,
+}
 """What ends a fault does not come at once, until the world heals."""
 PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (
-    (0.0, ()), (0.1, (2_000,)), (0.05, (2_000, 20_000)), (0.02, (20_000, 60_000)),
-)  # fmt: skip
+    (0.0, ()),
+    (0.1, (2_000,)),
+    (0.05, (2_000, 20_000)),
+    (0.02, (20_000, 60_000)),
+)
 """How often, and for how many milliseconds: long against keep-alives and probes, or against leases and time-outs."""
 
 

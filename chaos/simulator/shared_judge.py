@@ -218,9 +218,7 @@ class SharedJudge:
             if holder == member or other == number or self._is_over(holder, life):
                 continue
             if other not in self._world.publishers[publisher].given_up and self.is_owed((publisher, other)):
-                raise Violation(
-                    f"ORDER: s{member} gets p{publisher}/{number} while s{holder} has {other} of its group"
-                )
+                raise Violation(f"ORDER: s{member} gets p{publisher}/{number} while s{holder} has {other} of its group")
         received[number] = member, self._lives.get(member, 0)
 
     def _check_order(self, member: int, message: Message) -> None:
@@ -236,9 +234,10 @@ class SharedJudge:
 
     def _is_over(self, member: int, life: int) -> bool:
         return (
-            not life or self._world.is_stock_subscriber(member)
+            not life
+            or self._world.is_stock_subscriber(member)
             or self._created(self._world.subscription_key(member)) != life
-        )  # fmt: skip
+        )
 
     def on_deleted(self, key: str, held: Held) -> None:
         """A member's key, or that of the shared subscription, is deleted.

@@ -68,9 +68,7 @@ class ShippedPublisher:
 
     keeps = Keeps.MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int) -> None:
         """Send `messages` messages in all."""
         self.world = world
         self.judge = judge
@@ -104,9 +102,12 @@ class ShippedPublisher:
     def _open_core(self) -> PublisherCore:
         """A process over the journal, which another one may take over (P-b)."""
         return self.world.cores.publisher(
-            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, require=self._require,
-            recovered=self._journal.state, is_shared=True,
-        )  # fmt: skip
+            window=WINDOW,
+            resend_in_doubt=self.world.traits.in_doubt,
+            require=self._require,
+            recovered=self._journal.state,
+            is_shared=True,
+        )
 
     @property
     def next(self) -> int:
@@ -192,13 +193,22 @@ class ShippedPublisher:
             self.judge.policies.on_presented(self.index, message)
         connection.up.append(
             inputs.PublisherAttach(
-                connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
-                dict.fromkeys(presented or {}), exactly_once=True, timeout_s=self._timeout_s, map_bound=bound,
-                peer=peer, starts=core.starts(),
-                expiry_policy=self.world.policy, place=connection.place, owner=self.world.owner(self.index),
-                require=self._require, waits=self._waits,
+                connection.link,
+                *self.world.names("p", self.index),
+                self.world.topic(self.index),
+                dict.fromkeys(presented or {}),
+                exactly_once=True,
+                timeout_s=self._timeout_s,
+                map_bound=bound,
+                peer=peer,
+                starts=core.starts(),
+                expiry_policy=self.world.policy,
+                place=connection.place,
+                owner=self.world.owner(self.index),
+                require=self._require,
+                waits=self._waits,
             )
-        )  # fmt: skip
+        )
         return messages
 
     def disconnect(self) -> None:

@@ -86,9 +86,7 @@ class ShippedSubscriber:
 
     keeps = Keeps.MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int) -> None:
         """Let `prefetch` deliveries come ahead."""
         self.world = world
         self.judge = judge
@@ -198,9 +196,7 @@ class ShippedSubscriber:
         for done in self._in_commit:
             if done.is_rejected:
                 self.judge.letters.on_failed(self.index, (done.publisher, done.number), done.incarnation)
-            self.judge.on_processed(
-                self.index, done.publisher, done.number, done.incarnation, done.redelivered
-            )
+            self.judge.on_processed(self.index, done.publisher, done.number, done.incarnation, done.redelivered)
         self._in_commit = []
 
     def _without_disk(self) -> None:
@@ -229,15 +225,25 @@ class ShippedSubscriber:
         entries = len(everything.unsettled) if presented.rest and not traits.rounds else 0
         connection.up.append(
             inputs.SubscriberAttach(
-                connection.link, *self.world.names("s", self.index), self.topic, _outcomes(presented.unsettled), True,
+                connection.link,
+                *self.world.names("s", self.index),
+                self.topic,
+                _outcomes(presented.unsettled),
+                True,
                 SubscriptionMode.EXACTLY_ONCE,
-                "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
-                incomplete=bool(presented.rest) and not entries, peer=f"s{self.index}", place=connection.place,
+                "never" if traits.never else self.world.policy,
+                float(traits.timeout_s),
+                bound,
+                incomplete=bool(presented.rest) and not entries,
+                peer=f"s{self.index}",
+                place=connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
+                patience=self.world.patience,
+                share=self.world.share_of(self.index),
+                filter=self.filter,
                 entries=entries,
             )
-        )  # fmt: skip
+        )
         rest = list(presented.rest.items()) if entries else []
         for at in range(0, len(rest), PART):
             connection.up.append(inputs.MapPart(connection.link, _outcomes(dict(rest[at : at + PART]))))
@@ -317,7 +323,10 @@ class ShippedSubscriber:
             kept = frozenset(effect.kept or ())
             self._carry_out(
                 core.attached(
-                    kept, capable=effect.exactly_once, is_whole=not effect.incomplete, incarnation=effect.incarnation,
+                    kept,
+                    capable=effect.exactly_once,
+                    is_whole=not effect.incomplete,
+                    incarnation=effect.incarnation,
                     settles_first=first_settles,
                 )
             )
@@ -388,9 +397,7 @@ class ShippedSubscriber:
                 tags = [self._tags[delivery_id] for delivery_id in effect.delivery_ids]
                 outcome = RouterOutcome(effect.outcome.kind.value)
                 connection = self._attached()
-                connection.up.append(
-                    inputs.SubscriberDisposition(connection.link, tags, outcome, effect.settled)
-                )
+                connection.up.append(inputs.SubscriberDisposition(connection.link, tags, outcome, effect.settled))
             elif isinstance(effect, wanted.GrantCredit):
                 connection = self._attached()
                 self._limit = len(self._tags) + effect.credit
@@ -409,9 +416,7 @@ class ShippedSubscriber:
     def _flow(self, connection: SimulatedConnection, echoed_epoch: int | None) -> None:
         received = len(self._tags)
         connection.up.append(
-            inputs.ClientFlow(
-                connection.link, limit=self._limit, delivery_count=received, echoed_epoch=echoed_epoch
-            )
+            inputs.ClientFlow(connection.link, limit=self._limit, delivery_count=received, echoed_epoch=echoed_epoch)
         )
 
     def _attached(self) -> SimulatedConnection:

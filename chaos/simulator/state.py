@@ -70,10 +70,12 @@ StopRouter: TypeAlias = Callable[[int], None]
 def _policy(traits: Traits) -> TopicPolicy:
     """I-3d: of all topics of a world."""
     plain = TopicPolicy(
-        report_rejections=traits.reports, max_attempts=traits.attempts or MAX_ATTEMPTS,
-        dead_letter=LETTERS_TOPIC if traits.letters else "", ttl_s=float(traits.ttl_s),
+        report_rejections=traits.reports,
+        max_attempts=traits.attempts or MAX_ATTEMPTS,
+        dead_letter=LETTERS_TOPIC if traits.letters else "",
+        ttl_s=float(traits.ttl_s),
         dead_letter_wait_s=float(traits.letter_wait),
-    )  # fmt: skip
+    )
     on_empty = _ON_EMPTY[traits.on_empty]
     return plain if on_empty is None else replace(plain, on_empty=on_empty, on_empty_exactly_once=on_empty)
 
@@ -93,12 +95,14 @@ class WorldState:
         self.now = 0.0
         self.traits = traits
         self.limits = Limits(
-            window=window, publisher_timeout_s=TIMEOUT_S, policy=_policy(traits),
+            window=window,
+            publisher_timeout_s=TIMEOUT_S,
+            policy=_policy(traits),
             window_bytes=_window_bytes(traits),
             router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
             large_ahead_bytes=AHEAD_BYTES if traits.streams else LARGE_AHEAD_BYTES,
             large_piece_bytes=PIECE_BYTES if traits.streams else MESSAGE_CHUNK_BYTES,
-        )  # fmt: skip
+        )
         self.cores = cores
         self.etcd = SimEtcd()
         self.routers: list[Router] = []
@@ -135,7 +139,7 @@ class WorldState:
     @property
     def nonce(self) -> bytes:
         """The cluster nonce of today."""
-        return NONCE[: -1] + bytes([NONCE[-1] + self.nonces])
+        return NONCE[:-1] + bytes([NONCE[-1] + self.nonces])
 
     def stay_away(self, client: ClientRole, seconds: float) -> None:
         """A client goes and does not come back before that."""

@@ -24,9 +24,7 @@ class StockPublisher(Publisher):
 
     keeps = Keeps.NO_MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int) -> None:
         """Send `messages` messages in all."""
         super().__init__(world, judge, open_link, index, messages)
         self._tags: dict[int, bytes] = {}
@@ -43,11 +41,16 @@ class StockPublisher(Publisher):
         self._tags.clear()
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), None,
-                peer=f"p{self.index}", expiry_policy=self.world.policy, place=self.connection.place,
+                self.connection.link,
+                *self.world.names("p", self.index),
+                self.world.topic(self.index),
+                None,
+                peer=f"p{self.index}",
+                expiry_policy=self.world.policy,
+                place=self.connection.place,
                 owner=self.world.owner(self.index),
             )
-        )  # fmt: skip
+        )
 
     def quit(self, how: int) -> None:
         """End the link right behind what was sent: detach (0), close it (1), end the session (2) or connection (3)."""
@@ -88,9 +91,7 @@ class ResumingPublisher(Publisher):
 
     keeps = Keeps.OWN_MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int) -> None:
         """Send `messages` messages in all."""
         super().__init__(world, judge, open_link, index, messages)
         self._tags: dict[int, bytes] = {}
@@ -116,11 +117,17 @@ class ResumingPublisher(Publisher):
             self.judge.policies.on_presented(self.index, number)
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
-                {self.tag(number): None for number in self._presented}, timeout_s=TIMEOUT_S, peer=self._peer,
-                expiry_policy=self.world.policy, place=self.connection.place, owner=self.world.owner(self.index),
+                self.connection.link,
+                *self.world.names("p", self.index),
+                self.world.topic(self.index),
+                {self.tag(number): None for number in self._presented},
+                timeout_s=TIMEOUT_S,
+                peer=self._peer,
+                expiry_policy=self.world.policy,
+                place=self.connection.place,
+                owner=self.world.owner(self.index),
             )
-        )  # fmt: skip
+        )
 
     def can_send(self) -> bool:
         """Also what is to be resumed."""
@@ -187,9 +194,7 @@ class StockSubscriber(Subscriber):
 
     keeps = Keeps.NO_MAP
 
-    def __init__(
-        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
-    ) -> None:
+    def __init__(self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int) -> None:
         """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
         super().__init__(world, judge, open_link, index, prefetch)
         self.done_here: set[tuple[int, int]] = set()
@@ -202,13 +207,22 @@ class StockSubscriber(Subscriber):
         self.done_here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, *self.world.names("s", self.index), self.topic, None, False,
+                self.connection.link,
+                *self.world.names("s", self.index),
+                self.topic,
+                None,
+                False,
                 SubscriptionMode.AT_LEAST_ONCE,
-                self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
+                self.world.policy,
+                TIMEOUT_S,
+                peer=f"s{self.index}",
+                place=self.connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience, share=self.world.share_of(self.index), filter=self.filter,
+                patience=self.world.patience,
+                share=self.world.share_of(self.index),
+                filter=self.filter,
             )
-        )  # fmt: skip
+        )
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router; the reply is the confirmation (A-6b)."""
@@ -241,9 +255,7 @@ class StockSubscriber(Subscriber):
         publisher, number = partly.body[0], int.from_bytes(partly.body[1:5], "big")
         tag, redelivered = partly.first.tag, partly.first.redelivered
         self.judge.may_come_again([(publisher, number)])
-        self.judge.on_received(
-            self.index, publisher, number, self.incarnation, self.world.body(publisher, number)
-        )
+        self.judge.on_received(self.index, publisher, number, self.incarnation, self.world.body(publisher, number))
         self.map[tag] = Arrived(publisher, number, Mark.REJECTED, self.incarnation, redelivered)
         self._answer(tag, Mark.REJECTED)
         self.judge.on_processed(self.index, publisher, number, self.incarnation, redelivered)

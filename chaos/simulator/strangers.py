@@ -45,23 +45,37 @@ class Strangers:
         if kind == "p":
             connection.up.append(
                 inputs.PublisherAttach(
-                    connection.link, *self._world.names(kind, index), self._world.topic(index), {},
-                    exactly_once=True, timeout_s=TIMEOUT_S,
+                    connection.link,
+                    *self._world.names(kind, index),
+                    self._world.topic(index),
+                    {},
+                    exactly_once=True,
+                    timeout_s=TIMEOUT_S,
                     peer=STRANGER,
-                    expiry_policy=self._world.policy, place=connection.place,
+                    expiry_policy=self._world.policy,
+                    place=connection.place,
                     owner=self._world.owner(index),
                 )
-            )  # fmt: skip
+            )
         else:
             connection.up.append(
                 inputs.SubscriberAttach(
-                    connection.link, *self._world.names(kind, index), self._world.subscribers[index].topic, {}, True,
-                    SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
-                    self._world.traits.map_bound, peer=STRANGER, place=connection.place,
+                    connection.link,
+                    *self._world.names(kind, index),
+                    self._world.subscribers[index].topic,
+                    {},
+                    True,
+                    SubscriptionMode.EXACTLY_ONCE,
+                    "link-detach",
+                    float(self._world.traits.timeout_s),
+                    self._world.traits.map_bound,
+                    peer=STRANGER,
+                    place=connection.place,
                     owner=self._world.owner(index),
-                    patience=self._world.patience, filter=self._world.subscribers[index].filter,
+                    patience=self._world.patience,
+                    filter=self._world.subscribers[index].filter,
                 )
-            )  # fmt: skip
+            )
 
     def pause(self, publisher: ShippedPublisher) -> None:
         """A publisher's process is paused, its connection is closed, and another one takes over its journal."""

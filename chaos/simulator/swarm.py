@@ -22,11 +22,42 @@ from chaos.simulator.traits import Traits
 from chaos.simulator.world import World
 
 FAULTS = (
-    "crash", "leave", "blackout", "stall", "freeze", "isolate", "outage", "restore", "compact", "relist",
-    "reset", "clog", "cut", "shed", "twist", "double",
-    "drop-p", "drop-s", "trim-p", "trim-s", "half-p", "half-s", "away-p", "away-s", "thief-p", "thief-s",
-    "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "early-p", "close-p", "close-s",
-)  # fmt: skip
+    "crash",
+    "leave",
+    "blackout",
+    "stall",
+    "freeze",
+    "isolate",
+    "outage",
+    "restore",
+    "compact",
+    "relist",
+    "reset",
+    "clog",
+    "cut",
+    "shed",
+    "twist",
+    "double",
+    "drop-p",
+    "drop-s",
+    "trim-p",
+    "trim-s",
+    "half-p",
+    "half-s",
+    "away-p",
+    "away-s",
+    "thief-p",
+    "thief-s",
+    "expire-s",
+    "expire-p",
+    "crash-p",
+    "crash-s",
+    "torn-p",
+    "torn-s",
+    "early-p",
+    "close-p",
+    "close-s",
+)
 """Verbs of `chaos.simulator.actions` without their `!`."""
 DRAIN = "drain"
 """A fault drawn apart from the others, so that a world without a drain goes the same way with it or without."""
@@ -50,9 +81,7 @@ ROLLBACK = "rollback"
 """Drawn apart, too."""
 DEATH = "die-p"
 """Drawn apart, too, together with the publishers it strikes."""
-ALL_FAULTS = (
-    *FAULTS, DRAIN, ORDER, RENEWAL, PAUSE, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, DEATH, *DETACHES,
-)  # fmt: skip
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, PAUSE, NEW_TOPIC, NEW_FILTER, RELOAD, ROLLBACK, QUIT, DEATH, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +99,36 @@ class Setting:
     def build(self, cores: Cores = SHIPPED) -> World:
         """A fresh world of this size."""
         return World(
-            self.routers, self.publishers, self.subscribers, self.messages, window=self.window,
-            prefetch=self.prefetch, traits=self.traits, cores=cores,
-        )  # fmt: skip
+            self.routers,
+            self.publishers,
+            self.subscribers,
+            self.messages,
+            window=self.window,
+            prefetch=self.prefetch,
+            traits=self.traits,
+            cores=cores,
+        )
 
 
 def draw_setting(rng: random.Random) -> Setting:
     """A world."""
     publishers = rng.choice([1, 1, 2])
     traits = Traits(
-        rng.random() < 0.3, rng.random() < 0.2, rng.random() < 0.3, rng.choice([1000, 1000, 4 * publishers]),
+        rng.random() < 0.3,
+        rng.random() < 0.2,
+        rng.random() < 0.3,
+        rng.choice([1000, 1000, 4 * publishers]),
         rng.choice([45, 90]),
     )
     return Setting(
-        rng.choice([1, 2, 3, 3]), publishers, rng.choice([1, 2, 3]), rng.choice([2, 4, 8, 20, 60, 150]),
-        rng.choice([1, 2, 3, 8, 30]), rng.choice([1, 2, 5, 50]), traits,
-    )  # fmt: skip
+        rng.choice([1, 2, 3, 3]),
+        publishers,
+        rng.choice([1, 2, 3]),
+        rng.choice([2, 4, 8, 20, 60, 150]),
+        rng.choice([1, 2, 3, 8, 30]),
+        rng.choice([1, 2, 5, 50]),
+        traits,
+    )
 
 
 def draw_traits(rng: random.Random, traits: Traits) -> Traits:
@@ -97,11 +140,20 @@ def draw_traits(rng: random.Random, traits: Traits) -> Traits:
     """
     shipped = rng.random() < 0.6
     return replace(
-        traits, shipped=shipped, durable=shipped and rng.random() < 0.7, out_of_order=rng.random() < 0.3,
-        in_doubt=rng.random() < 0.2, late_joiner=rng.random() < 0.2, late_loss=rng.random() < 0.4,
-        slow_store=rng.random() < 0.4, reports=rng.random() < 0.2, large=rng.random() < 0.05, leases=rng.random() < 0.5,
-        slow_percent=rng.choice([0, 10, 33]), batches=rng.random() < 0.3,
-    )  # fmt: skip
+        traits,
+        shipped=shipped,
+        durable=shipped and rng.random() < 0.7,
+        out_of_order=rng.random() < 0.3,
+        in_doubt=rng.random() < 0.2,
+        late_joiner=rng.random() < 0.2,
+        late_loss=rng.random() < 0.4,
+        slow_store=rng.random() < 0.4,
+        reports=rng.random() < 0.2,
+        large=rng.random() < 0.05,
+        leases=rng.random() < 0.5,
+        slow_percent=rng.choice([0, 10, 33]),
+        batches=rng.random() < 0.3,
+    )
 
 
 def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
@@ -112,10 +164,13 @@ def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
         traits: what the other clients do.
     """
     return replace(
-        traits, refuses=rng.random() < 0.2, stock_publisher=rng.random() < 0.15,
-        stock_subscriber=rng.random() < 0.15, presettled_publisher=rng.random() < 0.1,
+        traits,
+        refuses=rng.random() < 0.2,
+        stock_publisher=rng.random() < 0.15,
+        stock_subscriber=rng.random() < 0.15,
+        presettled_publisher=rng.random() < 0.1,
         settled_subscriber=rng.random() < 0.1,
-    )  # fmt: skip
+    )
 
 
 def draw_resuming(rng: random.Random, traits: Traits) -> bool:
@@ -504,10 +559,14 @@ def _quit(world: World, rng: random.Random, verb: str) -> Choice | None:
 def _killed(world: World, rng: random.Random, verb: str) -> Choice | None:
     """In the middle of what it sends."""
     mortal = [
-        publisher.index for publisher in world.publishers
-        if world.is_mortal(publisher.index) and publisher.keeps is Keeps.MAP
-        and publisher.is_wanted and publisher.next and publisher.leftover()
-    ]  # fmt: skip
+        publisher.index
+        for publisher in world.publishers
+        if world.is_mortal(publisher.index)
+        and publisher.keeps is Keeps.MAP
+        and publisher.is_wanted
+        and publisher.next
+        and publisher.leftover()
+    ]
     return (verb, rng.choice(mortal)) if mortal else None
 
 
@@ -552,8 +611,26 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_for_a_while, ("stall", "freeze")),
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
-    (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
-                  "torn-s", "early-p", "close-p", "close-s", RENEWAL, PAUSE)),
+    (
+        _at_client,
+        (
+            "drop-p",
+            "drop-s",
+            "half-p",
+            "half-s",
+            "expire-s",
+            "expire-p",
+            "crash-p",
+            "crash-s",
+            "torn-p",
+            "torn-s",
+            "early-p",
+            "close-p",
+            "close-s",
+            RENEWAL,
+            PAUSE,
+        ),
+    ),
     (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
     (_put_back, (ROLLBACK,)),
@@ -563,6 +640,6 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_narrowed, (NEW_TOPIC,)),
     (_refiltered, (NEW_FILTER,)),
     (_stolen, ("thief-p", "thief-s")),
-)  # fmt: skip
+)
 _PLACES = {fault: place for place, faults in _KINDS for fault in faults}
 assert set(_PLACES) == set(ALL_FAULTS)

@@ -65,11 +65,23 @@ CONNECTIONS = 10_000_000
 """Numbers of connections begin here; each has the number of its first link behind it."""
 _ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
 _ToClient: TypeAlias = (
-    effects.PublisherReply | effects.SubscriberReply | effects.AskEcho | effects.GrantPublisherCredit | effects.Dispose
-    | effects.Deliver | effects.DeliverPart | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain
-    | effects.TellOwing | effects.TellEnded | effects.TellAcceptedBy
-    | effects.TellStart | effects.DetachLink | effects.CloseConnection
-)  # fmt: skip
+    effects.PublisherReply
+    | effects.SubscriberReply
+    | effects.AskEcho
+    | effects.GrantPublisherCredit
+    | effects.Dispose
+    | effects.Deliver
+    | effects.DeliverPart
+    | effects.SettleAtSubscriber
+    | effects.Confirm
+    | effects.CompleteDrain
+    | effects.TellOwing
+    | effects.TellEnded
+    | effects.TellAcceptedBy
+    | effects.TellStart
+    | effects.DetachLink
+    | effects.CloseConnection
+)
 
 
 class World(WorldState):
@@ -79,9 +91,17 @@ class World(WorldState):
     subscribers: list[AnySubscriber]
 
     def __init__(
-        self, routers: int, publishers: int, subscribers: int, messages: int, *,
-        window: int = 4, prefetch: int = 2, traits: Traits = PLAIN, cores: Cores = SHIPPED,
-    ) -> None:  # fmt: skip
+        self,
+        routers: int,
+        publishers: int,
+        subscribers: int,
+        messages: int,
+        *,
+        window: int = 4,
+        prefetch: int = 2,
+        traits: Traits = PLAIN,
+        cores: Cores = SHIPPED,
+    ) -> None:
         """Start all routers; no client is attached yet."""
         super().__init__(traits, cores, window)
         self.operators = Operators(self, self.feed)
@@ -139,9 +159,15 @@ class World(WorldState):
         self.members.grant(router)
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
-            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
-            limits=self.limits, filters=SimulatedFilters(), read_group=SimulatedGroups(self.traits.groups).read,
-            make_letter=lambda message, _letter: message + LETTER_MARK, read_ttl=SimulatedTtl(self.traits.ttl_s).read,
+            rid=router.rid,
+            node_id=f"r{index}",
+            nonce=self.nonce,
+            nonce_revision=self.nonce_revision,
+            limits=self.limits,
+            filters=SimulatedFilters(),
+            read_group=SimulatedGroups(self.traits.groups).read,
+            make_letter=lambda message, _letter: message + LETTER_MARK,
+            read_ttl=SimulatedTtl(self.traits.ttl_s).read,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
@@ -291,6 +317,12 @@ class World(WorldState):
         if self.traits.expels:
             self.judge.promises.on_expelled(note.fields["key"], note.fields["epoch"])
 
+    def _answers_an_end(self, detach: effects.DetachLink, connection: SimulatedConnection) -> bool:
+        """Whether the client's own detach or end is answered, so that its AMQP session goes on without the link."""
+        if connection.leaves_for and not (detach.closed or detach.condition):
+            return True
+        return detach.by_store and self.amqp_sessions.survives(connection)
+
     def _watch_link(self, router: Router, connection: SimulatedConnection, effect: effects.Effect) -> None:
         """T_pub or T_sub begins when the router gives the link up, though the client may read that much later."""
         client = self.client_of(connection)
@@ -299,12 +331,7 @@ class World(WorldState):
         if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)):
             if self.is_up_to_date(router, client):
                 self.judge.on_joined(client)
-        elif (
-            isinstance(effect, effects.DetachLink) and connection.leaves_for
-            and not (effect.closed or effect.condition)
-        ):  # fmt: skip
-            self.amqp_sessions.on_answer(router, connection)
-        elif isinstance(effect, effects.DetachLink) and effect.by_store and self.amqp_sessions.survives(connection):
+        elif isinstance(effect, effects.DetachLink) and self._answers_an_end(effect, connection):
             self.amqp_sessions.on_answer(router, connection)
         else:
             self.judge.on_left(client)
@@ -379,9 +406,7 @@ class World(WorldState):
         self._has_paused = self._has_paused or self._is_pausing
         while True:
             due = [
-                (deadline, router.index)
-                for router in self.routers
-                if (deadline := router.next_deadline()) is not None
+                (deadline, router.index) for router in self.routers if (deadline := router.next_deadline()) is not None
             ]
             if not due or min(due)[0] > target:
                 break
@@ -420,9 +445,9 @@ class World(WorldState):
 
     def next_deadline(self) -> float | None:
         """The earliest moment at which something happens by itself."""
-        deadlines = [
-            deadline for router in self.routers if (deadline := router.next_deadline()) is not None
-        ] + [again for again in self._not_before.values() if again > self.now]
+        deadlines = [deadline for router in self.routers if (deadline := router.next_deadline()) is not None] + [
+            again for again in self._not_before.values() if again > self.now
+        ]
         return min(deadlines + self.members.deadlines(), default=None)
 
     # ------------------------------------------------------------------ actions
@@ -442,8 +467,10 @@ class World(WorldState):
                 check_outcomes(client.parts, effect)
             self._cover(client, effect)
             client.receive(effect)
-            if isinstance(effect, effects.DetachLink) and connection.leaves_for and (
-                effect.by_store or not effect.condition
+            if (
+                isinstance(effect, effects.DetachLink)
+                and connection.leaves_for
+                and (effect.by_store or not effect.condition)
             ):
                 self.amqp_sessions.keep(client, connection)
             if isinstance(effect, effects.DetachLink) and effect.condition == "amqp:resource-locked":

@@ -26,14 +26,7 @@ from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.model import effects
 from delivery_records.model.failures import PastFailures
-from delivery_records.model.inputs import (
-    MapPart,
-    PublisherAttach,
-    ReadDone,
-    Share,
-    StoreFailure,
-    SubscriberAttach,
-)
+from delivery_records.model.inputs import MapPart, PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
 from delivery_records.model.limits import (
     ORPHAN_NONCES,
     PROVISIONAL_TIMEOUT_S,
@@ -80,9 +73,20 @@ class Attempt:
     """One attach on its way to being in the view."""
 
     __slots__ = (
-        "expect", "found", "is_lost", "link", "nonce", "path", "place", "presented", "request", "rest", "since", "step",
+        "expect",
+        "found",
+        "is_lost",
+        "link",
+        "nonce",
+        "path",
+        "place",
+        "presented",
+        "request",
+        "rest",
+        "since",
+        "step",
         "tries",
-    )  # fmt: skip
+    )
 
     def __init__(self, request: PublisherAttach | SubscriberAttach, path: str, place: int) -> None:
         """The request of link `request.link` for the key at `path`; `place`: among all attaches (A-2d)."""
@@ -111,14 +115,29 @@ class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
     __slots__ = (
-        "_by_nonce", "_by_path", "_failures", "_filters", "_nonce_revision", "_proposals", "_steals", "_turn",
-        "ingresses", "is_busy", "links", "order",
-    )  # fmt: skip
+        "_by_nonce",
+        "_by_path",
+        "_failures",
+        "_filters",
+        "_nonce_revision",
+        "_proposals",
+        "_steals",
+        "_turn",
+        "ingresses",
+        "is_busy",
+        "links",
+        "order",
+    )
 
     def __init__(
-        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int,
+        self,
+        turn: Turn,
+        proposals: Proposals,
+        failures: PastFailures,
+        steals: StealGuard,
+        nonce_revision: int,
         filters: MessageFilters,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """No attach is in progress.
 
         Args:
@@ -222,9 +241,13 @@ class Attaching:
 
     def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
         self._turn.note(
-            Decision.ATTACH_REFUSED, link_name=request.link_name, container_id=request.container_id,
-            condition=condition, why=description, peer=request.peer,
-        )  # fmt: skip
+            Decision.ATTACH_REFUSED,
+            link_name=request.link_name,
+            container_id=request.container_id,
+            condition=condition,
+            why=description,
+            peer=request.peer,
+        )
         self.links.pop(request.link, None)
         self._turn.out.append(effects.DetachLink(request.link, True, condition, description))  # A-8
 
@@ -249,9 +272,7 @@ class Attaching:
         request = attempt.request
         if isinstance(request, PublisherAttach) and request.unsettled is None and self.is_busy(attempt.path):
             attempt.step = AttachStep.PAUSING
-            self._turn.timers.set(
-                Timer.ATTACH_RETRY, attempt.path, self._turn.now + self._turn.limits.end_wait_s
-            )
+            self._turn.timers.set(Timer.ATTACH_RETRY, attempt.path, self._turn.now + self._turn.limits.end_wait_s)
             return
         self._read(attempt)
 
@@ -322,9 +343,7 @@ class Attaching:
             self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
             self.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
-            self._turn.out.append(
-                effects.DetachLink(request.link, True, "oncewire:session-expired", EXPIRED, info)
-            )  # fmt: skip
+            self._turn.out.append(effects.DetachLink(request.link, True, "oncewire:session-expired", EXPIRED, info))
             self._finish(attempt)
             return
         if request.resumes and self.held(attempt.path, old_session, request) is None:
@@ -339,13 +358,22 @@ class Attaching:
         assert request.topic is not None
         held_s = record.timeout_s if isinstance(record, PublisherRecord) and session == old_session else 0.0
         self._put(
-            attempt, done.mod_revision,
+            attempt,
+            done.mod_revision,
             PublisherRecord(
-                request.container_id, request.link_name, request.topic, self._turn.rid, "", session,
-                publisher_terms(request, self._turn.limits, held_s).timeout_s, bool(request.unsettled), request.peer,
-                request.owner.vhost, request.owner.user,
+                request.container_id,
+                request.link_name,
+                request.topic,
+                self._turn.rid,
+                "",
+                session,
+                publisher_terms(request, self._turn.limits, held_s).timeout_s,
+                bool(request.unsettled),
+                request.peer,
+                request.owner.vhost,
+                request.owner.user,
             ),
-        )  # fmt: skip
+        )
 
     def held(self, path: str, session: int, request: PublisherAttach) -> Held | None:
         """A-3b: what this router holds of a publisher; None: not all that it presents is known (A-3c)."""
@@ -378,14 +406,26 @@ class Attaching:
         if record is not None:
             terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change
         self._put(
-            attempt, done.mod_revision,
+            attempt,
+            done.mod_revision,
             SubscriptionRecord(
-                request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
+                request.container_id,
+                request.link_name,
+                topic,
+                self._turn.rid,
+                "",
+                terms.timeout_s,
                 terms.expiry_policy,
-                request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
-                request.owner.vhost, request.owner.user, filter=filter_text,
+                request.mode,
+                request.map_bound,
+                provisional,
+                bool(request.unsettled),
+                request.peer,
+                request.owner.vhost,
+                request.owner.user,
+                filter=filter_text,
             ),
-        )  # fmt: skip
+        )
 
     def _why_unknown(self, filter_text: str) -> str:
         """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-9)."""
@@ -423,10 +463,23 @@ class Attaching:
         if own.record is not None:
             terms, provisional = held_terms(own.record), own.record.provisional
         member = SubscriptionRecord(
-            request.container_id, request.link_name, shared.topic, self._turn.rid, "", terms.timeout_s,
-            terms.expiry_policy, request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
-            request.owner.vhost, request.owner.user, member_of=key, filter=shared.filter,
-        )  # fmt: skip
+            request.container_id,
+            request.link_name,
+            shared.topic,
+            self._turn.rid,
+            "",
+            terms.timeout_s,
+            terms.expiry_policy,
+            request.mode,
+            request.map_bound,
+            provisional,
+            bool(request.unsettled),
+            request.peer,
+            request.owner.vhost,
+            request.owner.user,
+            member_of=key,
+            filter=shared.filter,
+        )
         put = effects.SharedPut(subscription_path(key), done.create_revision, shared)
         self._put(attempt, own.mod_revision, member, put)
 
@@ -461,16 +514,29 @@ class Attaching:
         assert request.topic is not None
         terms, owner = subscription_terms(request, self._turn.limits), request.owner
         return SubscriptionRecord(
-            "" if request.share.is_global else request.container_id, request.share.name, request.topic, 0, "",
-            terms.timeout_s, terms.expiry_policy, SubscriptionMode.EXACTLY_ONCE,
-            provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S, vhost=owner.vhost, user=owner.user, shared=True,
-            grouped=request.share.by_group, filter=request.filter,
-        )  # fmt: skip
+            "" if request.share.is_global else request.container_id,
+            request.share.name,
+            request.topic,
+            0,
+            "",
+            terms.timeout_s,
+            terms.expiry_policy,
+            SubscriptionMode.EXACTLY_ONCE,
+            provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S,
+            vhost=owner.vhost,
+            user=owner.user,
+            shared=True,
+            grouped=request.share.by_group,
+            filter=request.filter,
+        )
 
     def _put(
-        self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord,
+        self,
+        attempt: Attempt,
+        expect: int,
+        record: PublisherRecord | SubscriptionRecord,
         shared: effects.SharedPut | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         attempt.step = AttachStep.PUTTING
         attempt.expect = expect
         self._name(attempt)

@@ -20,8 +20,16 @@ class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
     __slots__ = (
-        "_applied", "_ask_at", "_asked", "_open_channel", "_repeat_s", "_since", "_turn", "_vanished", "_waiting",
-    )  # fmt: skip
+        "_applied",
+        "_ask_at",
+        "_asked",
+        "_open_channel",
+        "_repeat_s",
+        "_since",
+        "_turn",
+        "_vanished",
+        "_waiting",
+    )
 
     def __init__(self, turn: Turn, open_channel: Callable[[int], object]) -> None:
         """Nobody waits. `open_channel` says HELLO to a router, where there is no channel to it yet."""

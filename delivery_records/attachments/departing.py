@@ -28,9 +28,13 @@ class Departing:
     __slots__ = ("_endpoints", "_expire", "_on_free", "_proposals", "_turn")
 
     def __init__(
-        self, turn: Turn, endpoints: Endpoints, proposals: Proposals, expire: Callable[[str], None],
+        self,
+        turn: Turn,
+        endpoints: Endpoints,
+        proposals: Proposals,
+        expire: Callable[[str], None],
         on_free: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nobody ends.
 
         Args:
@@ -98,9 +102,12 @@ class Departing:
 
     def _note(self, ingress: Ingress, deliveries: int) -> None:
         self._turn.note(
-            Decision.PUBLISHER_UNFINISHED, publisher=ingress.name, topic=ingress.topic, peer=ingress.peer,
+            Decision.PUBLISHER_UNFINISHED,
+            publisher=ingress.name,
+            topic=ingress.topic,
+            peer=ingress.peer,
             deliveries=deliveries,
-        )  # fmt: skip
+        )
         self._turn.counts[Decision.DELIVERY_UNFINISHED] += deliveries
 
     def _answer(self, ingress: Ingress) -> None:

@@ -26,14 +26,26 @@ class Endpoints:
     """Links by number, publishers and subscriptions by key."""
 
     __slots__ = (
-        "_attaching", "_barrier", "_expiry", "_turn", "disconnected", "egresses", "ingress_by_epoch", "ingresses",
+        "_attaching",
+        "_barrier",
+        "_expiry",
+        "_turn",
+        "disconnected",
+        "egresses",
+        "ingress_by_epoch",
+        "ingresses",
         "links",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, turn: Turn, attaching: Attaching, expiry: Expiry, barrier: AttachBarrier, egresses: dict[str, Egress],
+        self,
+        turn: Turn,
+        attaching: Attaching,
+        expiry: Expiry,
+        barrier: AttachBarrier,
+        egresses: dict[str, Egress],
         ingress_by_epoch: dict[int, Ingress],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nobody is attached."""
         self._turn = turn
         self._attaching = attaching

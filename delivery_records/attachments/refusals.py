@@ -40,9 +40,7 @@ def shared_key_of(request: SubscriberAttach) -> str:
     return shared_key(container_id, request.share.name, owner.vhost, "" if owner.adopts else owner.user)
 
 
-def others(
-    record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach
-) -> Refusal | None:
+def others(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> Refusal | None:
     """Why a key is not this client's; None: it is. A key is a hash, and the value says whose it is (A-2c)."""
     owner = request.owner
     if (record.vhost, record.container_id, record.link_name) != (owner.vhost, request.container_id, request.link_name):

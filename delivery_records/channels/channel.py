@@ -103,9 +103,13 @@ class Channel:
     )
 
     def __init__(
-        self, turn: Turn, rid: int, on_up: Callable[[int], None], on_restart: Callable[[int], None],
+        self,
+        turn: Turn,
+        rid: int,
+        on_up: Callable[[int], None],
+        on_restart: Callable[[int], None],
         on_sent: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Open generation 1; frames wait for the answer (T-4). The callbacks are those of `Channels`."""
         self._turn = turn
         self._on_up = on_up
@@ -395,9 +399,19 @@ class Channel:
 
 def _without_body(message: Msg) -> Msg:
     bare = Msg(
-        message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
-        message.attempt, message.after, message.message_format, message.assigned, message.is_large,
-    )  # fmt: skip
+        message.publisher_epoch,
+        message.number,
+        message.tag,
+        b"",
+        message.to,
+        message.redelivered,
+        message.settled,
+        message.attempt,
+        message.after,
+        message.message_format,
+        message.assigned,
+        message.is_large,
+    )
     return ExpiringMsg(bare, message.ttl_ms, message.expires_at) if isinstance(message, ExpiringMsg) else bare
 
 
@@ -412,9 +426,12 @@ class Channels:
     __slots__ = ("_channels", "_on_restart", "_on_sent", "_on_up", "_turn")
 
     def __init__(
-        self, turn: Turn, on_up: Callable[[int], None], on_restart: Callable[[int], None],
+        self,
+        turn: Turn,
+        on_up: Callable[[int], None],
+        on_restart: Callable[[int], None],
         on_sent: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """No channel yet; they open with the first BARRIER, when first needed or when the other side says HELLO.
 
         Args:

@@ -16,13 +16,7 @@ from typing import Final, TypeAlias
 
 from delivery_records.channels.annotations_codec import annotations_payload, read_annotations
 from delivery_records.channels.codec_error import ChannelCodecError
-from delivery_records.channels.large_codec import (
-    ASSIGNED_FLAGS,
-    MAX_ATTEMPT,
-    large_head,
-    read_assigned,
-    read_large,
-)
+from delivery_records.channels.large_codec import ASSIGNED_FLAGS, MAX_ATTEMPT, large_head, read_assigned, read_large
 from delivery_records.model.messages import (
     Ack,
     Annotations,
@@ -161,9 +155,7 @@ class Header:
 
     __slots__ = ("hop_limit", "kind", "origin", "payload_at", "targets")
 
-    def __init__(
-        self, kind: int, origin: int, hop_limit: int, targets: tuple[Target, ...], payload_at: int
-    ) -> None:
+    def __init__(self, kind: int, origin: int, hop_limit: int, targets: tuple[Target, ...], payload_at: int) -> None:
         self.kind = kind
         self.origin = origin
         self.hop_limit = hop_limit
@@ -184,9 +176,7 @@ class Header:
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-def encode_frame(
-    origin: int, targets: Sequence[Target], message: RouterMessage, hop_limit: int = HOP_LIMIT
-) -> bytes:
+def encode_frame(origin: int, targets: Sequence[Target], message: RouterMessage, hop_limit: int = HOP_LIMIT) -> bytes:
     """One sequenced frame for all `targets`, which share a next hop."""
     kind, head, body = encode_payload(message)
     return encode_header(kind, origin, targets, hop_limit) + head + body
@@ -196,9 +186,7 @@ def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = H
     """One unsequenced message for router `rid`."""
     if isinstance(message, Hello):
         kind = _KIND_HELLO
-        payload = _HELLO.pack(
-            message.generation, message.is_reply, message.sent, message.received, message.applied
-        )
+        payload = _HELLO.pack(message.generation, message.is_reply, message.sent, message.received, message.applied)
     elif isinstance(message, Barrier):
         kind, payload = _KIND_BARRIER, _NUMBER.pack(message.revision)
     else:
@@ -227,17 +215,9 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
         head = _ACK.pack(message.publisher_epoch, message.subscription_epoch, code, len(message.runs))
         return _KIND_ACK, head + _runs(message.runs), b""
     if isinstance(message, Settle):
-        return (
-            _KIND_SETTLE,
-            _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs),
-            b"",
-        )
+        return (_KIND_SETTLE, _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs), b"")
     if isinstance(message, MsgPart):
-        return (
-            _KIND_MSG_PART,
-            _msg_head(message.head) + _PART.pack(message.offset, message.total),
-            message.data,
-        )
+        return (_KIND_MSG_PART, _msg_head(message.head) + _PART.pack(message.offset, message.total), message.data)
     if isinstance(message, Sync):
         return _KIND_SYNC, _sync(message), b""
     if isinstance(message, Nack):
@@ -305,8 +285,14 @@ def _msg_head(message: Msg) -> bytes:
     tag = message.tag
     head = (
         _write_msg_head(
-            message.publisher_epoch, message.after, message.number, message.message_format, flags,
-            min(message.attempt, MAX_ATTEMPT), len(tag), named,
+            message.publisher_epoch,
+            message.after,
+            message.number,
+            message.message_format,
+            flags,
+            min(message.attempt, MAX_ATTEMPT),
+            len(tag),
+            named,
         )
         + tag
     )
@@ -503,9 +489,19 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
     is_large = bool(flags & _FLAG_LARGE)
     msg = Msg(
-        publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format, read_assigned(flags),
+        publisher,
+        number,
+        tag,
+        b"",
+        to,
+        redelivered,
+        settled,
+        attempt,
+        after,
+        message_format,
+        read_assigned(flags),
         is_large,
-    )  # fmt: skip
+    )
     if flags & _FLAG_EXPIRES:
         msg = ExpiringMsg(msg, _TTL.unpack_from(frame, end)[0])
         end += _TTL.size
@@ -516,9 +512,7 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
     publisher, subscriptions, count = _SYNC.unpack_from(frame, at)
     at += _SYNC.size
     if subscriptions * _NUMBER.size + count * _SYNC_TAG.size > len(frame) - at:
-        raise ChannelCodecError(
-            f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags"
-        )
+        raise ChannelCodecError(f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags")
     epochs = unpack_from(f">{subscriptions}Q", frame, at)
     at += subscriptions * _NUMBER.size
     numbers: list[int] = []

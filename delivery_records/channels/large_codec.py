@@ -63,6 +63,15 @@ def read_large(frame: bytes, at: int) -> LargePart:
     to: tuple[int, ...] = unpack_from(f">{named}Q", frame, at)
     data = frame[at + named * _EPOCH.size :]
     return LargePart(
-        publisher, number, to, part, data, bool(flags & _FLAG_OWED), tag, bool(flags & _FLAG_REDELIVERED), attempt,
-        message_format, read_assigned(flags),
-    )  # fmt: skip
+        publisher,
+        number,
+        to,
+        part,
+        data,
+        bool(flags & _FLAG_OWED),
+        tag,
+        bool(flags & _FLAG_REDELIVERED),
+        attempt,
+        message_format,
+        read_assigned(flags),
+    )

@@ -139,9 +139,7 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
             local.append(AtSubscription(subscription.name, state, _detail(turn, endpoints, key, whole), owes))
         else:
             old = others.get(rid, AtRouter(rid, 0, 0, 0))
-            others[rid] = AtRouter(
-                rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
-            )
+            others[rid] = AtRouter(rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected))
     letters = ingress.fanout.letters
     for key in letters.owing_keys(slot.number) if letters is not None else ():  # I-3e
         tag = network_tag(turn.nonce, ingress.session, slot.tag, is_letter=True)
@@ -151,9 +149,20 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
     told = DeliveryOutcome.REJECTED if is_reported else slot.verdict
     state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
-        True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
-        slot.message_format, ingress.arrivals.at(slot.number), tuple(local), tuple(others.values()),
-    )  # fmt: skip
+        True,
+        ingress.name,
+        ingress.topic,
+        ingress.session,
+        slot.number,
+        slot.tag,
+        whole,
+        state,
+        slot.message,
+        slot.message_format,
+        ingress.arrivals.at(slot.number),
+        tuple(local),
+        tuple(others.values()),
+    )
 
 
 def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole: bytes) -> Iterator[FoundDelivery]:
@@ -177,8 +186,14 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
         session_of(whole, turn.nonce),
         number,
         own_tag(whole),
-        whole, state, message, message_format, None, tuple(local), (),
-    )  # fmt: skip
+        whole,
+        state,
+        message,
+        message_format,
+        None,
+        tuple(local),
+        (),
+    )
 
 
 def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:

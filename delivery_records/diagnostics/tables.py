@@ -25,22 +25,39 @@ def describe(
         "rid": turn.rid,
         "applied": view.applied,
         "routers": [
-            {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
-             "draining": r.record.draining, "leaving": r.record.leaving, "group": r.record.group}
+            {
+                "id": r.record.node_id,
+                "rid": rid,
+                "amqp": r.record.amqp,
+                "http": r.record.http,
+                "draining": r.record.draining,
+                "leaving": r.record.leaving,
+                "group": r.record.group,
+            }
             for rid, r in sorted(view.routers.items())
         ],
         "subscriptions": [
             {
-                "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
-                "incarnation": turn.told_incarnation(s.created), "mode": s.record.mode.value,
-                "timeout_s": s.record.timeout_s, "peer": s.record.peer, "filter": s.record.filter,
+                "name": s.name,
+                "topic": s.record.topic,
+                "router": names.get(s.record.rid, "gone"),
+                "epoch": s.epoch,
+                "incarnation": turn.told_incarnation(s.created),
+                "mode": s.record.mode.value,
+                "timeout_s": s.record.timeout_s,
+                "peer": s.record.peer,
+                "filter": s.record.filter,
             }
             for s in view.subscriptions.values()
         ],
         "publishers": [
             {
-                "name": p.name, "topic": p.record.topic, "router": names.get(p.record.rid, "gone"), "epoch": p.epoch,
-                "session": p.session, "peer": p.record.peer,
+                "name": p.name,
+                "topic": p.record.topic,
+                "router": names.get(p.record.rid, "gone"),
+                "epoch": p.epoch,
+                "session": p.session,
+                "peer": p.record.peer,
             }
             for p in view.publishers.values()
         ],
@@ -48,15 +65,19 @@ def describe(
         "endpoints": [_endpoint(egress) for egress in endpoints.egresses.values()],
         "channels": [
             {
-                "router": names.get(channel.rid, "unknown"), "rid": channel.rid, "state": channel.state.value,
-                "generation": channel.generation, "sent": channel.sent, "received": channel.received,
+                "router": names.get(channel.rid, "unknown"),
+                "rid": channel.rid,
+                "state": channel.state.value,
+                "generation": channel.generation,
+                "sent": channel.sent,
+                "received": channel.received,
                 "waiting": channel.waiting,
             }
             for channel in channels.existing()
         ],
         "barrier_waiting": barrier.waiting,
         "counts": {decision.value: count for decision, count in turn.counts.items() if count},
-    }  # fmt: skip
+    }
 
 
 def _window(ingress: Ingress) -> dict[str, object]:
@@ -64,11 +85,19 @@ def _window(ingress: Ingress) -> dict[str, object]:
     head = window.at(window.next_accept)
     owing = [] if head is None else ingress.fanout.owing(head.number)
     return {
-        "publisher": ingress.name, "topic": ingress.topic, "phase": ingress.phase.value, "epoch": ingress.epoch,
-        "session": ingress.session, "unsettled": len(window), "unreceived": window.unreceived, "told": window.told,
-        "bytes": window.body_bytes, "credit": max(0, ingress.credit.limit - ingress.credit.received),
-        "waiting_for": owing[:WAITING_NAMES], "waiting_for_count": len(owing),
-    }  # fmt: skip
+        "publisher": ingress.name,
+        "topic": ingress.topic,
+        "phase": ingress.phase.value,
+        "epoch": ingress.epoch,
+        "session": ingress.session,
+        "unsettled": len(window),
+        "unreceived": window.unreceived,
+        "told": window.told,
+        "bytes": window.body_bytes,
+        "credit": max(0, ingress.credit.limit - ingress.credit.received),
+        "waiting_for": owing[:WAITING_NAMES],
+        "waiting_for_count": len(owing),
+    }
 
 
 def _endpoint(egress: Egress) -> dict[str, object]:
@@ -77,7 +106,11 @@ def _endpoint(egress: Egress) -> dict[str, object]:
         for entry in entries.values():
             states[entry.state.shown] += 1
     return {
-        "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.proof.confirmed,
-        "entries": sum(states.values()), "states": {state: count for state, count in states.items() if count},
-        "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
-    }  # fmt: skip
+        "subscription": egress.name,
+        "epoch": egress.epoch,
+        "confirmed": egress.proof.confirmed,
+        "entries": sum(states.values()),
+        "states": {state: count for state, count in states.items() if count},
+        "held": egress.outgoing.held,
+        "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
+    }

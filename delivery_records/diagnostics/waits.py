@@ -142,9 +142,7 @@ def owing(
     for key in letters.owing_keys(number)[: most - len(found)] if letters is not None else ():
         subscription = turn.view.subscriptions[key]
         tag = network_tag(turn.nonce, ingress.session, slot.tag, is_letter=True)
-        found.append(
-            Owing(subscription, holder(turn, egresses, subscription, tag), ingress.arrivals.at(number))
-        )
+        found.append(Owing(subscription, holder(turn, egresses, subscription, tag), ingress.arrivals.at(number)))
     return found, looked
 
 

@@ -14,9 +14,17 @@ class Budget:
     """Bytes of bodies and of entries of unsettled maps."""
 
     __slots__ = (
-        "_finisher_bytes", "_finisher_since", "_finishers", "_maps", "_partial", "_wanted", "held", "is_passed_on",
-        "limit", "was_full",
-    )  # fmt: skip
+        "_finisher_bytes",
+        "_finisher_since",
+        "_finishers",
+        "_maps",
+        "_partial",
+        "_wanted",
+        "held",
+        "is_passed_on",
+        "limit",
+        "was_full",
+    )
 
     def __init__(self, limit: int) -> None:
         """Nothing is held. `limit` in bytes."""

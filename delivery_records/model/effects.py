@@ -129,9 +129,17 @@ class Deliver:
     """
 
     __slots__ = (
-        "annotations", "attempt", "link", "message", "message_format", "outcome", "redelivered", "resume", "settled",
+        "annotations",
+        "attempt",
+        "link",
+        "message",
+        "message_format",
+        "outcome",
+        "redelivered",
+        "resume",
+        "settled",
         "tag",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

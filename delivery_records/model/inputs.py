@@ -165,9 +165,17 @@ class PublisherTransfer:
     """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
 
     __slots__ = (
-        "aborted", "delivery_id", "is_large", "link", "message", "message_format", "receiver_settles", "resume",
-        "settled", "tag",
-    )  # fmt: skip
+        "aborted",
+        "delivery_id",
+        "is_large",
+        "link",
+        "message",
+        "message_format",
+        "receiver_settles",
+        "resume",
+        "settled",
+        "tag",
+    )
 
     def __init__(
         self,

@@ -37,9 +37,19 @@ class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
     __slots__ = (
-        "after", "assigned", "attempt", "is_large", "message", "message_format", "number", "publisher_epoch",
-        "redelivered", "settled", "tag", "to",
-    )  # fmt: skip
+        "after",
+        "assigned",
+        "attempt",
+        "is_large",
+        "message",
+        "message_format",
+        "number",
+        "publisher_epoch",
+        "redelivered",
+        "settled",
+        "tag",
+        "to",
+    )
 
     def __init__(
         self,
@@ -86,17 +96,21 @@ class ExpiringMsg(Msg):
 
     __slots__ = ("expires_at", "ttl_ms")
 
-    def __init__(
-        self,
-        of: Msg,
-        ttl_ms: int,
-        expires_at: float = 0.0,
-    ) -> None:
+    def __init__(self, of: Msg, ttl_ms: int, expires_at: float = 0.0) -> None:
         """The fields of `of`; `ttl_ms` is left to it as it is sent, and `expires_at` is known to its sender alone."""
         super().__init__(
-            of.publisher_epoch, of.number, of.tag, of.message, of.to, of.redelivered, of.settled, of.attempt, of.after,
-            of.message_format, of.assigned,
-        )  # fmt: skip
+            of.publisher_epoch,
+            of.number,
+            of.tag,
+            of.message,
+            of.to,
+            of.redelivered,
+            of.settled,
+            of.attempt,
+            of.after,
+            of.message_format,
+            of.assigned,
+        )
         self.ttl_ms = ttl_ms
         self.expires_at = expires_at
 

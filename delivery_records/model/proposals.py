@@ -34,16 +34,24 @@ class Proposals:
         return f"{self._turn.rid:x}.{self._nonces}"
 
     def put(
-        self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord,
+        self,
+        nonce: str,
+        path: str,
+        expect: int,
+        record: PublisherRecord | SubscriptionRecord,
         shared: effects.SharedPut | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Propose a compare-and-put of `record`, marked with the nonce, and of its shared subscription (SH-1)."""
         self._turn.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce), shared))
 
     def put_again(
-        self, path: str, endpoint: Endpoint, record: PublisherRecord | SubscriptionRecord,
-        shared: effects.SharedPut | None = None, **changed: object,
-    ) -> str:  # fmt: skip
+        self,
+        path: str,
+        endpoint: Endpoint,
+        record: PublisherRecord | SubscriptionRecord,
+        shared: effects.SharedPut | None = None,
+        **changed: object,
+    ) -> str:
         """Put the attachment of a link here with some fields changed; returns the nonce."""
         nonce = self.new_nonce()
         changes: dict[str, Any] = dict(changed)

@@ -39,14 +39,26 @@ class Timer(IntEnum):
 
 
 OF_AN_INGRESS = (
-    Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY, Timer.SHARE_EXPIRY, Timer.STREAM, Timer.ENDING,
+    Timer.PROOF,
+    Timer.RESEND,
+    Timer.SETTLE,
+    Timer.RETRY,
+    Timer.SHARE_EXPIRY,
+    Timer.STREAM,
+    Timer.ENDING,
     Timer.LETTERS,
-)  # fmt: skip
+)
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
 OF_AN_EGRESS = (
-    Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE, Timer.HELD_EXPIRY, Timer.PARTS,
+    Timer.STOCK_REPLY,
+    Timer.PROVISIONAL,
+    Timer.LIFE,
+    Timer.REDUCTION,
+    Timer.PATIENCE,
+    Timer.HELD_EXPIRY,
+    Timer.PARTS,
     Timer.CREDIT,
-)  # fmt: skip
+)
 """Likewise of a subscription here."""
 
 Owner: TypeAlias = str | int

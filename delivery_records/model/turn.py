@@ -21,14 +21,31 @@ class Turn:
     """The facts of this turn, and what it has asked the shell for so far. One object for a whole incarnation."""
 
     __slots__ = (
-        "_era", "activations", "budget", "counts", "delivered", "durations", "is_draining", "limits", "nonce", "now",
-        "out", "plan_version", "policy_of", "rid", "settled", "settled_at_subscriber", "store_available", "stored",
-        "timers", "trace", "tracing", "view",
-    )  # fmt: skip
+        "_era",
+        "activations",
+        "budget",
+        "counts",
+        "delivered",
+        "durations",
+        "is_draining",
+        "limits",
+        "nonce",
+        "now",
+        "out",
+        "plan_version",
+        "policy_of",
+        "rid",
+        "settled",
+        "settled_at_subscriber",
+        "store_available",
+        "stored",
+        "timers",
+        "trace",
+        "tracing",
+        "view",
+    )
 
-    def __init__(
-        self, rid: int, nonce: bytes, limits: Limits, era: int = 0, policy_of: PolicyOf | None = None
-    ) -> None:
+    def __init__(self, rid: int, nonce: bytes, limits: Limits, era: int = 0, policy_of: PolicyOf | None = None) -> None:
         """Start at time 0 with an empty view; the arguments are those of `Records`."""
         assert 0 <= era < 1 << ERA_BITS
         self.rid = rid

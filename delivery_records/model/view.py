@@ -305,7 +305,10 @@ class View:
         return sorted(
             changes,
             key=lambda change: (
-                change.kind is not Kind.ROUTER, not _is_shared(change), change.mod_revision, change.record is not None
+                change.kind is not Kind.ROUTER,
+                not _is_shared(change),
+                change.mod_revision,
+                change.record is not None,
             ),
         )
 

@@ -26,9 +26,15 @@ class Answers:
     __slots__ = ("_fanout", "_new_letters", "_outcomes", "_publisher", "_retries", "_turn", "_window")
 
     def __init__(
-        self, turn: Turn, publisher: Publisher, window: Window, fanout: Fanout, outcomes: PublisherOutcomes,
-        retries: Retries, new_letters: Callable[[], DeadLetters],
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        publisher: Publisher,
+        window: Window,
+        fanout: Fanout,
+        outcomes: PublisherOutcomes,
+        retries: Retries,
+        new_letters: Callable[[], DeadLetters],
+    ) -> None:
         """Take the parts of the ingress `publisher`; `new_letters` makes its letters, when there are any."""
         self._turn = turn
         self._publisher = publisher

@@ -15,9 +15,17 @@ class PublisherCredit:
     """How many deliveries a publisher may send in all on this attach."""
 
     __slots__ = (
-        "_budget", "_counted", "_limits", "_map_bound", "_mean_bytes", "limit", "received", "session_told",
-        "waiting_bodies", "waiting_bytes",
-    )  # fmt: skip
+        "_budget",
+        "_counted",
+        "_limits",
+        "_map_bound",
+        "_mean_bytes",
+        "limit",
+        "received",
+        "session_told",
+        "waiting_bodies",
+        "waiting_bytes",
+    )
 
     def __init__(self, limits: Limits, map_bound: int, budget: Budget) -> None:
         """Nothing is granted yet. `map_bound` is how many entries fit the client's frame; 0 = unknown."""

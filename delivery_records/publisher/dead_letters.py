@@ -95,15 +95,37 @@ class DeadLetters:
     """Letters of one publisher, and its dead-letter subscriptions."""
 
     __slots__ = (
-        "_attempts", "_channels", "_errors", "_former", "_is_given_up", "_letters", "_make", "_members", "_noted_at",
-        "_poisoned", "_policy", "_publisher", "_settled_runs", "_through", "_to_egresses", "_turn", "_unsent",
-        "_waits_until", "_window",
-    )  # fmt: skip
+        "_attempts",
+        "_channels",
+        "_errors",
+        "_former",
+        "_is_given_up",
+        "_letters",
+        "_make",
+        "_members",
+        "_noted_at",
+        "_poisoned",
+        "_policy",
+        "_publisher",
+        "_settled_runs",
+        "_through",
+        "_to_egresses",
+        "_turn",
+        "_unsent",
+        "_waits_until",
+        "_window",
+    )
 
     def __init__(
-        self, turn: Turn, publisher: Publisher, window: Window, to_egresses: ToEgresses, channels: Channels,
-        make: MakeLetter, attempts: Attempts,
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        publisher: Publisher,
+        window: Window,
+        to_egresses: ToEgresses,
+        channels: Channels,
+        make: MakeLetter,
+        attempts: Attempts,
+    ) -> None:
         """Nothing has failed.
 
         Args:
@@ -252,10 +274,12 @@ class DeadLetters:
             is_attempt = outcome is not DeliveryOutcome.EXPIRED
             attempts = self._attempts.failed.get((subscription.key, slot.number), 0) + is_attempt
         self._letters[slot.number] = Letter(
-            split_vhost(self._publisher.topic)[1], subscription.name,
-            MAX_ATTEMPTS_REASON if is_poisoned else outcome.value, attempts,
+            split_vhost(self._publisher.topic)[1],
+            subscription.name,
+            MAX_ATTEMPTS_REASON if is_poisoned else outcome.value,
+            attempts,
             error if key == subscription.key else "",
-        )  # fmt: skip
+        )
         slot.pending += 1  # the letter, until `_after`
         self._unsent += 1
         if self._turn.tracing is not None:
@@ -325,10 +349,16 @@ class DeadLetters:
         self._send(
             subscription.record.rid,
             Msg(
-                self._publisher.epoch, slot.number, slot.tag, body, (subscription.epoch,), redelivered=redelivered,
-                attempt=attempt, message_format=slot.message_format,
+                self._publisher.epoch,
+                slot.number,
+                slot.tag,
+                body,
+                (subscription.epoch,),
+                redelivered=redelivered,
+                attempt=attempt,
+                message_format=slot.message_format,
             ),
-        )  # fmt: skip
+        )
 
     def _send(self, rid: int, message: Msg | Sync) -> None:
         if rid == self._turn.rid:
@@ -443,9 +473,7 @@ class DeadLetters:
             self._publisher.trace(slot, Rule.LETTER_GIVEN_UP, slot.pending)
 
     def _note_letter(self, decision: Decision, slot: Slot) -> None:
-        self._note(
-            decision, topic=self._publisher.topic, dead_letter=self._policy.dead_letter, tag=slot.tag.hex()
-        )
+        self._note(decision, topic=self._publisher.topic, dead_letter=self._policy.dead_letter, tag=slot.tag.hex())
 
     # ------------------------------------------------------------------ settled
 

@@ -37,16 +37,42 @@ class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
     __slots__ = (
-        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
-        "_members_remote", "_plan_version", "_read_group", "_remote", "_to_egresses", "_turn", "_weight", "_window",
-        "annotated", "cursors", "expiries", "failed", "is_active", "letters", "listeners", "scheduled", "shares",
+        "_channels",
+        "_endpoint",
+        "_last_start",
+        "_left_at",
+        "_left_told",
+        "_local",
+        "_members_local",
+        "_members_remote",
+        "_plan_version",
+        "_read_group",
+        "_remote",
+        "_to_egresses",
+        "_turn",
+        "_weight",
+        "_window",
+        "annotated",
+        "cursors",
+        "expiries",
+        "failed",
+        "is_active",
+        "letters",
+        "listeners",
+        "scheduled",
+        "shares",
         "streams",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
+        self,
+        turn: Turn,
+        endpoint: Endpoint,
+        window: Window,
+        to_egresses: ToEgresses,
+        channels: Channels,
         read_group: ReadGroup,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """No subscription has joined; nothing may be sent before activation.
 
         Args:
@@ -202,9 +228,7 @@ class Fanout:
                 if slot.is_large and slot.repeated:
                     share.on_large_repeated()
         if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
-            named = [
-                key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares
-            ]
+            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares]
             if not slot.repeated:  # else they may have had it: at most once (c.3)
                 named += self.listeners
             elif self.scheduled:
@@ -264,9 +288,7 @@ class Fanout:
             if member is not None:
                 epochs = (self._turn.view.subscriptions[member].epoch,)
                 rid = self._turn.view.subscriptions[member].record.rid
-                once = Msg(
-                    self._endpoint.epoch, 0, tag, message, epochs, settled=True, message_format=message_format
-                )
+                once = Msg(self._endpoint.epoch, 0, tag, message, epochs, settled=True, message_format=message_format)
                 self._send(rid, once)
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
@@ -411,9 +433,15 @@ class Fanout:
                 continue
             epochs = tuple(subscription.epoch for subscription in again)
             message = Msg(
-                self._endpoint.epoch, slot.number, slot.tag, slot.message, epochs,
-                redelivered=True, attempt=attempt, message_format=slot.message_format,
-            )  # fmt: skip
+                self._endpoint.epoch,
+                slot.number,
+                slot.tag,
+                slot.message,
+                epochs,
+                redelivered=True,
+                attempt=attempt,
+                message_format=slot.message_format,
+            )
             self._send(rid, self._expiring(message) if self.expiries else message)
 
     def replace_attempts(self, number: int, keys: Iterable[str]) -> None:
@@ -443,9 +471,15 @@ class Fanout:
             by_router.setdefault(subscription.record.rid, []).append(subscription.epoch)
         for rid, epochs in by_router.items():
             message = Msg(
-                self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
-                redelivered=slot.repeated, attempt=attempt, message_format=slot.message_format,
-            )  # fmt: skip
+                self._endpoint.epoch,
+                slot.number,
+                slot.tag,
+                slot.message,
+                tuple(epochs),
+                redelivered=slot.repeated,
+                attempt=attempt,
+                message_format=slot.message_format,
+            )
             self._send(rid, self._expiring(message) if self.expiries else message)
 
     def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int, assigned: Assigned) -> None:
@@ -457,9 +491,16 @@ class Fanout:
             self.streams.offer(slot, [found], (redelivered, attempt, assigned))
             return
         message = Msg(
-            self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
-            redelivered=redelivered, attempt=attempt, message_format=slot.message_format, assigned=assigned,
-        )  # fmt: skip
+            self._endpoint.epoch,
+            slot.number,
+            slot.tag,
+            slot.message,
+            (found.epoch,),
+            redelivered=redelivered,
+            attempt=attempt,
+            message_format=slot.message_format,
+            assigned=assigned,
+        )
         self._send(found.record.rid, message)  # E-10: it expires before it is assigned, or not at all
 
     def stop_sending(self, number: int, member: str) -> None:

@@ -37,13 +37,9 @@ class _Group:
 class GroupedShare(Share):
     """As `Share`; what has no group goes by SH-2."""
 
-    __slots__ = (
-        "_ahead", "_group_of", "_groups", "_has_large", "_queues", "_read_group", "_undecided", "_went_back",
-    )  # fmt: skip
+    __slots__ = ("_ahead", "_group_of", "_groups", "_has_large", "_queues", "_read_group", "_undecided", "_went_back")
 
-    def __init__(
-        self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way, read_group: ReadGroup
-    ) -> None:
+    def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way, read_group: ReadGroup) -> None:
         """As `Share`, and how the group of a message is read."""
         super().__init__(turn, key, cursor, window, way)
         self._read_group = read_group

@@ -19,12 +19,7 @@ from delivery_records.model.expiry_times import ReadTtl
 from delivery_records.model.failures import PastFailures
 from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
-from delivery_records.model.limits import (
-    OWING_NAMES,
-    PROVISIONAL_TIMEOUT_S,
-    RESEND_FAILURES,
-    UNKNOWN_PUT_S,
-)
+from delivery_records.model.limits import OWING_NAMES, PROVISIONAL_TIMEOUT_S, RESEND_FAILURES, UNKNOWN_PUT_S
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import add_run, frozen_runs
@@ -64,16 +59,48 @@ class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_annotate", "_asked_s", "_parts", "_start_told", "_starts", "_turn", "answers", "arrivals", "credit",
-        "departure", "exactly_once", "expiry_policy", "fanout", "is_dirty", "large", "lifetimes", "link", "outcomes",
-        "peer", "phase", "place", "policy", "resends", "resumption", "retries", "session", "settled_runs", "timeout_s",
-        "topic", "user", "window",
-    )  # fmt: skip
+        "_annotate",
+        "_asked_s",
+        "_parts",
+        "_start_told",
+        "_starts",
+        "_turn",
+        "answers",
+        "arrivals",
+        "credit",
+        "departure",
+        "exactly_once",
+        "expiry_policy",
+        "fanout",
+        "is_dirty",
+        "large",
+        "lifetimes",
+        "link",
+        "outcomes",
+        "peer",
+        "phase",
+        "place",
+        "policy",
+        "resends",
+        "resumption",
+        "retries",
+        "session",
+        "settled_runs",
+        "timeout_s",
+        "topic",
+        "user",
+        "window",
+    )
 
     def __init__(
-        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts,
+        self,
+        turn: Turn,
+        publisher: Publisher,
+        request: PublisherAttach,
+        began: float,
+        parts: IngressParts,
         held: Held | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`.
 
         `held`: what is here of it (A-3b).
@@ -120,9 +147,7 @@ class Ingress(Endpoint):
         )
         self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
         self._starts += self.resumption.starts
-        self.answers = Answers(
-            turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters
-        )  # fmt: skip
+        self.answers = Answers(turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters)
         """What subscriptions say of its deliveries."""
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.departure = Departure(request, self.window)
@@ -138,15 +163,25 @@ class Ingress(Endpoint):
         resumed = len(self.window) > 0
         turn.note(
             Decision.PUBLISHER_RESUMED if resumed else Decision.PUBLISHER_ATTACHED,
-            publisher=self.name, topic=self.topic, epoch=self.epoch, unsettled=len(self.window), peer=request.peer,
-        )  # fmt: skip
+            publisher=self.name,
+            topic=self.topic,
+            epoch=self.epoch,
+            unsettled=len(self.window),
+            peer=request.peer,
+        )
         unsettled = None if request.unsettled is None else self.resumption.reply
         turn.out.append(
             effects.PublisherReply(
-                request.link, unsettled, resumed, self.exactly_once, request.settles_first, self.timeout_s,
-                self.expiry_policy, stream_above(request),
+                request.link,
+                unsettled,
+                resumed,
+                self.exactly_once,
+                request.settles_first,
+                self.timeout_s,
+                self.expiry_policy,
+                stream_above(request),
             )
-        )  # fmt: skip
+        )
         if self.phase is Phase.PROVING:
             turn.out.append(effects.AskEcho(request.link, self.epoch))
             turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)

@@ -87,9 +87,15 @@ class LargeArrivals:
     def _begin(self, transfer: LargeTransfer) -> None:
         self.abort()  # transfers of one link do not interleave: what was not through does not go on
         whole = PublisherTransfer(
-            transfer.link, transfer.delivery_id, transfer.tag, transfer.data, resume=transfer.resume,
-            message_format=transfer.message_format, receiver_settles=transfer.receiver_settles, is_large=True,
-        )  # fmt: skip
+            transfer.link,
+            transfer.delivery_id,
+            transfer.tag,
+            transfer.data,
+            resume=transfer.resume,
+            message_format=transfer.message_format,
+            receiver_settles=transfer.receiver_settles,
+            is_large=True,
+        )
         self._owner.on_transfer(whole)
         slot = self._window.find(transfer.tag)
         if slot is not None and slot.state is ARRIVING:

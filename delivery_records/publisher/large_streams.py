@@ -108,13 +108,11 @@ class Stream:
 class LargeStreams:
     """The streams of one publisher, by the number of the delivery."""
 
-    __slots__ = (
-        "_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window",
-    )  # fmt: skip
+    __slots__ = ("_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window")
 
     def __init__(
         self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels
-    ) -> None:  # fmt: skip
+    ) -> None:
         """No stream yet.
 
         Args:
@@ -208,9 +206,17 @@ class LargeStreams:
         for rid in {subscription.record.rid for subscription in late}:
             epochs = tuple(subscription.epoch for subscription in late if subscription.record.rid == rid)
             message = Msg(
-                self._endpoint.epoch, slot.number, slot.tag, slot.message, epochs, redelivered=redelivered,
-                attempt=attempt, message_format=slot.message_format, assigned=assigned, is_large=True,
-            )  # fmt: skip
+                self._endpoint.epoch,
+                slot.number,
+                slot.tag,
+                slot.message,
+                epochs,
+                redelivered=redelivered,
+                attempt=attempt,
+                message_format=slot.message_format,
+                assigned=assigned,
+                is_large=True,
+            )
             if rid == self._turn.rid:
                 self._to_egresses.deliver(rid, message)
             else:

@@ -65,10 +65,14 @@ class Lifetimes:
                 self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, Rule.EXPIRED, subscription.name)
         self._turn.counts[Decision.EXPIRED] += len(expired) - 1  # the note counts one
         self._turn.note(
-            Decision.EXPIRED, subscription=subscription.name, key=subscription.key, publisher=self._endpoint.name,
+            Decision.EXPIRED,
+            subscription=subscription.name,
+            key=subscription.key,
+            publisher=self._endpoint.name,
             session=self._turn.view.publishers[self._endpoint.key].session,
-            deliveries=len(expired), tags=[slot.tag.hex() for slot in expired[:EXPIRED_TAGS]],
-        )  # fmt: skip
+            deliveries=len(expired),
+            tags=[slot.tag.hex() for slot in expired[:EXPIRED_TAGS]],
+        )
 
     def _take_due(self) -> list[tuple[str, list[int]]]:
         """Key of each shared subscription, and what no member of it was given in time."""

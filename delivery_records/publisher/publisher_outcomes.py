@@ -16,13 +16,16 @@ _ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
 _IN_DOUBT: Final = Told(DeliveryOutcome.MODIFIED_FAILED)
 _RELEASED: Final = Told(DeliveryOutcome.RELEASED)
 _NOBODY: Final = Told(
-    DeliveryOutcome.REJECTED, "amqp:not-found",
+    DeliveryOutcome.REJECTED,
+    "amqp:not-found",
     "no subscription matches the topic, and its policy rejects such messages: subscribe first, then send it again",
-)  # fmt: skip
+)
 _OF_VERDICT: Final = {DeliveryOutcome.RELEASED: _RELEASED, DeliveryOutcome.MODIFIED_FAILED: _IN_DOUBT}
 _OF_EMPTY: Final = {
-    OnEmpty.ACCEPT: None, OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED
-}  # fmt: skip
+    OnEmpty.ACCEPT: None,
+    OnEmpty.RELEASE: DeliveryOutcome.RELEASED,
+    OnEmpty.REJECT: DeliveryOutcome.REJECTED,
+}
 
 _TOLD = {
     DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
@@ -36,14 +39,31 @@ class PublisherOutcomes:
     """What the publisher was told, and what it is told at the end of this turn."""
 
     __slots__ = (
-        "_accepted", "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
-        "_told_settled", "_turn", "_window", "expired_by", "last_progress", "policy",
-    )  # fmt: skip
+        "_accepted",
+        "_ended",
+        "_ended_count",
+        "_ended_from",
+        "_exactly_once",
+        "_owner",
+        "_settles_first",
+        "_told",
+        "_told_settled",
+        "_turn",
+        "_window",
+        "expired_by",
+        "last_progress",
+        "policy",
+    )
 
     def __init__(
-        self, turn: Turn, owner: WindowOwner, window: Window, policy: TopicPolicy, exactly_once: bool,
+        self,
+        turn: Turn,
+        owner: WindowOwner,
+        window: Window,
+        policy: TopicPolicy,
+        exactly_once: bool,
         settles_first: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
         self._turn = turn
         self.policy = policy
@@ -174,9 +194,14 @@ class PublisherOutcomes:
         of_subscriptions = [" and ".join(said) + " of its subscriptions"] if said else []
         no_letter = ["nobody has a dead letter of it"] if has_no_letter else []
         return Told(
-            DeliveryOutcome.REJECTED, "oncewire:rejected", "; ".join(of_subscriptions + no_letter),
-            tuple(rejected[:OWING_NAMES]), len(rejected), tuple(expired[:OWING_NAMES]), len(expired),
-        )  # fmt: skip
+            DeliveryOutcome.REJECTED,
+            "oncewire:rejected",
+            "; ".join(of_subscriptions + no_letter),
+            tuple(rejected[:OWING_NAMES]),
+            len(rejected),
+            tuple(expired[:OWING_NAMES]),
+            len(expired),
+        )
 
     def on_leaving(self, key: str, name: str) -> None:
         """A subscription ends, and has not left the window yet (I-3c)."""

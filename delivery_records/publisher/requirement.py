@@ -25,9 +25,15 @@ class RequiringFanout(Fanout):
     __slots__ = ("_released", "required")
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels,
-        read_group: ReadGroup, required: int,
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        endpoint: Endpoint,
+        window: Window,
+        to_egresses: ToEgresses,
+        channels: Channels,
+        read_group: ReadGroup,
+        required: int,
+    ) -> None:
         """As `Fanout`. `required`: subscriptions that a new message must be owed to."""
         super().__init__(turn, endpoint, window, to_egresses, channels, read_group)
         self.required = required
@@ -58,9 +64,15 @@ class CountedOutcomes(PublisherOutcomes):
     __slots__ = ("_changes", "_done_before", "_fanout", "_names", "_names_of", "_stated")
 
     def __init__(
-        self, turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, policy: TopicPolicy, exactly_once: bool,
+        self,
+        turn: Turn,
+        owner: WindowOwner,
+        window: Window,
+        fanout: Fanout,
+        policy: TopicPolicy,
+        exactly_once: bool,
         settles_first: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """As `PublisherOutcomes`; `fanout` knows the subscriptions."""
         super().__init__(turn, owner, window, policy, exactly_once, settles_first)
         self._fanout = fanout
@@ -121,9 +133,15 @@ class WaitingOutcomes(CountedOutcomes):
     __slots__ = ("_is_short", "_required")
 
     def __init__(
-        self, turn: Turn, owner: WindowOwner, window: Window, fanout: RequiringFanout, policy: TopicPolicy,
-        exactly_once: bool, settles_first: bool,
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        owner: WindowOwner,
+        window: Window,
+        fanout: RequiringFanout,
+        policy: TopicPolicy,
+        exactly_once: bool,
+        settles_first: bool,
+    ) -> None:
         """As `CountedOutcomes`."""
         super().__init__(turn, owner, window, fanout, policy, exactly_once, settles_first)
         self._required = fanout.required
@@ -157,9 +175,13 @@ class WaitingOutcomes(CountedOutcomes):
 
 
 def counted_outcomes(
-    turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, modes: tuple[TopicPolicy, bool, bool],
+    turn: Turn,
+    owner: WindowOwner,
+    window: Window,
+    fanout: Fanout,
+    modes: tuple[TopicPolicy, bool, bool],
     request: PublisherAttach,
-) -> CountedOutcomes:  # fmt: skip
+) -> CountedOutcomes:
     """The outcomes of a publisher that asks who processed its messages."""
     if request.waits and isinstance(fanout, RequiringFanout):
         return WaitingOutcomes(turn, owner, window, fanout, *modes)

@@ -73,13 +73,27 @@ class Resumption:
     """What one publisher may resume on its link. One that presents nothing, or has the capability, resumes nothing."""
 
     __slots__ = (
-        "_decided", "_fanout", "_former", "_held", "_ignored", "_open", "_outcomes", "_owner", "_turn", "_window",
-    )  # fmt: skip
+        "_decided",
+        "_fanout",
+        "_former",
+        "_held",
+        "_ignored",
+        "_open",
+        "_outcomes",
+        "_owner",
+        "_turn",
+        "_window",
+    )
 
     def __init__(
-        self, turn: Turn, owner: Resuming, window: Window, fanout: Fanout, outcomes: PublisherOutcomes,
+        self,
+        turn: Turn,
+        owner: Resuming,
+        window: Window,
+        fanout: Fanout,
+        outcomes: PublisherOutcomes,
         held: Held | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`held`: all that is here of the publisher. The window has what it presents of that."""
         self._turn = turn
         self._owner = owner

@@ -31,9 +31,7 @@ class Retries:
 
     __slots__ = ("_attempts", "_endpoint", "_fanout", "_turn", "_window", "policy")
 
-    def __init__(
-        self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy
-    ) -> None:
+    def __init__(self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout, policy: TopicPolicy) -> None:
         """Nothing to retry. What failed before this ingress, egresses state (E-4a)."""
         self._turn = turn
         self.policy = policy
@@ -89,9 +87,11 @@ class Retries:
         pair = (subscription.key, slot.number)
         if entry.failed >= self.policy.max_attempts:
             self._turn.note(
-                Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
+                Decision.DELIVERY_POISONED,
+                publisher=self._endpoint.name,
+                subscription=subscription.name,
                 tag=slot.tag.hex(),
-            )  # fmt: skip
+            )
             self._trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._forget_pair(pair)  # what others asked for goes on
             return entry.failed

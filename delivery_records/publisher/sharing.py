@@ -28,8 +28,19 @@ class Member:
     """One member, as this ingress knows it."""
 
     __slots__ = (
-        "answered", "claimed", "epoch", "handed_back", "has", "is_full", "key", "last", "name", "rid", "room", "serial",
-    )  # fmt: skip
+        "answered",
+        "claimed",
+        "epoch",
+        "handed_back",
+        "has",
+        "is_full",
+        "key",
+        "last",
+        "name",
+        "rid",
+        "room",
+        "serial",
+    )
 
     def __init__(self, member: Subscription) -> None:
         self.key = member.key
@@ -86,9 +97,26 @@ class Share:
     """Members and assignments of one shared subscription, for one publisher."""
 
     __slots__ = (
-        "_again", "_also", "_assigned", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members",
-        "_open", "_order", "_refused", "_turn", "_unclaimed", "_untried", "_waiting", "_way", "_window", "key",
-    )  # fmt: skip
+        "_again",
+        "_also",
+        "_assigned",
+        "_at",
+        "_attempts",
+        "_blocking",
+        "_cursor",
+        "_is_assigning",
+        "_members",
+        "_open",
+        "_order",
+        "_refused",
+        "_turn",
+        "_unclaimed",
+        "_untried",
+        "_waiting",
+        "_way",
+        "_window",
+        "key",
+    )
 
     def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
         """No member is known, and nothing is assigned.
@@ -474,9 +502,10 @@ class Share:
     def refused_by_all(self) -> list[int]:
         """SH-5: what all that are members now have refused for good, after one of the others has ended."""
         return [
-            number for number, refused in self._refused.items()
+            number
+            for number, refused in self._refused.items()
             if self._members and number not in self._at and refused >= self._members.keys()
-        ]  # fmt: skip
+        ]
 
     def _give_up(self, member: Member, number: int) -> None:
         del self._at[number]

@@ -6,18 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.limits import PAST_EPOCHS
-from delivery_records.model.messages import (
-    Ack,
-    Annotations,
-    Claim,
-    Nack,
-    Need,
-    Reason,
-    Return,
-    Room,
-    Taken,
-    ToIngress,
-)
+from delivery_records.model.messages import Ack, Annotations, Claim, Nack, Need, Reason, Return, Room, Taken, ToIngress
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription

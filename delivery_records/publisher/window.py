@@ -156,9 +156,17 @@ class Window:
     """Slots by number and by tag. Invariant: base <= every number in it < end; base is in it unless it is empty."""
 
     __slots__ = (
-        "_awaited", "_budget", "_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told",
+        "_awaited",
+        "_budget",
+        "_by_number",
+        "_by_tag",
+        "base",
+        "body_bytes",
+        "end",
+        "next_accept",
+        "told",
         "unreceived",
-    )  # fmt: skip
+    )
 
     def __init__(self, tags: Iterable[bytes] = (), budget: Budget | None = None) -> None:
         """Start with the non-terminal tags of the presented map, in its order (A-4); count all of it in `budget`."""

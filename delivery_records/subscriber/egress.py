@@ -44,7 +44,7 @@ from delivery_records.subscriber.entries import (
     SyncState,
     presented_map,
     was_sent,
-)  # fmt: skip
+)
 from delivery_records.subscriber.expiring import HeldExpiry
 from delivery_records.subscriber.filters import MessageFilters
 from delivery_records.subscriber.large_deliveries import LargeDeliveries
@@ -63,10 +63,28 @@ class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_former", "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "expiry", "is_expelled",
-        "is_member", "link", "mode", "outgoing", "progress", "proof", "reduction", "request", "sessions",
-        "statements", "sync_of_publisher", "syncs",
-    )  # fmt: skip
+        "_former",
+        "_parts",
+        "_synced",
+        "_turn",
+        "created",
+        "exactly_once",
+        "existed",
+        "expiry",
+        "is_expelled",
+        "is_member",
+        "link",
+        "mode",
+        "outgoing",
+        "progress",
+        "proof",
+        "reduction",
+        "request",
+        "sessions",
+        "statements",
+        "sync_of_publisher",
+        "syncs",
+    )
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
@@ -93,21 +111,34 @@ class Egress(Endpoint):
         """Whether it answers, where a policy wants to know (K-5b)."""
         shared = owed if self.is_member else None
         self.proof = ProofOfLife(
-            turn, parts.proposals, self, self.link, subscription, self.exactly_once,
-            terms_after_proof(request, subscription.record, turn.limits), shared,
+            turn,
+            parts.proposals,
+            self,
+            self.link,
+            subscription,
+            self.exactly_once,
+            terms_after_proof(request, subscription.record, turn.limits),
+            shared,
             None if shared is None else terms_after_proof(request, shared.record, turn.limits),
-        )  # fmt: skip
+        )
         self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.statements = Statements(turn, self.sessions, parts.answer, is_member=self.is_member)
         self.syncs: dict[int, SyncState] = {}
         self.sync_of_publisher: dict[str, SyncState] = {}
         self.outgoing = Outgoing(
-            turn, self.name, self.link, self.mode, subscription.record.map_bound,
-            sum(len(entries) for entries in self.sessions.values()), self.reduction, self.progress,
-            parts.dirty, LargeDeliveries(turn, self, self.link, self.mode, self.progress, parts.answer),
+            turn,
+            self.name,
+            self.link,
+            self.mode,
+            subscription.record.map_bound,
+            sum(len(entries) for entries in self.sessions.values()),
+            self.reduction,
+            self.progress,
+            parts.dirty,
+            LargeDeliveries(turn, self, self.link, self.mode, self.progress, parts.answer),
             is_member=self.is_member,
-        )  # fmt: skip
+        )
         self.expiry = HeldExpiry(turn, self, self.link, self.mode, self.outgoing)
 
     # ------------------------------------------------------------------ attach
@@ -123,14 +154,21 @@ class Egress(Endpoint):
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.state in IN_REPLY]
         self._turn.out.append(
             effects.SubscriberReply(
-                request.link, subscription.record.topic,
-                None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
-                self.mode, self._turn.told_incarnation(self.created),
-                held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,
+                request.link,
+                subscription.record.topic,
+                None if request.unsettled is None else kept,
+                request.incomplete,
+                self.existed,
+                request.exactly_once,
+                self.mode,
+                self._turn.told_incarnation(self.created),
+                held_terms(subscription.record).expiry_policy,
+                timeout_of(subscription),
+                request.patience,
                 subscription.record.filter,
                 self._turn.view.subscriptions.get(subscription.record.member_of, subscription).record.grouped,
             )
-        )  # fmt: skip
+        )
         if self.reduction is not None:
             self.reduction.begin(len(request.unsettled or ()), len(kept))
         else:
@@ -197,9 +235,16 @@ class Egress(Endpoint):
         self.outgoing.pump()
 
     def on_msg(
-        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        publisher_epoch: int,
+        number: int,
+        tag: bytes,
+        message: bytes,
+        redelivered: bool = False,
+        attempt: int = 0,
+        message_format: int = 0,
+        large: LargeBody | None = None,
+    ) -> None:
         """E-3: hand a delivery to the subscriber, unless its map says it has it.
 
         With `large` its body comes in parts, of which `message` is the first, or later (L-2, L-7).
@@ -245,9 +290,15 @@ class Egress(Endpoint):
             if sync is not None:
                 self.outgoing.large.on_first(sync.numbers.get(part.number))
             self.on_msg(
-                part.publisher_epoch, part.number, part.tag, part.data, part.redelivered, part.attempt,
-                part.message_format, body,
-            )  # fmt: skip
+                part.publisher_epoch,
+                part.number,
+                part.tag,
+                part.data,
+                part.redelivered,
+                part.attempt,
+                part.message_format,
+                body,
+            )
             if sync is not None and not body.is_taken_up:
                 found = sync.numbers.get(part.number)
                 why = HAS_IT if found is not None and found.state is SENT else NOT_WANTED
@@ -501,9 +552,7 @@ class Egress(Endpoint):
         if was_large:
             self.after_settling()
 
-    def _want_again(
-        self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
-    ) -> None:
+    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt.
 
         What failed is counted here, too, for the next ingress does not know what the last one has counted.
@@ -554,10 +603,17 @@ class Egress(Endpoint):
         if turn.is_draining or self.outgoing.is_closing or self.proof.is_writing:
             return  # the link ends anyway, or a deletion at this epoch would lose
         turn.note(
-            Decision.SUBSCRIBER_SLOW, subscription=self.name, key=self.key, epoch=self.epoch, link=self.link,
-            action=progress.patience.action.value, seconds=progress.patience.seconds, held=outgoing.held,
-            unanswered=len(progress.unanswered), peer=self.request.peer,
-        )  # fmt: skip
+            Decision.SUBSCRIBER_SLOW,
+            subscription=self.name,
+            key=self.key,
+            epoch=self.epoch,
+            link=self.link,
+            action=progress.patience.action.value,
+            seconds=progress.patience.seconds,
+            held=outgoing.held,
+            unanswered=len(progress.unanswered),
+            peer=self.request.peer,
+        )
         if progress.patience.action is SlowAction.EXPEL:
             self.is_expelled = True
             self._parts.proposals.delete(subscription_path(self.key), self.epoch)

@@ -58,8 +58,14 @@ ENTRY_NEXT: Final = {
     State.KNOWN_HELD: (State.KNOWN, State.SENT, State.DONE_PRESENTED, State.AGAIN_HELD, State.GONE),
     State.HELD: (State.SENT, State.EXPIRED, State.GONE),
     State.SENT: (
-        State.DONE, State.DONE_SETTLED, State.AGAIN, State.GONE,
-        State.HELD, State.KNOWN, State.KNOWN_HELD, State.AGAIN_HELD,
+        State.DONE,
+        State.DONE_SETTLED,
+        State.AGAIN,
+        State.GONE,
+        State.HELD,
+        State.KNOWN,
+        State.KNOWN_HELD,
+        State.AGAIN_HELD,
     ),
     State.DONE: (State.GONE,),
     State.DONE_PRESENTED: (State.GONE,),
@@ -157,9 +163,18 @@ class LargeBody:
     """The body of a large delivery at an egress: what has come and was not sent, or the place of one (L-2, L-7)."""
 
     __slots__ = (
-        "before", "handed", "is_place", "is_taken_up", "is_whole", "pieces", "since", "sync", "taken", "told",
+        "before",
+        "handed",
+        "is_place",
+        "is_taken_up",
+        "is_whole",
+        "pieces",
+        "since",
+        "sync",
+        "taken",
+        "told",
         "told_at",
-    )  # fmt: skip
+    )
 
     def __init__(self, *, is_place: bool = False) -> None:
         """Nothing has come, and with `is_place` nothing will: the publisher must send it again (L-7)."""
@@ -193,14 +208,37 @@ class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_dirty", "_growing", "_growing_outcome", "_runs", "annotated", "endpoint", "entries", "epoch", "first_new",
-        "held", "ingress_rid", "is_letters", "named", "numbers", "places", "prefix", "serial", "session",
-    )  # fmt: skip
+        "_dirty",
+        "_growing",
+        "_growing_outcome",
+        "_runs",
+        "annotated",
+        "endpoint",
+        "entries",
+        "epoch",
+        "first_new",
+        "held",
+        "ingress_rid",
+        "is_letters",
+        "named",
+        "numbers",
+        "places",
+        "prefix",
+        "serial",
+        "session",
+    )
 
     def __init__(
-        self, endpoint: Endpoint, epoch: int, ingress_rid: int, session: int, prefix: bytes,
-        entries: dict[bytes, Entry], dirty: list[SyncState], is_letters: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        endpoint: Endpoint,
+        epoch: int,
+        ingress_rid: int,
+        session: int,
+        prefix: bytes,
+        entries: dict[bytes, Entry],
+        dirty: list[SyncState],
+        is_letters: bool = False,
+    ) -> None:
         """Start at a SYNC of publisher epoch `epoch` for the egress `endpoint`.
 
         `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send; `is_letters`: what

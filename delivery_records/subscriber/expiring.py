@@ -79,10 +79,14 @@ class HeldExpiry:
         publisher = turn.view.publishers.get(key)
         turn.counts[Decision.EXPIRED] += len(expired) - 1  # the note counts one
         turn.note(
-            Decision.EXPIRED, subscription=endpoint.name, key=endpoint.key, link=self._link,
-            publisher="" if publisher is None else publisher.name, deliveries=len(expired),
+            Decision.EXPIRED,
+            subscription=endpoint.name,
+            key=endpoint.key,
+            link=self._link,
+            publisher="" if publisher is None else publisher.name,
+            deliveries=len(expired),
             tags=[entry.tag.hex() for entry in expired[:EXPIRED_TAGS]],
-        )  # fmt: skip
+        )
 
     def _arm(self) -> None:
         while self._heap and self._heap[0][2].state is not HELD:

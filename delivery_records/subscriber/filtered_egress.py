@@ -38,9 +38,16 @@ class FilteredEgress(Egress):
                 self._local[sync.publisher_epoch] = None
 
     def on_msg(
-        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        publisher_epoch: int,
+        number: int,
+        tag: bytes,
+        message: bytes,
+        redelivered: bool = False,
+        attempt: int = 0,
+        message_format: int = 0,
+        large: LargeBody | None = None,
+    ) -> None:
         """E-9, then E-3. What has an entry is not filtered: the subscriber has it, or is to have it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is not None and number not in sync.numbers and self._excludes(publisher_epoch, message, message_format):

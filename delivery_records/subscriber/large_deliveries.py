@@ -43,14 +43,28 @@ class LargeDeliveries:
     """What one subscriber gets in parts."""
 
     __slots__ = (
-        "_answer", "_endpoint", "_entries", "_line", "_link", "_mode", "_progress", "_queue", "_turn", "_unsent",
+        "_answer",
+        "_endpoint",
+        "_entries",
+        "_line",
+        "_link",
+        "_mode",
+        "_progress",
+        "_queue",
+        "_turn",
+        "_unsent",
         "current",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, link: int, mode: SubscriptionMode, progress: Progress | None,
+        self,
+        turn: Turn,
+        endpoint: Endpoint,
+        link: int,
+        mode: SubscriptionMode,
+        progress: Progress | None,
         answer: Callable[[SyncState, ToIngress], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing comes.
 
         Args:
@@ -150,10 +164,18 @@ class LargeDeliveries:
         body.before = before
         self._turn.out.append(
             effects.DeliverPart(
-                self._link, entry.tag, first, Part.FIRST, resume, once, entry.redelivered, entry.attempt,
-                entry.annotations, entry.message_format,
+                self._link,
+                entry.tag,
+                first,
+                Part.FIRST,
+                resume,
+                once,
+                entry.redelivered,
+                entry.attempt,
+                entry.annotations,
+                entry.message_format,
             )
-        )  # fmt: skip
+        )
         self._count(body, len(first))
         pieces, body.pieces = body.pieces, []
         for at, piece in enumerate(pieces):

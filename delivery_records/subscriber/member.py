@@ -35,9 +35,18 @@ class MemberEgress(FilteredEgress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
     __slots__ = (
-        "_failed", "_failures", "_heads", "_left", "_lives", "_over", "_returned", "_short", "_spent", "_stated",
+        "_failed",
+        "_failures",
+        "_heads",
+        "_left",
+        "_lives",
+        "_over",
+        "_returned",
+        "_short",
+        "_spent",
+        "_stated",
         "_used",
-    )  # fmt: skip
+    )
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
@@ -102,9 +111,10 @@ class MemberEgress(FilteredEgress):
         """What is not in U any more is settled (E-2)."""
         is_letter = is_letter_tag(prefix)
         self._failed = {
-            tag for tag in self._failed
+            tag
+            for tag in self._failed
             if tag in kept or tag[SESSION_AT:OWN_TAG_AT] != prefix[1:] or is_letter_tag(tag) is not is_letter
-        }  # fmt: skip
+        }
 
     def on_session_gone(self, session: int) -> None:
         """E-6."""
@@ -146,9 +156,16 @@ class MemberEgress(FilteredEgress):
         self._parts.answer(state, Claim(state.epoch, state.named, room, frozen_runs(runs), state.serial))
 
     def on_msg(
-        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
-        attempt: int = 0, message_format: int = 0, large: LargeBody | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        publisher_epoch: int,
+        number: int,
+        tag: bytes,
+        message: bytes,
+        redelivered: bool = False,
+        attempt: int = 0,
+        message_format: int = 0,
+        large: LargeBody | None = None,
+    ) -> None:
         """SH-2: send it, or give it back at once."""
         sync = self.syncs.get(publisher_epoch)
         if sync is not None and number not in sync.numbers:
@@ -205,9 +222,7 @@ class MemberEgress(FilteredEgress):
         sync = self.syncs.get(publisher_epoch)
         return assigned is not Assigned.BY_ITS_MAP or sync is None or number in sync.numbers
 
-    def _want_again(
-        self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None
-    ) -> None:
+    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool, delay_ms: int | None) -> None:
         """SH-5: what a member does not want is not its own any more, and no CLAIM may name it."""
         super()._want_again(entry, outcome, settled, delay_ms)
         self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)

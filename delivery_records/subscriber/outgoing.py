@@ -27,7 +27,7 @@ from delivery_records.subscriber.entries import (
     Entry,
     State,
     SyncState,
-)  # fmt: skip
+)
 from delivery_records.subscriber.held import HeldQueue
 from delivery_records.subscriber.large_deliveries import LargeDeliveries
 from delivery_records.subscriber.presettled import HeldPresettled
@@ -44,17 +44,46 @@ class Outgoing:
     """The link to one subscriber, from its attach on."""
 
     __slots__ = (
-        "_dirty", "_held", "_is_member", "_link", "_map_bound", "_mode", "_name", "_presettled", "_progress",
-        "_reduction", "_resumes", "_settle_queue", "_turn",
-        "drain", "held_since", "is_closing", "is_replied", "large", "limit", "mapped", "reserve", "sent",
+        "_dirty",
+        "_held",
+        "_is_member",
+        "_link",
+        "_map_bound",
+        "_mode",
+        "_name",
+        "_presettled",
+        "_progress",
+        "_reduction",
+        "_resumes",
+        "_settle_queue",
+        "_turn",
+        "drain",
+        "held_since",
+        "is_closing",
+        "is_replied",
+        "large",
+        "limit",
+        "mapped",
+        "reserve",
+        "sent",
         "settling",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, turn: Turn, name: str, link: int, mode: SubscriptionMode, map_bound: int, mapped: int,
-        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing], large: LargeDeliveries, *,
+        self,
+        turn: Turn,
+        name: str,
+        link: int,
+        mode: SubscriptionMode,
+        map_bound: int,
+        mapped: int,
+        reduction: Reduction | None,
+        progress: Progress | None,
+        dirty: list[Outgoing],
+        large: LargeDeliveries,
+        *,
         is_member: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing is sent before the attach is answered.
 
         Args:
@@ -371,8 +400,16 @@ class Outgoing:
         else:
             self._turn.out.append(
                 effects.Deliver(
-                    self._link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
-                    entry.annotations, entry.message_format,
+                    self._link,
+                    entry.tag,
+                    message,
+                    resume,
+                    once,
+                    None,
+                    entry.redelivered,
+                    entry.attempt,
+                    entry.annotations,
+                    entry.message_format,
                 )
             )
         if once:

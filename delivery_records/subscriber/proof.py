@@ -20,14 +20,34 @@ class ProofOfLife:
     """Of one subscriber: asked for, waited for, written; then it is confirmed."""
 
     __slots__ = (
-        "_created", "_endpoint", "_exactly_once", "_link", "_proposals", "_shared_key", "_shared_terms", "_terms",
-        "_turn", "awaits_proof", "confirmed", "is_known", "is_proven", "is_writing",
-    )  # fmt: skip
+        "_created",
+        "_endpoint",
+        "_exactly_once",
+        "_link",
+        "_proposals",
+        "_shared_key",
+        "_shared_terms",
+        "_terms",
+        "_turn",
+        "awaits_proof",
+        "confirmed",
+        "is_known",
+        "is_proven",
+        "is_writing",
+    )
 
     def __init__(
-        self, turn: Turn, proposals: Proposals, endpoint: Endpoint, link: int, subscription: Subscription,
-        exactly_once: bool, terms: Terms, shared: Subscription | None = None, shared_terms: Terms | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        proposals: Proposals,
+        endpoint: Endpoint,
+        link: int,
+        subscription: Subscription,
+        exactly_once: bool,
+        terms: Terms,
+        shared: Subscription | None = None,
+        shared_terms: Terms | None = None,
+    ) -> None:
         """The attach of `subscription` is in the view; `terms` are what its client gets when it has shown life.
 
         Of a member, `shared` is its shared subscription, which gets `shared_terms` then (SH-1).
@@ -97,9 +117,14 @@ class ProofOfLife:
         if subscription is not None and subscription.epoch == endpoint.epoch:
             terms = self._terms
             self._proposals.put_again(
-                subscription_path(endpoint.key), endpoint, subscription.record, self._shared_put(), provisional=False,
-                timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy,
-            )  # fmt: skip
+                subscription_path(endpoint.key),
+                endpoint,
+                subscription.record,
+                self._shared_put(),
+                provisional=False,
+                timeout_s=terms.timeout_s,
+                expiry_policy=terms.expiry_policy,
+            )
             self.is_writing = True
             turn.note(Decision.SUBSCRIBER_PROVEN, subscription=endpoint.name)
 
@@ -108,9 +133,7 @@ class ProofOfLife:
         shared, terms = self._turn.view.subscriptions.get(self._shared_key), self._shared_terms
         if shared is None or terms is None:
             return None
-        record = replace(
-            shared.record, provisional=False, timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy
-        )
+        record = replace(shared.record, provisional=False, timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy)
         return effects.SharedPut(subscription_path(shared.key), shared.created, record)
 
     def on_put_failed(self, failure: StoreFailure) -> None:

@@ -20,9 +20,13 @@ class Reduction:
     __slots__ = ("_endpoint", "_failures", "_left", "_link", "_suspend", "_turn", "has_progressed")
 
     def __init__(
-        self, turn: Turn, endpoint: Endpoint, link: int, failures: PastFailures,
+        self,
+        turn: Turn,
+        endpoint: Endpoint,
+        link: int,
+        failures: PastFailures,
         suspend: Callable[[Endpoint, LossCause], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The attach was read; it is not answered."""
         self._turn = turn
         self._endpoint = endpoint

@@ -22,9 +22,13 @@ class Statements:
     __slots__ = ("_answer", "_is_member", "_sessions", "_turn")
 
     def __init__(
-        self, turn: Turn, sessions: Mapping[bytes, Mapping[bytes, Entry]],
-        answer: Callable[[SyncState, ToIngress], None], *, is_member: bool,
-    ) -> None:  # fmt: skip
+        self,
+        turn: Turn,
+        sessions: Mapping[bytes, Mapping[bytes, Entry]],
+        answer: Callable[[SyncState, ToIngress], None],
+        *,
+        is_member: bool,
+    ) -> None:
         """Take the entries of an egress, and how it tells the ingress of a stream.
 
         `is_member`: what it refuses for good may be another one's (SH-5).

@@ -31,14 +31,20 @@ class ToEgresses:
     """The egresses of this router, and which of them are synced to which publisher."""
 
     __slots__ = (
-        "_give_back", "_turn", "egresses", "former_epochs", "on_fault", "refused_letters", "synced",
-        "synced_letters", "synced_members",
-    )  # fmt: skip
+        "_give_back",
+        "_turn",
+        "egresses",
+        "former_epochs",
+        "on_fault",
+        "refused_letters",
+        "synced",
+        "synced_letters",
+        "synced_members",
+    )
 
     def __init__(
-        self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None],
-        give_back: Callable[[int, ToIngress], None],
-    ) -> None:  # fmt: skip
+        self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None], give_back: Callable[[int, ToIngress], None]
+    ) -> None:
         """No subscription is attached here.
 
         Args:
@@ -166,9 +172,15 @@ class ToEgresses:
                 egress.on_presettled(message.publisher_epoch, message.tag, message.message, message.message_format)
             else:
                 egress.on_msg(
-                    message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
-                    message.attempt, message.message_format, LargeBody(is_place=True) if message.is_large else None,
-                )  # fmt: skip
+                    message.publisher_epoch,
+                    message.number,
+                    message.tag,
+                    message.message,
+                    message.redelivered,
+                    message.attempt,
+                    message.message_format,
+                    LargeBody(is_place=True) if message.is_large else None,
+                )
         except Exception as error:  # noqa: BLE001  (K-3b)
             self.on_fault(egress, error)
 

@@ -49,9 +49,7 @@ class CommandGroup(click.Group):
         sources: Callable[[], Mapping[str, EntryPoint]] = installed_commands,
     ) -> None:
         super().__init__(
-            name=name,
-            help=help,
-            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+            name=name, help=help, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
         )
         self._find_sources = sources
         self._sources: Mapping[str, EntryPoint] | None = None

@@ -9,14 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from oncewire.cli.contexts import (
-    MAX_NAME,
-    Contexts,
-    NetworkContext,
-    contexts_file,
-    load_contexts,
-    save_contexts,
-)
+from oncewire.cli.contexts import MAX_NAME, Contexts, NetworkContext, contexts_file, load_contexts, save_contexts
 from oncewire.cli.errors import CliError
 from oncewire.cli.where import http_of
 from oncewire.client.errors import UsageError
@@ -51,13 +44,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one li
 @context.command("add", short_help="Add a network, or replace it.")
 @click.argument("name")
 @click.option(
-    "--url", "urls", multiple=True, required=True, metavar="URL",
+    "--url",
+    "urls",
+    multiple=True,
+    required=True,
+    metavar="URL",
     help="AMQP address of a router, as for `oncewire pub`; may be repeated.",
-)  # fmt: skip
+)
 @click.option(
-    "--http", default="", metavar="URL",
+    "--http",
+    default="",
+    metavar="URL",
     help="HTTP address of a router, for inspect, manage and drain. [the first router's host, port 8672]",
-)  # fmt: skip
+)
 @click.option("--user", default="", metavar="NAME", help="Log in as this user.")
 @click.option("--password-file", type=_FILE, default=None, metavar="FILE", help="Its password, in a file.")
 @click.option("--token-file", type=_FILE, default=None, metavar="FILE", help="Log in with the token in this file.")
@@ -68,9 +67,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one li
 @click.option("--use", is_flag=True, help="Use it from now on. The first one is used anyway.")
 @json_option
 def add(
-    name: str, urls: tuple[str, ...], http: str, user: str, password_file: str | None, token_file: str | None,
-    ca_file: str | None, cert_file: str | None, key_file: str | None, vhost: str, use: bool, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    urls: tuple[str, ...],
+    http: str,
+    user: str,
+    password_file: str | None,
+    token_file: str | None,
+    ca_file: str | None,
+    cert_file: str | None,
+    key_file: str | None,
+    vhost: str,
+    use: bool,
+    as_json: bool,
+) -> None:
     """Add the network NAME. Files are named in it and read when a command needs them; no secret is copied.
 
     For example `oncewire context add prod --url amqps://r1.example.com --ca-file ca.pem --user ann --password-file pw`
@@ -149,13 +158,20 @@ def _document(contexts: Contexts) -> dict[str, object]:
         "file": str(contexts_file()),
         "contexts": [
             {
-                "name": name, "urls": [_shown(url) for url in each.urls], "http": _shown(http_of(each)),
-                "user": each.user, "password_file": each.password_file, "token_file": each.token_file,
-                "ca_file": each.ca_file, "cert_file": each.cert_file, "key_file": each.key_file, "vhost": each.vhost,
+                "name": name,
+                "urls": [_shown(url) for url in each.urls],
+                "http": _shown(http_of(each)),
+                "user": each.user,
+                "password_file": each.password_file,
+                "token_file": each.token_file,
+                "ca_file": each.ca_file,
+                "cert_file": each.cert_file,
+                "key_file": each.key_file,
+                "vhost": each.vhost,
             }
             for name, each in sorted(contexts.by_name.items())
         ],
-    }  # fmt: skip
+    }
 
 
 def _check(name: str, made: NetworkContext) -> None:

@@ -87,9 +87,10 @@ class Contexts:
             close = get_close_matches(name, self.by_name, 1)
             guess = f". Did you mean {close[0]!r}?" if close else ""
             raise CliError(
-                f"there is no context {name!r}", f"the contexts of this user: {known}{guess}",
+                f"there is no context {name!r}",
+                f"the contexts of this user: {known}{guess}",
                 "add it with `oncewire context add`, or take another",
-            )  # fmt: skip
+            )
         return self.by_name[name]
 
     def with_context(self, name: str, context: NetworkContext, *, use: bool) -> Contexts:

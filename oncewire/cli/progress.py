@@ -38,9 +38,15 @@ def progress_of(what: str, total: int | None, *, is_wanted: bool = True) -> Iter
         yield lambda _done: None
         return
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-        console=console, transient=True, auto_refresh=False,
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        auto_refresh=False,
+    )
     task = bar.add_task(what, total=total)
     is_shown = False
     next_at = time.monotonic() + AFTER_S

@@ -26,9 +26,14 @@ def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--ca-file", variables.CA_FILE, "Authority of the routers' certificates (PEM). [those of this machine]"),
     ):
         command = click.option(
-            name, type=_FILE, envvar=variable, metavar="FILE", help=f"With TLS: {what}", expose_value=False,
+            name,
+            type=_FILE,
+            envvar=variable,
+            metavar="FILE",
+            help=f"With TLS: {what}",
+            expose_value=False,
             callback=_keep,
-        )(command)  # fmt: skip
+        )(command)
     return command
 
 
@@ -61,9 +66,10 @@ def tls_of_command() -> ssl.SSLContext | None:
         return rotating_client_context(TlsFiles(ca, certificate, key), alpn=None)
     except TlsFilesError as error:
         raise CliError(
-            "the TLS files cannot be used", str(error),
+            "the TLS files cannot be used",
+            str(error),
             "check --ca-file, --cert-file and --key-file: PEM files, a key that fits and has no passphrase",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _path(name: str) -> Path | None:

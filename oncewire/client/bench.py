@@ -94,15 +94,12 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float] | None:
     ordered = sorted(seconds)
     places = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     return {
-        name: round(1000 * ordered[min(len(ordered) - 1, int(part * len(ordered)))], 3)
-        for name, part in places.items()
+        name: round(1000 * ordered[min(len(ordered) - 1, int(part * len(ordered)))], 3) for name, part in places.items()
     }
 
 
 async def run_bench(
-    plan: BenchPlan,
-    connect: Callable[[Callable[[ClientEvent], None] | None], Client],
-    show: Callable[[int], None],
+    plan: BenchPlan, connect: Callable[[Callable[[ClientEvent], None] | None], Client], show: Callable[[int], None]
 ) -> BenchResult:
     """Send and receive everything, and return what was measured.
 
@@ -154,9 +151,14 @@ def _body(plan: BenchPlan, run: str) -> bytes:
 
 
 async def _send(
-    publisher: Publisher, count: int, plan: BenchPlan, run: str, began: float, result: BenchResult,
+    publisher: Publisher,
+    count: int,
+    plan: BenchPlan,
+    run: str,
+    began: float,
+    result: BenchResult,
     show: Callable[[int], None],
-) -> None:  # fmt: skip
+) -> None:
     def done(sent_at: float, future: asyncio.Future[Outcome]) -> None:
         now = time.perf_counter()
         if not future.cancelled() and future.exception() is None and future.result().is_accepted:
@@ -175,9 +177,14 @@ async def _send(
 
 
 async def _send_settled(
-    publisher: SettledPublisher, count: int, plan: BenchPlan, run: str, began: float, result: BenchResult,
+    publisher: SettledPublisher,
+    count: int,
+    plan: BenchPlan,
+    run: str,
+    began: float,
+    result: BenchResult,
     show: Callable[[int], None],
-) -> None:  # fmt: skip
+) -> None:
     for _ in range(count):
         await publisher.send(_body(plan, run))
         result.published += 1

@@ -30,15 +30,27 @@ VERDICT_NO = 1
 @click.option("--publishers", type=click.IntRange(1, MAX_CLIENTS), default=1, show_default=True)
 @click.option("--subscribers", type=click.IntRange(0, MAX_CLIENTS), default=1, show_default=True)
 @click.option(
-    "--window", type=click.IntRange(1, 100_000), default=256, show_default=True,
+    "--window",
+    type=click.IntRange(1, 100_000),
+    default=256,
+    show_default=True,
     help="Messages of each publisher that wait for their outcome at the same time. 1 shows the latency of one alone.",
-)  # fmt: skip
+)
 @click.option("--settled", is_flag=True, help="At-most-once: no outcomes.")
 @router_options
 def bench(
-    topic: str | None, messages: int, size: int, publishers: int, subscribers: int, window: int, settled: bool,
-    urls: tuple[str, ...], vhost: str | None, connect_timeout: float | None, as_json: bool,
-) -> int:  # fmt: skip
+    topic: str | None,
+    messages: int,
+    size: int,
+    publishers: int,
+    subscribers: int,
+    window: int,
+    settled: bool,
+    urls: tuple[str, ...],
+    vhost: str | None,
+    connect_timeout: float | None,
+    as_json: bool,
+) -> int:
     """Publish and subscribe at the network, and measure.
 
     Without TOPIC it takes one of its own, so that nobody else gets the messages. *Acceptance* is the time from handing
@@ -58,8 +70,18 @@ def bench(
     with progress_of("messages", messages) as show:
         result = run_client(run_bench(plan, target.connect, show))
     if as_json:
-        click.echo(json.dumps({"topic": plan.topic, "size": size, "publishers": publishers,
-                               "subscribers": subscribers, "window": window, **result.as_json()}))  # fmt: skip
+        click.echo(
+            json.dumps(
+                {
+                    "topic": plan.topic,
+                    "size": size,
+                    "publishers": publishers,
+                    "subscribers": subscribers,
+                    "window": window,
+                    **result.as_json(),
+                }
+            )
+        )
     else:
         _print(plan, result)
     return 0 if settled or result.accepted == result.published else VERDICT_NO

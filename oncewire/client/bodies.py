@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from oncewire.client.errors import MessageTooLarge, UsageError
-from oncewire.wire import (
-    BodyKind,
-    Message,
-    Properties,
-    WireError,
-    decode_message,
-    encode_data_message,
-    encode_message,
-)
+from oncewire.wire import BodyKind, Message, Properties, WireError, decode_message, encode_data_message, encode_message
 
 
 class Encodable(Protocol):
@@ -29,9 +21,7 @@ None is none of these, for the type checker and at run time: encode it, as JSON 
 
 
 def encode_body(
-    body: Body,
-    properties: Properties | None = None,
-    application_properties: dict[str, object] | None = None,
+    body: Body, properties: Properties | None = None, application_properties: dict[str, object] | None = None
 ) -> bytes:
     """Encode what was given to `send()`.
 
@@ -40,16 +30,11 @@ def encode_body(
     """
     try:
         if isinstance(body, (bytes, bytearray, memoryview)):
-            return encode_data_message(
-                body, properties=properties, application_properties=application_properties
-            )
+            return encode_data_message(body, properties=properties, application_properties=application_properties)
         if isinstance(body, str):
             return encode_message(
                 Message(
-                    body,
-                    BodyKind.VALUE,
-                    properties=properties,
-                    application_properties=application_properties or {},
+                    body, BodyKind.VALUE, properties=properties, application_properties=application_properties or {}
                 )
             )
     except WireError as error:

@@ -75,9 +75,7 @@ def _common_options(command: _Command) -> _Command:
     """Options of `pub` and `sub`."""
     for option in reversed(
         (
-            click.option(
-                "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."
-            ),
+            click.option("--name", metavar="NAME", help="Name of the link, so that a later run can resume it."),
             click.option(
                 "--container-id",
                 metavar="ID",
@@ -96,9 +94,15 @@ def _common_options(command: _Command) -> _Command:
 
 
 def target_of(
-    topic: str, urls: tuple[str, ...], vhost: str | None, connect_timeout: float | None, *,
-    name: str | None = None, container_id: str | None = None, journal: str | None = None,
-) -> Target:  # fmt: skip
+    topic: str,
+    urls: tuple[str, ...],
+    vhost: str | None,
+    connect_timeout: float | None,
+    *,
+    name: str | None = None,
+    container_id: str | None = None,
+    journal: str | None = None,
+) -> Target:
     """What `router_options` came to.
 
     Raises:
@@ -110,9 +114,17 @@ def target_of(
     # Later: what is wrong with the journal is told first.
     check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
     return Target(
-        topic, list(where.urls), name, container_id, journal, CONNECT_S if connect_timeout is None else connect_timeout,
-        tls_of_command(), token_of_command(), hostname_of(where, vhost), check,
-    )  # fmt: skip
+        topic,
+        list(where.urls),
+        name,
+        container_id,
+        journal,
+        CONNECT_S if connect_timeout is None else connect_timeout,
+        tls_of_command(),
+        token_of_command(),
+        hostname_of(where, vhost),
+        check,
+    )
 
 
 @click.command("pub", short_help="Send messages, and wait for their outcomes.")
@@ -225,18 +237,14 @@ def _accepted_text(accepted: int, by_none: int) -> str:
 @click.command("sub", short_help="Print the messages of a topic.")
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many messages.")
-@click.option(
-    "--unsubscribe", is_flag=True, help="At the end delete the subscription, although it has a name."
-)
+@click.option("--unsubscribe", is_flag=True, help="At the end delete the subscription, although it has a name.")
 @click.option(
     "--settled",
     is_flag=True,
     help="At-most-once: no publisher waits for this subscription; what a fault hits, or has no room here, is lost.",
 )
 @click.option(
-    "--share",
-    metavar="NAME",
-    help="Share this subscription: each message goes to one of those that share it.",
+    "--share", metavar="NAME", help="Share this subscription: each message goes to one of those that share it."
 )
 @click.option(
     "--by-group", is_flag=True, help="With --share: messages of a publisher with one group-id stay with one, in order."
@@ -284,8 +292,15 @@ def sub(
         _refuse_journal(journal, "received")
     run_client(
         cli_subscribe.subscribe(
-            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json, selector=selector,
-            share=share, by_group=by_group, deduplicate=deduplicate,
+            target,
+            count=count,
+            unsubscribe=unsubscribe,
+            settled=settled,
+            as_json=as_json,
+            selector=selector,
+            share=share,
+            by_group=by_group,
+            deduplicate=deduplicate,
         )
     )
 

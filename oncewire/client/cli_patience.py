@@ -94,7 +94,8 @@ class Unanswered:
         else:
             lines.append(f"why: {self.why}")
         lines.append(
-            resume or "subscriptions may still process them, and sent again they are new messages; "
+            resume
+            or "subscriptions may still process them, and sent again they are new messages; "
             "with --name and --journal a later run resumes them"
         )
         return lines

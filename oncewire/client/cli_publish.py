@@ -108,9 +108,7 @@ class Target:
             if store is not None:
                 store.close()
 
-    def connect(
-        self, on_event: Callable[[ClientEvent], None] | None, journal: SqliteJournal | None = None
-    ) -> Client:
+    def connect(self, on_event: Callable[[ClientEvent], None] | None, journal: SqliteJournal | None = None) -> Client:
         """The client to be entered."""
         if self.before_connect is not None:
             self.before_connect()
@@ -157,9 +155,7 @@ class Terms:
     timeout: float | None = None
 
 
-async def publish(
-    target: Target, source: Source, show: Callable[[int], None], terms: Terms
-) -> dict[str, Any]:
+async def publish(target: Target, source: Source, show: Callable[[int], None], terms: Terms) -> dict[str, Any]:
     """Send the messages and return the report; `show` is called with how many are accepted."""
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
@@ -293,9 +289,7 @@ async def _lines(source: Source) -> AsyncIterator[bytes]:
         return
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(LINE_LIMIT)
-    pipe, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb")
-    )
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb"))
     try:
         while line := await reader.readline():
             yield line.rstrip(b"\r\n")

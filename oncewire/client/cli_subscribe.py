@@ -11,14 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oncewire.client import (
-    ClientEvent,
-    Delivery,
-    DeliveryGivenUp,
-    NewIncarnation,
-    Subscriber,
-    SubscriptionExpired,
-)
+from oncewire.client import ClientEvent, Delivery, DeliveryGivenUp, NewIncarnation, Subscriber, SubscriptionExpired
 from oncewire.client.cli_publish import Reporter, Target, leave, say
 from oncewire.wire import DecodeError, Message, body_octets, to_json
 
@@ -30,16 +23,22 @@ class _Reporter(Reporter):
         elif isinstance(event, NewIncarnation):
             say("this is a new subscription with the old name: messages sent in between are missing")
         elif isinstance(event, DeliveryGivenUp):
-            say(
-                "a message that arrived before the last stop is not delivered again: it was settled meanwhile"
-            )
+            say("a message that arrived before the last stop is not delivered again: it was settled meanwhile")
         else:
             super().__call__(event)
 
 
 async def subscribe(
-    target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool, selector: str | None,
-    share: str | None, by_group: bool, deduplicate: bool,
+    target: Target,
+    *,
+    count: int | None,
+    unsubscribe: bool,
+    settled: bool,
+    as_json: bool,
+    selector: str | None,
+    share: str | None,
+    by_group: bool,
+    deduplicate: bool,
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     is_new = target.journal is not None and not Path(target.journal).exists()  # noqa: ASYNC240  # on a local disk
@@ -52,9 +51,14 @@ async def subscribe(
             )
         async with target.connect(_Reporter(), store) as client:
             subscriber = await client.subscriber(
-                target.topic, name=target.name, settled=settled, selector=selector, share=share,
-                by_group=by_group, deduplicate=deduplicate,
-            )  # fmt: skip
+                target.topic,
+                name=target.name,
+                settled=settled,
+                selector=selector,
+                share=share,
+                by_group=by_group,
+                deduplicate=deduplicate,
+            )
             say(f"subscribed to {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)

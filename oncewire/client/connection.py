@@ -11,14 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 
 from oncewire.client.connector import ConnectOptions, Connector
-from oncewire.client.errors import (
-    ClientClosed,
-    ClientError,
-    ConnectFailed,
-    JournalLocked,
-    LinkRefused,
-    UsageError,
-)
+from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, JournalLocked, LinkRefused, UsageError
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
@@ -36,13 +29,7 @@ from oncewire.client.source_terms import member_name, source_terms
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.subscriber_cores import check_terms, core_of
-from oncewire.wire import (
-    DEFAULT_MAX_FRAME_SIZE,
-    DEFAULT_MAX_MESSAGE_SIZE,
-    LINK_REDIRECT,
-    AmqpError,
-    AmqpSession,
-)
+from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
 
 logger = logging.getLogger("oncewire.client")
 
@@ -180,9 +167,7 @@ class Client:
         first = self._first_session = loop.create_future()
         self._runner = loop.create_task(self._run(self._connector), name=f"oncewire {self.container_id}")
         try:
-            await asyncio.wait(
-                [first, self._runner], timeout=self.open_timeout, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait([first, self._runner], timeout=self.open_timeout, return_when=asyncio.FIRST_COMPLETED)
             self._check_alive()
             if not first.done():
                 raise ConnectFailed(self._failover.attempts, self.open_timeout)
@@ -213,11 +198,7 @@ class Client:
             self._fail(error)
         except* Exception as errors:
             logger.exception("the client failed")
-            self._fail(
-                ClientError(
-                    "the client failed", repr(_first(errors)), "report this; connect again to continue"
-                )
-            )
+            self._fail(ClientError("the client failed", repr(_first(errors)), "report this; connect again to continue"))
 
     def _fail(self, error: ClientError) -> None:
         """Nothing works any more; the first reason counts."""
@@ -293,9 +274,7 @@ class Client:
         """End the runner and everything it started; nothing is left behind. Called again it waits for the same."""
         if self._runner is None or self._connector is None:
             return
-        self._fail(
-            ClientClosed("the client is closed", "this program closed it", "connect again with a new client")
-        )
+        self._fail(ClientClosed("the client is closed", "this program closed it", "connect again with a new client"))
         self._connector.stop()
         if self._connector.session is None:  # no session to close: it may be dialling
             self._runner.cancel()
@@ -348,15 +327,25 @@ class Client:
         async def opening() -> Publisher:
             async with self._reserved(link_name, Publisher, journal) as writer:
                 core = PublisherCore(
-                    window=window, window_bytes=window_bytes, resend_in_doubt=resend_in_doubt,
-                    exactly_once=exactly_once, require=require, recovered=writer.journal.open_publisher(link_name),
+                    window=window,
+                    window_bytes=window_bytes,
+                    resend_in_doubt=resend_in_doubt,
+                    exactly_once=exactly_once,
+                    require=require,
+                    recovered=writer.journal.open_publisher(link_name),
                     is_shared=writer.journal.is_shared,
-                )  # fmt: skip
+                )
                 core.holds_released = writer.journal.keeps_released
                 publisher = Publisher(
-                    self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout,
+                    self,
+                    link_name,
+                    topic,
+                    writer,
+                    core,
+                    exactly_once=exactly_once,
+                    timeout_s=timeout,
                     is_named=name is not None and not self._is_random,
-                )  # fmt: skip
+                )
                 self._add(publisher, writer)
             await self._open(publisher)
             return publisher
@@ -438,9 +427,17 @@ class Client:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
                 core = core_of(writer.journal, link_name, prefetch, exactly_once and not settled, deduplicate)
                 subscriber = Subscriber(
-                    self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None, terms=terms,
-                )  # fmt: skip
+                    self,
+                    link_name,
+                    topic,
+                    writer,
+                    core,
+                    exactly_once=exactly_once and not settled,
+                    settled=settled,
+                    timeout_s=timeout,
+                    is_named=name is not None,
+                    terms=terms,
+                )
                 self._add(subscriber, writer)
             await self._open(subscriber)
             return subscriber
@@ -500,22 +497,16 @@ class Client:
             raise error from None
         except BaseException:
             await link.break_off(
-                ClientClosed(
-                    f"the link {link.name!r} was not opened", "opening it was broken off", "open it again"
-                )
+                ClientClosed(f"the link {link.name!r} was not opened", "opening it was broken off", "open it again")
             )
             raise
 
     def _check_name(self, name: str, kind: type[ClientLink]) -> None:
         self._check_alive()
         if self._runner is None:
-            raise UsageError(
-                "no link can be opened", "the client is not connected", "use `async with connect(...)`"
-            )
+            raise UsageError("no link can be opened", "the client is not connected", "use `async with connect(...)`")
         if (name, kind) in self._links or (name, kind) in self._opening:
-            raise UsageError(
-                f"the link {name!r} cannot be opened", "this client has it open already", "close it first"
-            )
+            raise UsageError(f"the link {name!r} cannot be opened", "this client has it open already", "close it first")
 
     def _writer(self, journal: JournalSource | None) -> JournalWriter:
         assert self._group is not None

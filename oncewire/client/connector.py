@@ -144,9 +144,7 @@ class Connector:
         connections: how many sessions were begun.
     """
 
-    def __init__(
-        self, owner: Owner, failover: Failover, *, container_id: str, options: ConnectOptions
-    ) -> None:
+    def __init__(self, owner: Owner, failover: Failover, *, container_id: str, options: ConnectOptions) -> None:
         self.cause = ""
         self.connections = 0
         self._owner = owner
@@ -287,10 +285,7 @@ class Connector:
             max_frame_size=self._options.max_frame_size,
             idle_time_out_ms=round(self._options.idle_time_out_s * 1000),
             desired_capabilities=[vocabulary.EXACTLY_ONCE],  # C-6: it sends again what a session window holds back
-            properties={
-                Symbol("product"): "oncewire.client",
-                Symbol("version"): _version(),
-            },
+            properties={Symbol("product"): "oncewire.client", Symbol("version"): _version()},
             sasl=self._sasl,
             now=self._loop.time(),
         )
@@ -336,13 +331,7 @@ class Connector:
             link.on_detached(event)
 
     def _on_connection_event(
-        self,
-        event: SaslOutcome
-        | ConnectionOpened
-        | ConnectionClosed
-        | ConnectionLost
-        | SessionBegun
-        | SessionEnded,
+        self, event: SaslOutcome | ConnectionOpened | ConnectionClosed | ConnectionLost | SessionBegun | SessionEnded
     ) -> None:
         assert self._address is not None
         if isinstance(event, ConnectionOpened):
@@ -364,11 +353,7 @@ class Connector:
             if self._session is not None:
                 self._close_engine()
         elif isinstance(event, (ConnectionClosed, ConnectionLost)):
-            what = (
-                "the connection was closed"
-                if isinstance(event, ConnectionClosed)
-                else "the connection was lost"
-            )
+            what = "the connection was closed" if isinstance(event, ConnectionClosed) else "the connection was lost"
             assert self._transport is not None
             self.cause = self.cause or self._transport.tls_fault or _error_text(what, event.error)
             is_closed_by_router = isinstance(event, ConnectionClosed)  # a refused login is lost, not closed

@@ -26,9 +26,7 @@ def outcome_of(state: DeliveryState | None) -> Outcome | None:
         if isinstance(named, (list, tuple)):
             count = number_in(error.info, COUNT)
             rejecting = Subscriptions(len(named) if count is None else count, tuple(str(name) for name in named))
-        return Outcome(
-            OutcomeKind.REJECTED, str(error.condition), error.description or "", subscriptions=rejecting
-        )
+        return Outcome(OutcomeKind.REJECTED, str(error.condition), error.description or "", subscriptions=rejecting)
     return None
 
 

@@ -85,9 +85,7 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
         sending: the message; ``await sending`` continues to wait.
     """
 
-    def __init__(
-        self, subscriptions: Sequence[str], count: int, why: str, sending: Awaitable[Outcome]
-    ) -> None:
+    def __init__(self, subscriptions: Sequence[str], count: int, why: str, sending: Awaitable[Outcome]) -> None:
         super().__init__(
             "the message has no outcome yet",
             why,
@@ -184,9 +182,7 @@ class ProcessFailed(ClientError):
         positions: of the messages at which it did; empty if that cannot be known.
     """
 
-    def __init__(
-        self, what: str, why: str, fix: str, error: BaseException, positions: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, what: str, why: str, fix: str, error: BaseException, positions: Sequence[int] = ()) -> None:
         super().__init__(what, why, fix)
         self.error = error
         self.positions = tuple(positions)

@@ -113,9 +113,7 @@ class Failover:
     def __init__(self, urls: Sequence[str], uniform: Callable[[float, float], float]) -> None:
         self._addresses = list(dict.fromkeys(parse_url(url) for url in urls))
         if not self._addresses:
-            raise UsageError(
-                "no router is named", "the list of addresses is empty", "give at least one address"
-            )
+            raise UsageError("no router is named", "the list of addresses is empty", "give at least one address")
         self._uniform = uniform
         self._given = len(self._addresses)
         self._next = 0

@@ -252,9 +252,7 @@ class JournalWriter:
     def _check_running(self) -> None:
         if self._is_stopped:
             raise ClientClosed(
-                "nothing was written to the journal",
-                "its client is closed",
-                "open the link again with a new client",
+                "nothing was written to the journal", "its client is closed", "open the link again with a new client"
             )
 
 
@@ -263,7 +261,5 @@ def as_journal_error(error: BaseException | None) -> JournalError:
     if isinstance(error, JournalError):
         return error
     return JournalError(
-        "a transaction of the journal was broken off",
-        repr(error),
-        "open the link again: it resumes from the journal",
+        "a transaction of the journal was broken off", repr(error), "open the link again: it resumes from the journal"
     )

@@ -51,9 +51,11 @@ class Journals:
         return chosen
 
     def writer(
-        self, journal: JournalSource | None, container_id: str,
+        self,
+        journal: JournalSource | None,
+        container_id: str,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> JournalWriter:  # fmt: skip
+    ) -> JournalWriter:
         """The writer of a journal; `start` runs its task.
 
         Raises:

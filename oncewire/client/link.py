@@ -239,9 +239,7 @@ class ClientLink:
             self._expired()
             if self._retry is None:
                 self.attach_soon()
-        elif end is LinkEnd.ELSEWHERE and self.client.may_move(
-            error, self._refusals >= REFUSALS_BEFORE_MOVING
-        ):
+        elif end is LinkEnd.ELSEWHERE and self.client.may_move(error, self._refusals >= REFUSALS_BEFORE_MOVING):
             self._refusals = 0
         else:
             self._retry_later()
@@ -282,12 +280,7 @@ class ClientLink:
     def attach_soon(self) -> None:
         """Attach if there is a session and no attach in progress."""
         self._cancel_retry()
-        if (
-            self._session is None
-            or self._wire is not None
-            or self._failure is not None
-            or self._leaving is not None
-        ):
+        if self._session is None or self._wire is not None or self._failure is not None or self._leaving is not None:
             return
         try:
             self._wire = self._attach(self._session)

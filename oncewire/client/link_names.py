@@ -18,9 +18,7 @@ class RandomContainerWarning(UserWarning):
     """A link has its own name but the container-id is random: no later process can open the same link."""
 
 
-def choose_name(
-    kind: str, name: str | None, container_id: str, *, is_random: bool, has_journal: bool
-) -> str:
+def choose_name(kind: str, name: str | None, container_id: str, *, is_random: bool, has_journal: bool) -> str:
     """The name to attach with; a random one begins with `kind`. `is_random`: so is the container-id.
 
     Raises:
@@ -36,9 +34,7 @@ def choose_name(
         return f"{kind}-{secrets.token_hex(8)}"
     if not name or len(name.encode()) > MAX_NAME_BYTES or "|" in name:
         raise UsageError(
-            f"{name!r} is no name for a link",
-            f"a name has 1 to {MAX_NAME_BYTES} bytes and no '|'",
-            "choose another",
+            f"{name!r} is no name for a link", f"a name has 1 to {MAX_NAME_BYTES} bytes and no '|'", "choose another"
         )
     if is_random:
         if has_journal:

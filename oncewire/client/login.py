@@ -59,9 +59,8 @@ async def token_of(source: TokenSource) -> str:
 
 
 def sasl_client(
-    address: Address, salted: SaltedPasswords, allow_plain: bool, token: str | None = None,
-    hostname: str | None = None,
-) -> SaslClient:  # fmt: skip
+    address: Address, salted: SaltedPasswords, allow_plain: bool, token: str | None = None, hostname: str | None = None
+) -> SaslClient:
     """How to log in at an address.
 
     With SCRAM; with a token, or with PLAIN, only where nobody else can read it, or it is allowed; without either by

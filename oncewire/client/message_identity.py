@@ -8,12 +8,7 @@ from uuid import UUID
 
 from oncewire.client.journal_records import MessageIdentity
 from oncewire.wire import DecodeError, ULong, vocabulary
-from oncewire.wire.annotations import (
-    HEADER_CODE,
-    MESSAGE_ANNOTATIONS_CODE,
-    PROPERTIES_CODE,
-    read_section_code,
-)
+from oncewire.wire.annotations import HEADER_CODE, MESSAGE_ANNOTATIONS_CODE, PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import DecodeBudget, read_value, skip
 
 DIGEST_BYTES = 16

@@ -61,14 +61,7 @@ class Publisher(PublisherLink):
         if timeout_s is None:
             timeout_s = SESSION_TIMEOUT_S if is_named else OWN_SESSION_S
         super().__init__(
-            client,
-            name,
-            topic,
-            journal,
-            core,
-            exactly_once=exactly_once,
-            timeout_s=timeout_s,
-            is_named=is_named,
+            client, name, topic, journal, core, exactly_once=exactly_once, timeout_s=timeout_s, is_named=is_named
         )
         self._turn = asyncio.Lock()  # submitters wait in the order they came
         self._notice = StallNotice(self._loop, lambda: next(iter(self._sendings), None), self._tell_stall)
@@ -255,9 +248,13 @@ class Publisher(PublisherLink):
         self.client.tell(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
         logger.warning(
             "%s%s has waited %.0f s for the outcomes of %s: %s%s",
-            "leaving its block, " if is_leaving else "", self.name, seconds,
-            counted(self.unfinished, "message"), why, f"; {ending(names[0])}" if names else "",
-        )  # fmt: skip
+            "leaving its block, " if is_leaving else "",
+            self.name,
+            seconds,
+            counted(self.unfinished, "message"),
+            why,
+            f"; {ending(names[0])}" if names else "",
+        )
 
     @property
     def _unsent(self) -> str:
@@ -301,10 +298,7 @@ class Publisher(PublisherLink):
     # --- taking messages ----------------------------------------------------------------------------------------------
 
     def _encode(
-        self,
-        body: Body,
-        properties: Properties | None = None,
-        application_properties: dict[str, object] | None = None,
+        self, body: Body, properties: Properties | None = None, application_properties: dict[str, object] | None = None
     ) -> bytes:
         payload = encode_body(body, properties, application_properties)
         check_size(payload, self._max_message_size, self.client.router_name)

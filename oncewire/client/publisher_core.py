@@ -32,14 +32,7 @@ from oncewire.client.core_effects import (
 )
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
 from oncewire.client.map_entry import TAG_BYTES, MapEntry
-from oncewire.client.outcomes import (
-    UNKNOWN,
-    Outcome,
-    OutcomeKind,
-    Subscriptions,
-    accepted_by,
-    released_for_want_of,
-)
+from oncewire.client.outcomes import UNKNOWN, Outcome, OutcomeKind, Subscriptions, accepted_by, released_for_want_of
 
 WINDOW = 1024
 """Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
@@ -288,12 +281,7 @@ class PublisherCore:
         return []
 
     def flow(
-        self,
-        credit_limit: int,
-        *,
-        drain: bool = False,
-        echo: int | None = None,
-        session: int | None = None,
+        self, credit_limit: int, *, drain: bool = False, echo: int | None = None, session: int | None = None
     ) -> list[PublisherEffect]:
         """A flow came.
 
@@ -448,9 +436,7 @@ class PublisherCore:
         self._state_changed = True
         for message in self._messages.values():
             message.start = 0  # I-6a: in a new session it is a new message
-        affected = [
-            message for message in self._messages.values() if message.handed and message.outcome is None
-        ]
+        affected = [message for message in self._messages.values() if message.handed and message.outcome is None]
         for message in affected:
             if self._resend_in_doubt:
                 message.in_doubt = True
@@ -503,9 +489,7 @@ class PublisherCore:
             next_number=self._next_number,
             exposed_before=self._exposure(stored),
             session=self._session,
-            decided=tuple(
-                (message.number, message.outcome) for message in decided if message.outcome is not None
-            ),
+            decided=tuple((message.number, message.outcome) for message in decided if message.outcome is not None),
             forgotten=tuple(self._forgotten),
             doubted=tuple(self._doubted),
         )
@@ -547,9 +531,7 @@ class PublisherCore:
             self._expiring = self._expiring and not self._expiry_in_commit
         elif self._expiry_in_commit or not self._expiring:
             self._exposed_before = changes.exposed_before
-            self._expiring = (
-                False  # else: this commit began before the session expired and carries the old mark
-            )
+            self._expiring = False  # else: this commit began before the session expired and carries the old mark
         self._queue.extend(self._committing_messages)
         self._committing_messages = []
         self._finish_decided(effects)

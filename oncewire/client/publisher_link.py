@@ -168,19 +168,13 @@ class PublisherLink(ClientLink):
         properties = event.properties
         asked = None if properties is None else properties.get(vocabulary.ASKED)
         if properties is not None and isinstance(asked, bytes):
-            self._perform(
-                self._core.asked(asked, *_named(properties, vocabulary.OWING, vocabulary.OWING_COUNT))
-            )
+            self._perform(self._core.asked(asked, *_named(properties, vocabulary.OWING, vocabulary.OWING_COUNT)))
         ended = None if properties is None else properties.get(vocabulary.ENDED_TAG)
         if properties is not None and isinstance(ended, bytes):
-            self._perform(
-                self._core.ended(ended, *_named(properties, vocabulary.ENDED, vocabulary.ENDED_COUNT))
-            )
+            self._perform(self._core.ended(ended, *_named(properties, vocabulary.ENDED, vocabulary.ENDED_COUNT)))
         processed = None if properties is None else properties.get(vocabulary.ACCEPTED_TAG)
         if properties is not None and isinstance(processed, bytes):
-            self._core.accepted_by(
-                processed, *_named(properties, vocabulary.ACCEPTED_BY, vocabulary.ACCEPTED_COUNT)
-            )
+            self._core.accepted_by(processed, *_named(properties, vocabulary.ACCEPTED_BY, vocabulary.ACCEPTED_COUNT))
         start = vocabulary.number_in(properties, vocabulary.START)
         start_tag = None if properties is None else properties.get(vocabulary.START_TAG)
         if start is not None and isinstance(start_tag, bytes):
@@ -309,8 +303,11 @@ class PublisherLink(ClientLink):
             self._ended_logged_at = now
             logger.warning(
                 "%s ended before processing message %d of %s, or later ones: %s",
-                counted(report.count, "subscription"), report.number, self.name, ", ".join(report.names),
-            )  # fmt: skip
+                counted(report.count, "subscription"),
+                report.number,
+                self.name,
+                ", ".join(report.names),
+            )
 
     def _transfer(self, effect: SendTransfer) -> None:
         assert isinstance(self._wire, SenderLink)

@@ -399,9 +399,15 @@ class Service:
                 token = await token_of(self._token)
         hostname = self._hostname or address.host
         return _RouterConnection(
-            address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True),
-            sasl_client(address, self._salted, self._allow_plain, token, hostname), self._token is not None, hostname,
-        )  # fmt: skip
+            address,
+            self._container_id,
+            self._prefixes,
+            self._on_link,
+            lambda: self._note(address, True),
+            sasl_client(address, self._salted, self._allow_plain, token, hostname),
+            self._token is not None,
+            hostname,
+        )
 
     async def _connect(self, connection: _RouterConnection, address: Address) -> None:
         transport = connection.transport

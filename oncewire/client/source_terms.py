@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncewire.client.errors import UsageError
-from oncewire.wire import (
-    Described,
-    Source,
-    Symbol,
-    TerminusDurability,
-    TerminusExpiryPolicy,
-    vocabulary,
-)
+from oncewire.wire import Described, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, vocabulary
 
 NAME = Symbol("selector")
 """Of the filter, in the filter set of our source."""

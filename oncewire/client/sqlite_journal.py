@@ -78,9 +78,12 @@ def outcome_to_text(outcome: Outcome) -> str:
 def _encoded(outcome: Outcome) -> str:
     named = outcome.subscriptions
     text = [
-        outcome.kind.value, outcome.condition, outcome.description, outcome.in_doubt,
+        outcome.kind.value,
+        outcome.condition,
+        outcome.description,
+        outcome.in_doubt,
         list(named.names) if named else [],
-    ]  # fmt: skip
+    ]
     return json.dumps([*text, named.count] if named else text)  # no count: as releases before it wrote all
 
 
@@ -210,8 +213,7 @@ class SqliteJournal(Journal):
 
         def read() -> PublisherState:
             row = self.connection.execute(
-                "SELECT next_number, exposed_before, session FROM oncewire_publishers WHERE link = ?",
-                (link_name,),
+                "SELECT next_number, exposed_before, session FROM oncewire_publishers WHERE link = ?", (link_name,)
             ).fetchone()
             if row is None:
                 return PublisherState()
@@ -297,9 +299,7 @@ class SqliteJournal(Journal):
         )
         if changes.done_ids or changes.forgotten_ids:
             self._write_ids(link_name, changes)
-        self._many(
-            "INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)]
-        )
+        self._many("INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)])
 
     def _write_ids(self, link_name: str, changes: SubscriberChanges) -> None:
         self._many(
@@ -357,9 +357,7 @@ class SqliteJournal(Journal):
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return JournalLocked(what, why, "end the program that holds a transaction open on this file")
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            return JournalCorrupt(
-                what, why, "restore the file, or use a new one: what was in flight is then in doubt"
-            )
+            return JournalCorrupt(what, why, "restore the file, or use a new one: what was in flight is then in doubt")
         return self._unusable(error)
 
     def _unusable(self, error: Exception) -> JournalError:

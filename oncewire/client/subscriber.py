@@ -177,11 +177,7 @@ class Subscriber(ClientLink):
     # --- finishing deliveries -----------------------------------------------------------------------------------------
 
     async def finish(
-        self,
-        deliveries: Sequence[Delivery],
-        outcome: Outcome = ACCEPTED,
-        *,
-        effect: Callable[[], object] | None = None,
+        self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED, *, effect: Callable[[], object] | None = None
     ) -> None:
         """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
 
@@ -229,9 +225,7 @@ class Subscriber(ClientLink):
         journal = self._journal.journal
         if not isinstance(journal, SqliteJournal):
             raise UsageError(
-                "no transaction can be made",
-                "the subscriber has no SQLite journal",
-                "open it with journal=PATH",
+                "no transaction can be made", "the subscriber has no SQLite journal", "open it with journal=PATH"
             )
         self.check_usable()
         self._check_unfinished(deliveries)

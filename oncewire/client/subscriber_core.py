@@ -158,8 +158,7 @@ class SubscriberCore:
     def unfinished(self) -> int:
         """Deliveries that are not processed, or processed and not settled yet."""
         return len(self._map) + sum(
-            not entry.pre_settled and self._map.get(entry.tag) is not entry
-            for entry in self._unprocessed.values()
+            not entry.pre_settled and self._map.get(entry.tag) is not entry for entry in self._unprocessed.values()
         )
 
     @property
@@ -194,11 +193,7 @@ class SubscriberCore:
         """
         entry = self._unprocessed[serial]
         entry.again += 1
-        return [
-            DeliverMessage(
-                serial, entry.tag, entry.payload, entry.pre_settled, entry.again, entry.message_format
-            )
-        ]
+        return [DeliverMessage(serial, entry.tag, entry.payload, entry.pre_settled, entry.again, entry.message_format)]
 
     # ------------------------------------------------------------------------------------------------- the link
 
@@ -382,9 +377,7 @@ class SubscriberCore:
         self._held += 1
         self._unprocessed[entry.serial] = entry
         effects.append(
-            DeliverMessage(
-                entry.serial, entry.tag, payload, settled=False, message_format=entry.message_format
-            )
+            DeliverMessage(entry.serial, entry.tag, payload, settled=False, message_format=entry.message_format)
         )
 
     def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> list[SubscriberEffect]:
@@ -506,9 +499,7 @@ class SubscriberCore:
                 if self._settles_first:
                     self._forget(entry)
         if accepted:
-            outcome_accepted = next(
-                entry.outcome for entry in entries if entry.outcome and entry.outcome.is_accepted
-            )
+            outcome_accepted = next(entry.outcome for entry in entries if entry.outcome and entry.outcome.is_accepted)
             effects.insert(0, DisposeDeliveries(accepted, outcome_accepted, self._settles_first))
         if self._attached:
             self._replenish(effects)

@@ -25,9 +25,7 @@ def check_terms(*, settled: bool, has_journal: bool, deduplicate: bool) -> None:
         raise UsageError(problem, why, "leave out deduplicate, or settled=True")
 
 
-def core_of(
-    journal: Journal, name: str, prefetch: int, exactly_once: bool, deduplicate: bool
-) -> SubscriberCore:
+def core_of(journal: Journal, name: str, prefetch: int, exactly_once: bool, deduplicate: bool) -> SubscriberCore:
     """A core that goes on with what the journal holds.
 
     Raises:
@@ -36,9 +34,11 @@ def core_of(
     """
     if not deduplicate:
         return SubscriberCore(
-            prefetch=prefetch, exactly_once=exactly_once, recovered=journal.open_subscriber(name),
+            prefetch=prefetch,
+            exactly_once=exactly_once,
+            recovered=journal.open_subscriber(name),
             is_shared=journal.is_shared,
-        )  # fmt: skip
+        )
     if not journal.keeps_ids:
         raise UsageError(
             f"the subscriber {name!r} cannot drop copies",

@@ -17,11 +17,7 @@ from typing import Any, Self
 
 from oncewire import client as asynchronous
 from oncewire.client.bodies import Body
-from oncewire.client.connection import (
-    CONNECT_S,
-    IDLE_TIME_OUT_S,
-    SUBSCRIPTION_TIMEOUT_S,
-)
+from oncewire.client.connection import CONNECT_S, IDLE_TIME_OUT_S, SUBSCRIPTION_TIMEOUT_S
 from oncewire.client.delivery import REJECTED
 from oncewire.client.errors import ClientClosed
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
@@ -57,11 +53,20 @@ def connect(
     """
     return Client(
         asynchronous.connect(
-            urls, container_id=container_id, journal=journal, ssl_context=ssl_context, timeout=timeout,
-            idle_time_out=idle_time_out, max_frame_size=max_frame_size, max_message_size=max_message_size,
-            allow_plain=allow_plain, token=token, hostname=hostname, on_event=on_event,
+            urls,
+            container_id=container_id,
+            journal=journal,
+            ssl_context=ssl_context,
+            timeout=timeout,
+            idle_time_out=idle_time_out,
+            max_frame_size=max_frame_size,
+            max_message_size=max_message_size,
+            allow_plain=allow_plain,
+            token=token,
+            hostname=hostname,
+            on_event=on_event,
         )
-    )  # fmt: skip
+    )
 
 
 class Client:
@@ -130,9 +135,16 @@ class Client:
     ) -> Publisher:
         """Open a publisher; returns when a router has granted it. Use it with ``with``, or close it."""
         opening = self._client.publisher(
-            topic, name=name, journal=journal, window=window, window_bytes=window_bytes,
-            resend_in_doubt=resend_in_doubt, exactly_once=exactly_once, require=require, timeout=timeout,
-        )  # fmt: skip
+            topic,
+            name=name,
+            journal=journal,
+            window=window,
+            window_bytes=window_bytes,
+            resend_in_doubt=resend_in_doubt,
+            exactly_once=exactly_once,
+            require=require,
+            timeout=timeout,
+        )
         return Publisher(self._thread, self._thread.call(lambda: opening))
 
     def settled_publisher(self, topic: str, *, name: str | None = None) -> SettledPublisher:
@@ -157,9 +169,18 @@ class Client:
     ) -> Subscriber:
         """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
         opening = self._client.subscriber(
-            topic, name=name, journal=journal, prefetch=prefetch, exactly_once=exactly_once, settled=settled,
-            timeout=timeout, selector=selector, share=share, by_group=by_group, deduplicate=deduplicate,
-        )  # fmt: skip
+            topic,
+            name=name,
+            journal=journal,
+            prefetch=prefetch,
+            exactly_once=exactly_once,
+            settled=settled,
+            timeout=timeout,
+            selector=selector,
+            share=share,
+            by_group=by_group,
+            deduplicate=deduplicate,
+        )
         return Subscriber(self._thread, self._thread.call(lambda: opening))
 
 
@@ -424,11 +445,7 @@ class Subscriber:
         return self._subscriber.granted_timeout
 
     def finish(
-        self,
-        deliveries: Sequence[Delivery],
-        outcome: Outcome = ACCEPTED,
-        *,
-        effect: Callable[[], object] | None = None,
+        self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED, *, effect: Callable[[], object] | None = None
     ) -> None:
         """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
 
@@ -532,6 +549,7 @@ class Delivery:
 
     def release(self) -> None:
         """Put it back: this subscriber gets it again, before all later ones. Raises UsageError: it was finished."""
+
         async def put_back() -> None:
             self.asynchronous.release()
 
@@ -543,9 +561,7 @@ class Delivery:
 
 
 @contextmanager
-def _block(
-    thread: LoopThread, block: AbstractAsyncContextManager[sqlite3.Connection]
-) -> Iterator[sqlite3.Connection]:
+def _block(thread: LoopThread, block: AbstractAsyncContextManager[sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
     """A block of the event loop, whose inside runs here."""
     connection = thread.call(block.__aenter__)
     try:

@@ -7,14 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from oncewire.filters.like import compile_like
-from oncewire.filters.sections import (
-    PROPERTY_FIELDS,
-    MessageSections,
-    Value,
-    identifier,
-    is_number,
-    plain,
-)
+from oncewire.filters.sections import PROPERTY_FIELDS, MessageSections, Value, identifier, is_number, plain
 from oncewire.filters.syntax import (
     Between,
     Chain,
@@ -77,9 +70,12 @@ def _predicate(node: Between | In | Like | IsNull) -> Evaluation:
         return lambda sections: (operand(sections) is None) is not negated
     if isinstance(node, Between):
         evaluation = _junction_of(
-            "AND", [_comparison(Comparison(">=", node.operand, node.low)),
-                    _comparison(Comparison("<=", node.operand, node.high))]
-        )  # fmt: skip
+            "AND",
+            [
+                _comparison(Comparison(">=", node.operand, node.low)),
+                _comparison(Comparison("<=", node.operand, node.high)),
+            ],
+        )
     elif isinstance(node, In):
         values = frozenset(node.values)
         evaluation = _of_strings(_compile(node.operand), lambda text, _sections: text in values)
@@ -161,8 +157,13 @@ def _name(name: str) -> Evaluation:
 
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _comparison(node: Comparison) -> Evaluation:
@@ -271,5 +272,8 @@ def _divide(one: float, other: float) -> float:
 
 
 _ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+}

@@ -241,4 +241,3 @@ def _typed(name: str, kind: str, value: object) -> object:
     if kind == PROPERTIES and isinstance(decoded, int) and name in ("message-id", "correlation-id"):
         return ULong(decoded)
     return decoded
-

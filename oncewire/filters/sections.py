@@ -20,9 +20,20 @@ Value: TypeAlias = bool | int | float | str | None
 """What a selector compares; None is NULL."""
 
 PROPERTY_FIELDS: Final = (
-    "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-    "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id",
-)  # fmt: skip
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
 """The fields of `properties` in their order (3.2.4)."""
 _READ: Final = (HEADER_CODE, PROPERTIES_CODE, APPLICATION_PROPERTIES_CODE)
 

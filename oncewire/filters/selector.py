@@ -76,16 +76,23 @@ FLOAT.3: /(\d+\.\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)[fd]?(?![\w$.])|\
 INTEGER.2: /\d+l?(?![\w$.])/i
 NAME: /([^\W\d]|\$)[\w$]*(\.[\w$]+)*/
 """
-_WORDS = "".join(
-    f"{'' if word == 'NOT' else '_'}{word}.5: /{word}(?![\\w$.])/i\n" for word in RESERVED
-)
+_WORDS = "".join(f"{'' if word == 'NOT' else '_'}{word}.5: /{word}(?![\\w$.])/i\n" for word in RESERVED)
 _TOO_LARGE = "has more than 64 bits; write it with a decimal point"
 _TOKEN = re.compile(r"'(?:[^']|'')*'|[\w$.]+|[^\s\w]")
 _SAID = {
-    "OPERATOR": "a comparison", "SIGN": "+ or -", "STAR": "* or /", "STRING": "a string in single quotes",
-    "HEX": "a number", "FLOAT": "a number", "INTEGER": "a number", "NAME": "a property", "LPAR": "(", "RPAR": ")",
-    "COMMA": ",", "$END": "the end",
-}  # fmt: skip
+    "OPERATOR": "a comparison",
+    "SIGN": "+ or -",
+    "STAR": "* or /",
+    "STRING": "a string in single quotes",
+    "HEX": "a number",
+    "FLOAT": "a number",
+    "INTEGER": "a number",
+    "NAME": "a property",
+    "LPAR": "(",
+    "RPAR": ")",
+    "COMMA": ",",
+    "$END": "the end",
+}
 """What people are told of the parser's terminals; others are words of the language."""
 
 

@@ -98,9 +98,7 @@ class Junction:
     operands: tuple[Node, ...]
 
 
-Node: TypeAlias = (
-    Literal | Name | Sign | Chain | Comparison | Between | In | Like | IsNull | Not | Junction
-)
+Node: TypeAlias = Literal | Name | Sign | Chain | Comparison | Between | In | Like | IsNull | Not | Junction
 
 _NO_CONDITIONS = (Sign, Chain)
 

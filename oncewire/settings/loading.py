@@ -48,9 +48,12 @@ class Schema:
         self._is_file_only = is_file_only
 
     def read(
-        self, content: Mapping[str, Any], file: str, flags: Mapping[str, object] | None = None,
+        self,
+        content: Mapping[str, Any],
+        file: str,
+        flags: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Given:  # fmt: skip
+    ) -> Given:
         """Merge all sources.
 
         Args:
@@ -110,9 +113,10 @@ class Schema:
         for variable in environment:
             if variable.startswith(beginnings) and variable not in allowed:
                 raise CliError(
-                    f"unknown environment variable {variable}", "there is no such setting",
+                    f"unknown environment variable {variable}",
+                    "there is no such setting",
                     self._suggestion(variable, known),
-                )  # fmt: skip
+                )
 
     def _suggestion(self, word: str, known: Iterable[str]) -> str:
         close = nearest(word, known)
@@ -143,8 +147,9 @@ def read_toml(file: str) -> dict[str, Any]:
             return tomllib.load(stream)
     except OSError as error:
         raise CliError(
-            f"the configuration file {file} cannot be read", error.strerror or str(error),
-            "give the path of a TOML file"
+            f"the configuration file {file} cannot be read",
+            error.strerror or str(error),
+            "give the path of a TOML file",
         ) from None
     except UnicodeDecodeError as error:
         raise CliError(
@@ -159,7 +164,7 @@ def read_toml(file: str) -> dict[str, Any]:
             f"the configuration file {file} cannot be read",
             "it has a number of thousands of digits, or lists or tables hundreds of levels deep",
             "no setting needs such a value: leave it out",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _shown(text: str) -> str:

@@ -71,9 +71,16 @@ class Setting:
 
 
 def setting(
-    key: str, parse: Parser, default: object, allowed: str, reason: str, *,
-    secret: bool = False, applies: Applies = Applies.RESTART, is_table: bool = False,
-) -> Any:  # fmt: skip
+    key: str,
+    parse: Parser,
+    default: object,
+    allowed: str,
+    reason: str,
+    *,
+    secret: bool = False,
+    applies: Applies = Applies.RESTART,
+    is_table: bool = False,
+) -> Any:
     """A field of a dataclass that is a setting; its name in code is the field's. Mutable defaults must be tuples."""
     described = Setting(key, parse, default, allowed, reason, secret, applies, is_table)
     return field(default=default, repr=not secret, metadata={_METADATA_KEY: described})

@@ -56,9 +56,12 @@ class Listener:
     """One listening address: accepts connections, as far as a gate lets them in."""
 
     def __init__(
-        self, sockets: list[socket.socket], factory: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None,
+        self,
+        sockets: list[socket.socket],
+        factory: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None,
         gate: Gate,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Accept from now on; see `listen`."""
         self.sockets = sockets
         self._factory = factory
@@ -116,9 +119,12 @@ class Listener:
                 await loop.connect_accepted_socket(lambda: protocol, accepted)
             else:
                 await loop.connect_accepted_socket(
-                    lambda: protocol, accepted, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S,
+                    lambda: protocol,
+                    accepted,
+                    ssl=tls,
+                    ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
-                )  # fmt: skip
+                )
         except OSError:
             return  # it has ended meanwhile, or its handshake has failed, which `tls` knows of
 

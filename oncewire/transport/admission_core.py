@@ -135,6 +135,7 @@ class Admission:
         self.closed += len(found)
         return found
 
+
 def group_of(host: str) -> str:
     """What counts as one address: of IPv6 the network of 64 bits, of which everybody has many addresses."""
     try:

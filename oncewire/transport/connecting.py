@@ -21,9 +21,13 @@ def is_loopback(host: str) -> bool:
 
 
 async def connect(
-    protocol: EngineProtocol, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None,
+    protocol: EngineProtocol,
+    host: str,
+    port: int,
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
     path: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Connect `protocol` to host and port; when this fails or is cancelled, the protocol is abandoned.
 
     Args:

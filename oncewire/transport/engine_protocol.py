@@ -30,9 +30,19 @@ class EngineProtocol(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_clock", "_has_read", "_is_behind", "_is_logging_in", "_loop", "_timer", "_transport", "_turn", "bytes_in",
-        "bytes_out", "engine", "is_dirty",
-    )  # fmt: skip
+        "_clock",
+        "_has_read",
+        "_is_behind",
+        "_is_logging_in",
+        "_loop",
+        "_timer",
+        "_transport",
+        "_turn",
+        "bytes_in",
+        "bytes_out",
+        "engine",
+        "is_dirty",
+    )
 
     high_water_bytes: ClassVar[int | None] = None
     """More than this unwritten: `pause_writing` is called. None = asyncio's default."""

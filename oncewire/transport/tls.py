@@ -133,17 +133,25 @@ class _RotatingContext(ssl.SSLContext):
         return found
 
     def wrap_bio(
-        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
-        server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:  # fmt: skip
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
         """See `ssl.SSLContext`. Event loops call it for each connection."""
         return self._current().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def wrap_socket(
-        self, sock: socket.socket, server_side: bool = False, do_handshake_on_connect: bool = True,
-        suppress_ragged_eofs: bool = True, server_hostname: str | bytes | None = None,
+        self,
+        sock: socket.socket,
+        server_side: bool = False,
+        do_handshake_on_connect: bool = True,
+        suppress_ragged_eofs: bool = True,
+        server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLSocket:  # fmt: skip
+    ) -> ssl.SSLSocket:
         """See `ssl.SSLContext`. Clients that block call it for each connection."""
         return self._current().wrap_socket(
             sock, server_side, do_handshake_on_connect, suppress_ragged_eofs, server_hostname, session
@@ -191,9 +199,13 @@ class ListenerContext(ssl.SSLContext):
         return context
 
     def wrap_bio(
-        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
-        server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:  # fmt: skip
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
         """See `ssl.SSLContext`."""
         context = self._current()
         assert context is not None

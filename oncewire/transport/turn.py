@@ -53,9 +53,7 @@ class Turn:
             output.flush()
 
 
-def work_for_a_turn(
-    step: Callable[[], bool], clock: Callable[[], float], began_at: float, ends_at: float
-) -> bool:
+def work_for_a_turn(step: Callable[[], bool], clock: Callable[[], float], began_at: float, ends_at: float) -> bool:
     """Do step after step until one says that nothing is left, or another one would end behind the turn.
 
     Args:

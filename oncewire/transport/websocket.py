@@ -47,9 +47,13 @@ class WebSocketTransport(asyncio.Transport):
     """What an `asyncio.Protocol` is given in the place of a TCP transport; its buffers and limits work alike."""
 
     def __init__(
-        self, websocket: _WebSocket, below: asyncio.Transport, protocol: asyncio.Protocol,
-        peername: str | None = None, frames: FramesAsTheyCome | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        websocket: _WebSocket,
+        below: asyncio.Transport,
+        protocol: asyncio.Protocol,
+        peername: str | None = None,
+        frames: FramesAsTheyCome | None = None,
+    ) -> None:
         """Tell the protocol that it is connected; `run` carries its bytes.
 
         Args:
@@ -262,9 +266,7 @@ class _Opened(ClientWebSocketResponse):
         return None if connection is None else connection.transport
 
 
-async def open_websocket(
-    protocol: EngineProtocol, url: str, timeout_s: float, tls: ssl.SSLContext | None
-) -> None:
+async def open_websocket(protocol: EngineProtocol, url: str, timeout_s: float, tls: ssl.SSLContext | None) -> None:
     """Connect `protocol` by a WebSocket.
 
     Args:
@@ -281,9 +283,12 @@ async def open_websocket(
     try:
         async with asyncio.timeout(timeout_s):
             websocket = await session.ws_connect(
-                url, protocols=(SUBPROTOCOL,), autoping=False, ssl=tls or True,
+                url,
+                protocols=(SUBPROTOCOL,),
+                autoping=False,
+                ssl=tls or True,
                 max_msg_size=longest_message(protocol.engine.receive_frame_size),
-            )  # fmt: skip
+            )
         assert isinstance(websocket, _Opened)
         below = websocket.below
         if below is None:
@@ -307,9 +312,11 @@ def _cause(error: aiohttp.ClientError) -> OSError:
     """What a TCP connection would have raised."""
     if isinstance(error, aiohttp.WSServerHandshakeError):
         told = {
-            401: "it wants a login over HTTP", 403: "it does not admit this client", 404: "nothing is at this path",
+            401: "it wants a login over HTTP",
+            403: "it does not admit this client",
+            404: "nothing is at this path",
             503: "it takes no clients now",
-        }.get(error.status, error.message)  # fmt: skip
+        }.get(error.status, error.message)
         return ConnectionError(f"no AMQP over WebSocket there: HTTP status {error.status}, {told}")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         below: BaseException | None = error.certificate_error

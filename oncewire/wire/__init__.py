@@ -4,15 +4,7 @@ Start with ``Connection``: give it what the socket received (``receive_data``), 
 ``data_to_send()`` returns, and call ``handle_timer`` when ``next_deadline()`` has come.
 """
 
-from oncewire.wire.bearer import (
-    MAX_TOKEN,
-    OAUTHBEARER,
-    XOAUTH2,
-    Ask,
-    BearerServer,
-    OAuthBearerClient,
-    is_token,
-)
+from oncewire.wire.bearer import MAX_TOKEN, OAUTHBEARER, XOAUTH2, Ask, BearerServer, OAuthBearerClient, is_token
 from oncewire.wire.codec import decode, encode, skip
 from oncewire.wire.connection import (
     DEFAULT_CHANNEL_MAX,
@@ -63,14 +55,7 @@ from oncewire.wire.errors import (
 from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
 from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
 from oncewire.wire.json_values import as_text, body_octets, encode_json, to_json
-from oncewire.wire.link import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    DispositionReceived,
-    Link,
-    LinkAttached,
-    LinkDetached,
-    LinkFlow,
-)
+from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, DispositionReceived, Link, LinkAttached, LinkDetached, LinkFlow
 from oncewire.wire.message import (
     BodyKind,
     Header,
@@ -86,11 +71,7 @@ from oncewire.wire.message import (
     splice_annotations,
     topic_annotations,
 )
-from oncewire.wire.performative_codec import (
-    decode_performative,
-    encode_performative,
-    unsettled_map_bound,
-)
+from oncewire.wire.performative_codec import decode_performative, encode_performative, unsettled_map_bound
 from oncewire.wire.performatives import (
     ACCEPTED,
     RELEASED,

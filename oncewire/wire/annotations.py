@@ -56,9 +56,7 @@ SECTION_SYMBOLS = {
     b"amqp:footer:map": FOOTER_CODE,
 }
 
-_SECTION_NAMES: Final = {
-    code: symbol.decode().split(":")[1] for symbol, code in SECTION_SYMBOLS.items()
-}
+_SECTION_NAMES: Final = {code: symbol.decode().split(":")[1] for symbol, code in SECTION_SYMBOLS.items()}
 _LIST_CODES: Final = frozenset({0x45, 0xC0, 0xD0})
 MAX_FRONT_BYTES: Final = 1 << 20
 """As much as a router reads before it passes the beginning of a large message on (L-1)."""
@@ -241,14 +239,19 @@ def annotate_dead_letter(
     """
     added = b"".join(
         (
-            encode_symbol(DEAD_LETTER_REASON), encode_symbol(Symbol(reason)),
-            encode_symbol(DEAD_LETTER_TOPIC), encode_string(topic),
-            encode_symbol(DEAD_LETTER_SUBSCRIPTION), encode_string(subscription),
-            encode_symbol(DEAD_LETTER_ATTEMPTS), encode_uint(attempts),
-            encode_symbol(DEAD_LETTER_COUNT), encode_uint(count),
+            encode_symbol(DEAD_LETTER_REASON),
+            encode_symbol(Symbol(reason)),
+            encode_symbol(DEAD_LETTER_TOPIC),
+            encode_string(topic),
+            encode_symbol(DEAD_LETTER_SUBSCRIPTION),
+            encode_string(subscription),
+            encode_symbol(DEAD_LETTER_ATTEMPTS),
+            encode_uint(attempts),
+            encode_symbol(DEAD_LETTER_COUNT),
+            encode_uint(count),
             encode_symbol(DEAD_LETTER_ERROR) + encode_string(error) if error else b"",
         )
-    )  # fmt: skip
+    )
     return replace_annotations(message, (DEAD_LETTER_PREFIX,), added, 5 + bool(error))
 
 
@@ -290,9 +293,7 @@ def _map_content(message: bytes, pos: int) -> tuple[int, int, int]:
     return count, start, stop
 
 
-def _kept_entries(
-    message: bytes, pos: int, dropped: tuple[bytes, ...], keep: tuple[bytes, ...]
-) -> tuple[bytes, int]:
+def _kept_entries(message: bytes, pos: int, dropped: tuple[bytes, ...], keep: tuple[bytes, ...]) -> tuple[bytes, int]:
     """Return entries of the map at ``pos`` whose keys start with none of ``dropped``, as bytes, and 2 x how many."""
     if pos < 0:
         return b"", 0
@@ -320,9 +321,7 @@ def _kept_entries(
 
 
 def _publisher_pairs(publisher: str, user: str, session: int, in_doubt: bool) -> bytes:
-    pairs = (
-        encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
-    )
+    pairs = encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
     if user:
         pairs += encode_symbol(USER) + encode_string(user)
     if in_doubt:
@@ -440,9 +439,7 @@ def _list_items(message: bytes, pos: int) -> list[bytes]:
 def without_ours(annotations: Mapping[Any, object]) -> dict[object, object]:
     """What a subscriber adds to a message, without the names that only routers and publishers set (I-1b)."""
     return {
-        key: value
-        for key, value in annotations.items()
-        if not (isinstance(key, str) and key.startswith(_OURS_AS_TEXT))
+        key: value for key, value in annotations.items() if not (isinstance(key, str) and key.startswith(_OURS_AS_TEXT))
     }
 
 

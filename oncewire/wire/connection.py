@@ -56,14 +56,7 @@ from oncewire.wire.performatives import (
 )
 from oncewire.wire.sasl import SaslClient, SaslServer
 from oncewire.wire.session import AmqpSession
-from oncewire.wire.states import (
-    CONNECTION_ENDED,
-    CONNECTION_NEXT,
-    SESSION_MAPPED,
-    ConnectionState,
-    SessionState,
-    Step,
-)
+from oncewire.wire.states import CONNECTION_ENDED, CONNECTION_NEXT, SESSION_MAPPED, ConnectionState, SessionState, Step
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Symbol
 from oncewire.wire.whole_delivery import WholeDeliveries
@@ -454,8 +447,7 @@ class Connection:
             session = self._by_remote_channel.get(channel)
             if session is None:
                 raise RemoteProtocolError(
-                    ILLEGAL_STATE,
-                    f"{type(performative).__name__} came on channel {channel}, where no session is",
+                    ILLEGAL_STATE, f"{type(performative).__name__} came on channel {channel}, where no session is"
                 )
             if session.state is SessionState.MAPPED or isinstance(performative, End):
                 self._receive_in_session(session, channel, performative, payload)

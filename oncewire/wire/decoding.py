@@ -76,9 +76,7 @@ def truncated() -> NoReturn:
     raise DecodeError("a value runs past the end of the bytes that enclose it")
 
 
-def decode(
-    buf: bytes | bytearray | memoryview, pos: int = 0, end: int = -1, max_values: int = MAX_VALUES
-) -> Decoded:
+def decode(buf: bytes | bytearray | memoryview, pos: int = 0, end: int = -1, max_values: int = MAX_VALUES) -> Decoded:
     """Decode one value.
 
     Args:

@@ -326,9 +326,7 @@ def _array_octets(value: object, depth: int) -> tuple[int, bytes]:
     for item in value.items:
         fits = isinstance(item, value.element_type) or (value.element_type is dict and isinstance(item, AmqpMap))
         if not fits or (value.element_type is int and isinstance(item, bool)):
-            raise LocalProtocolError(
-                f"{item!r} is no {value.element_type.__name__}, as all of its array must be"
-            )
+            raise LocalProtocolError(f"{item!r} is no {value.element_type.__name__}, as all of its array must be")
     return len(value.items), head + _elements(value.element_type, value.items, inner)
 
 

@@ -331,67 +331,162 @@ _TERMINUS = (
 _ERROR_ONLY = (Field("error", ERROR),)
 
 _ALL = (
-    Composite(0x10, "amqp:open:list", p.Open, (
-        _must("container_id", STRING), Field("hostname", STRING), Field("max_frame_size", UINT, p.UINT_MAX),
-        Field("channel_max", USHORT, p.USHORT_MAX), Field("idle_time_out", UINT),
-        Field("outgoing_locales", SYMBOLS, ()), Field("incoming_locales", SYMBOLS, ()), *_CAPABILITIES)),
-    Composite(0x11, "amqp:begin:list", p.Begin, (
-        Field("remote_channel", USHORT), _must("next_outgoing_id", UINT), _must("incoming_window", UINT),
-        _must("outgoing_window", UINT), Field("handle_max", UINT, p.UINT_MAX), *_CAPABILITIES)),
-    Composite(0x12, "amqp:attach:list", p.Attach, (
-        _must("name", STRING), _must("handle", UINT), _must("role", BOOLEAN),
-        Field("snd_settle_mode", SND_SETTLE_MODE, 2), Field("rcv_settle_mode", RCV_SETTLE_MODE, 0),
-        Field("source", SOURCE),
-        Field("target", TARGET), Field("unsettled", UNSETTLED), Field("incomplete_unsettled", BOOLEAN, False),
-        Field("initial_delivery_count", UINT), Field("max_message_size", ULONG), *_CAPABILITIES)),
-    Composite(0x13, "amqp:flow:list", p.Flow, (
-        Field("next_incoming_id", UINT), _must("incoming_window", UINT), _must("next_outgoing_id", UINT),
-        _must("outgoing_window", UINT), Field("handle", UINT), Field("delivery_count", UINT),
-        Field("link_credit", UINT), Field("available", UINT), Field("drain", BOOLEAN, False),
-        Field("echo", BOOLEAN, False), Field("properties", FIELDS))),
-    Composite(0x14, "amqp:transfer:list", p.Transfer, (
-        _must("handle", UINT), Field("delivery_id", UINT), Field("delivery_tag", BINARY),
-        Field("message_format", UINT), Field("settled", BOOLEAN), Field("more", BOOLEAN, False),
-        Field("rcv_settle_mode", UBYTE), Field("state", STATE), Field("resume", BOOLEAN, False),
-        Field("aborted", BOOLEAN, False), Field("batchable", BOOLEAN, False))),
-    Composite(0x15, "amqp:disposition:list", p.Disposition, (
-        _must("role", BOOLEAN), _must("first", UINT), Field("last", UINT), Field("settled", BOOLEAN, False),
-        Field("state", STATE), Field("batchable", BOOLEAN, False))),
-    Composite(0x16, "amqp:detach:list", p.Detach, (
-        _must("handle", UINT), Field("closed", BOOLEAN, False), *_ERROR_ONLY)),
+    Composite(
+        0x10,
+        "amqp:open:list",
+        p.Open,
+        (
+            _must("container_id", STRING),
+            Field("hostname", STRING),
+            Field("max_frame_size", UINT, p.UINT_MAX),
+            Field("channel_max", USHORT, p.USHORT_MAX),
+            Field("idle_time_out", UINT),
+            Field("outgoing_locales", SYMBOLS, ()),
+            Field("incoming_locales", SYMBOLS, ()),
+            *_CAPABILITIES,
+        ),
+    ),
+    Composite(
+        0x11,
+        "amqp:begin:list",
+        p.Begin,
+        (
+            Field("remote_channel", USHORT),
+            _must("next_outgoing_id", UINT),
+            _must("incoming_window", UINT),
+            _must("outgoing_window", UINT),
+            Field("handle_max", UINT, p.UINT_MAX),
+            *_CAPABILITIES,
+        ),
+    ),
+    Composite(
+        0x12,
+        "amqp:attach:list",
+        p.Attach,
+        (
+            _must("name", STRING),
+            _must("handle", UINT),
+            _must("role", BOOLEAN),
+            Field("snd_settle_mode", SND_SETTLE_MODE, 2),
+            Field("rcv_settle_mode", RCV_SETTLE_MODE, 0),
+            Field("source", SOURCE),
+            Field("target", TARGET),
+            Field("unsettled", UNSETTLED),
+            Field("incomplete_unsettled", BOOLEAN, False),
+            Field("initial_delivery_count", UINT),
+            Field("max_message_size", ULONG),
+            *_CAPABILITIES,
+        ),
+    ),
+    Composite(
+        0x13,
+        "amqp:flow:list",
+        p.Flow,
+        (
+            Field("next_incoming_id", UINT),
+            _must("incoming_window", UINT),
+            _must("next_outgoing_id", UINT),
+            _must("outgoing_window", UINT),
+            Field("handle", UINT),
+            Field("delivery_count", UINT),
+            Field("link_credit", UINT),
+            Field("available", UINT),
+            Field("drain", BOOLEAN, False),
+            Field("echo", BOOLEAN, False),
+            Field("properties", FIELDS),
+        ),
+    ),
+    Composite(
+        0x14,
+        "amqp:transfer:list",
+        p.Transfer,
+        (
+            _must("handle", UINT),
+            Field("delivery_id", UINT),
+            Field("delivery_tag", BINARY),
+            Field("message_format", UINT),
+            Field("settled", BOOLEAN),
+            Field("more", BOOLEAN, False),
+            Field("rcv_settle_mode", UBYTE),
+            Field("state", STATE),
+            Field("resume", BOOLEAN, False),
+            Field("aborted", BOOLEAN, False),
+            Field("batchable", BOOLEAN, False),
+        ),
+    ),
+    Composite(
+        0x15,
+        "amqp:disposition:list",
+        p.Disposition,
+        (
+            _must("role", BOOLEAN),
+            _must("first", UINT),
+            Field("last", UINT),
+            Field("settled", BOOLEAN, False),
+            Field("state", STATE),
+            Field("batchable", BOOLEAN, False),
+        ),
+    ),
+    Composite(
+        0x16, "amqp:detach:list", p.Detach, (_must("handle", UINT), Field("closed", BOOLEAN, False), *_ERROR_ONLY)
+    ),
     Composite(0x17, "amqp:end:list", p.End, _ERROR_ONLY),
     Composite(0x18, "amqp:close:list", p.Close, _ERROR_ONLY),
-    Composite(ERROR_CODE, "amqp:error:list", p.AmqpError, (
-        _must("condition", SYMBOL), Field("description", STRING), Field("info", FIELDS))),
-    Composite(RECEIVED_CODE, "amqp:received:list", p.Received, (
-        _must("section_number", UINT), _must("section_offset", ULONG))),
+    Composite(
+        ERROR_CODE,
+        "amqp:error:list",
+        p.AmqpError,
+        (_must("condition", SYMBOL), Field("description", STRING), Field("info", FIELDS)),
+    ),
+    Composite(
+        RECEIVED_CODE, "amqp:received:list", p.Received, (_must("section_number", UINT), _must("section_offset", ULONG))
+    ),
     Composite(0x24, "amqp:accepted:list", p.Accepted, ()),
     Composite(0x25, "amqp:rejected:list", p.Rejected, _ERROR_ONLY),
     Composite(0x26, "amqp:released:list", p.Released, ()),
-    Composite(MODIFIED_CODE, "amqp:modified:list", p.Modified, (
-        Field("delivery_failed", BOOLEAN, False), Field("undeliverable_here", BOOLEAN, False),
-        Field("message_annotations", FIELDS))),
-    Composite(SOURCE_CODE, "amqp:source:list", p.Source, (
-        *_TERMINUS, Field("distribution_mode", SYMBOL), Field("filter", FIELDS), Field("default_outcome", STATE),
-        Field("outcomes", SYMBOLS, ()), Field("capabilities", SYMBOLS, ()))),
+    Composite(
+        MODIFIED_CODE,
+        "amqp:modified:list",
+        p.Modified,
+        (
+            Field("delivery_failed", BOOLEAN, False),
+            Field("undeliverable_here", BOOLEAN, False),
+            Field("message_annotations", FIELDS),
+        ),
+    ),
+    Composite(
+        SOURCE_CODE,
+        "amqp:source:list",
+        p.Source,
+        (
+            *_TERMINUS,
+            Field("distribution_mode", SYMBOL),
+            Field("filter", FIELDS),
+            Field("default_outcome", STATE),
+            Field("outcomes", SYMBOLS, ()),
+            Field("capabilities", SYMBOLS, ()),
+        ),
+    ),
     Composite(TARGET_CODE, "amqp:target:list", p.Target, (*_TERMINUS, Field("capabilities", SYMBOLS, ()))),
     Composite(0x40, "amqp:sasl-mechanisms:list", p.SaslMechanisms, (_must("sasl_server_mechanisms", SYMBOLS),)),
-    Composite(0x41, "amqp:sasl-init:list", p.SaslInit, (
-        _must("mechanism", SYMBOL), Field("initial_response", BINARY), Field("hostname", STRING))),
+    Composite(
+        0x41,
+        "amqp:sasl-init:list",
+        p.SaslInit,
+        (_must("mechanism", SYMBOL), Field("initial_response", BINARY), Field("hostname", STRING)),
+    ),
     Composite(0x42, "amqp:sasl-challenge:list", p.SaslChallenge, (_must("challenge", BINARY),)),
     Composite(0x43, "amqp:sasl-response:list", p.SaslResponse, (_must("response", BINARY),)),
-    Composite(0x44, "amqp:sasl-outcome:list", p.SaslOutcomeFrame, (
-        _must("code", UBYTE), Field("additional_data", BINARY))),
-)  # fmt: skip
+    Composite(
+        0x44, "amqp:sasl-outcome:list", p.SaslOutcomeFrame, (_must("code", UBYTE), Field("additional_data", BINARY))
+    ),
+)
 
 COMPOSITES: dict[int, Composite] = {composite.code: composite for composite in _ALL}
 _BY_CLASS: dict[type[object], Composite] = {composite.cls: composite for composite in _ALL}
 _BY_SYMBOL: dict[str, int] = {composite.symbol: composite.code for composite in _ALL}
 # The two states without fields are most of what a router says: their bytes are made once.
-_FIXED_STATES: dict[type[object], bytes] = {
-    p.Accepted: b"\x00\x53\x24\x45",
-    p.Released: b"\x00\x53\x26\x45",
-}
+_FIXED_STATES: dict[type[object], bytes] = {p.Accepted: b"\x00\x53\x24\x45", p.Released: b"\x00\x53\x26\x45"}
 
 
 # --- the generic codec ------------------------------------------------------------------------------------------------

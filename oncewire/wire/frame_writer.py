@@ -43,9 +43,7 @@ class FrameWriter:
         """Raise LimitError if a performative does not fit one frame of the peer."""
         size = FRAME_HEADER_SIZE + performative_size
         if self._is_limit_known and size > self.max_frame_size:
-            raise LimitError(
-                f"a frame of {size} bytes is over the peer's max-frame-size of {self.max_frame_size}"
-            )
+            raise LimitError(f"a frame of {size} bytes is over the peer's max-frame-size of {self.max_frame_size}")
 
     def write(self, channel: int, performative: bytes) -> None:
         """Send a frame without payload, or keep it until it may be sent.

@@ -99,9 +99,7 @@ class FrameParser:
             if header.startswith(TLS_RECORDS):
                 told = "the peer speaks TLS, and this side does not: write amqps:// for TLS"
                 raise RemoteProtocolError(FRAMING_ERROR, told)
-            raise RemoteProtocolError(
-                FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent"
-            )
+            raise RemoteProtocolError(FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent")
         if len(header) < PROTOCOL_HEADER_SIZE:
             self._wait_for(PROTOCOL_HEADER_SIZE)
             return None

@@ -105,9 +105,7 @@ def encode_transfer(
         or aborted
         or batchable
     ):
-        transfer = Transfer(
-            handle, delivery_id, delivery_tag, message_format, settled, more, rcv_settle_mode, state
-        )
+        transfer = Transfer(handle, delivery_id, delivery_tag, message_format, settled, more, rcv_settle_mode, state)
         transfer.resume = resume
         transfer.aborted = aborted
         transfer.batchable = batchable
@@ -252,10 +250,7 @@ _MAX_FLOW_NUMBERS: Final = 8
 _FLOW_TAILS: Final[dict[bytes, tuple[int, bool, bool]]] = {
     b"": (8, False, False),
     **{drain: (9, drain == TRUE, False) for drain in (NULL, FALSE, TRUE)},
-    **{
-        drain + echo: (10, drain == TRUE, echo == TRUE)
-        for drain, echo in product((NULL, FALSE, TRUE), repeat=2)
-    },
+    **{drain + echo: (10, drain == TRUE, echo == TRUE) for drain, echo in product((NULL, FALSE, TRUE), repeat=2)},
 }
 
 

@@ -26,9 +26,16 @@ class LinkEndpoint:
     """
 
     __slots__ = (
-        "detach_written", "handle", "is_sender", "name", "state", "unsettled_count", "unsettled_first",
-        "unsettled_last", "unsettled_ranges",
-    )  # fmt: skip
+        "detach_written",
+        "handle",
+        "is_sender",
+        "name",
+        "state",
+        "unsettled_count",
+        "unsettled_first",
+        "unsettled_last",
+        "unsettled_ranges",
+    )
 
     def __init__(self, name: str, is_sender: bool) -> None:
         self.name = name

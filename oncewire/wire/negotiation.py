@@ -36,16 +36,7 @@ class Negotiation:
         finished: AMQP frames come next.
     """
 
-    __slots__ = (
-        "_amqp_frame_size",
-        "_due",
-        "_events",
-        "_is_server",
-        "_parser",
-        "_sasl",
-        "_writer",
-        "finished",
-    )
+    __slots__ = ("_amqp_frame_size", "_due", "_events", "_is_server", "_parser", "_sasl", "_writer", "finished")
 
     def __init__(
         self,
@@ -124,9 +115,7 @@ class Negotiation:
         skipped = isinstance(sasl, SaslServer) and sasl.allow_no_sasl
         if header != AMQP_HEADER or (sasl is not None and not skipped):
             self._answer_wrong_header()
-            raise RemoteProtocolError(
-                FRAMING_ERROR, f"protocol header {header.hex()} is not what is due here"
-            )
+            raise RemoteProtocolError(FRAMING_ERROR, f"protocol header {header.hex()} is not what is due here")
         self._due = _Due.AMQP_FRAMES
         self.finished = True
         self._sasl = None  # it has what logging in needs, and the connection may last

@@ -22,13 +22,7 @@ from oncewire.wire.hot_codec import (
     encode_flow,
     encode_transfer,
 )
-from oncewire.wire.performatives import (
-    Disposition,
-    Flow,
-    Performative,
-    SaslFrame,
-    Transfer,
-)
+from oncewire.wire.performatives import Disposition, Flow, Performative, SaslFrame, Transfer
 from oncewire.wire.types import Described
 
 __all__ = [
@@ -127,9 +121,7 @@ def decode_sasl_frame(buf: bytes, pos: int = 0, end: int = -1) -> tuple[SaslFram
     return cast("SaslFrame", body), pos
 
 
-def _decode_body(
-    buf: bytes, pos: int, end: int, lowest: int, highest: int, max_values: int
-) -> tuple[object, int]:
+def _decode_body(buf: bytes, pos: int, end: int, lowest: int, highest: int, max_values: int) -> tuple[object, int]:
     if not 0 <= pos < end:
         truncated()
     if buf[pos] != 0:  # before anything is built: what is not described is no performative

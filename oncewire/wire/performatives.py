@@ -316,14 +316,7 @@ class Transfer(_Plain):
 class Disposition(_Plain):
     """2.7.6. ``role`` is that of the sending end: True = receiver. ``last`` None means ``first``."""
 
-    FIELDS: ClassVar[tuple[str, ...]] = (
-        "role",
-        "first",
-        "last",
-        "settled",
-        "state",
-        "batchable",
-    )
+    FIELDS: ClassVar[tuple[str, ...]] = ("role", "first", "last", "settled", "state", "batchable")
     __slots__ = FIELDS
 
     def __init__(

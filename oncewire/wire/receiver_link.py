@@ -99,9 +99,7 @@ class ReceiverLink(Link):
         why_kept: what a sender is told beside that limit.
     """
 
-    __slots__ = (
-        "_errant", "_hard_limit", "_max_message_size", "_partial", "most_kept", "stream_above", "why_kept",
-    )  # fmt: skip
+    __slots__ = ("_errant", "_hard_limit", "_max_message_size", "_partial", "most_kept", "stream_above", "why_kept")
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name, False)
@@ -244,8 +242,7 @@ class ReceiverLink(Link):
         # 2.7.5: both must be there on the first frame. A tag that is empty is there (2.8.7).
         if delivery_id is None or tag is None or len(tag) > MAX_TAG_SIZE:
             self.detach_faulty(
-                INVALID_FIELD,
-                f"the first frame of a delivery needs an id and a tag of at most {MAX_TAG_SIZE} bytes",
+                INVALID_FIELD, f"the first frame of a delivery needs an id and a tag of at most {MAX_TAG_SIZE} bytes"
             )
             return
         mode = transfer.rcv_settle_mode
@@ -263,9 +260,7 @@ class ReceiverLink(Link):
         settled = transfer.settled is True
         message_format = transfer.message_format or 0
         settles = self._receiver_settles(mode)
-        self._complete(
-            delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format, settles
-        )
+        self._complete(delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format, settles)
 
     def receive_whole(self, whole: WholeDeliveries) -> None:
         """Take a delivery that came in one frame: the short way where nothing is special about it."""
@@ -307,9 +302,7 @@ class ReceiverLink(Link):
         # 2.7.5: "If the negotiated link value is first, then it is illegal to set this field to second." It is
         # ignored on what is sent settled.
         if mode == ReceiverSettleMode.SECOND and self._settles_first and not transfer.settled:
-            self.detach_faulty(
-                INVALID_FIELD, "rcv-settle-mode second on a transfer of a link whose mode is first"
-            )
+            self.detach_faulty(INVALID_FIELD, "rcv-settle-mode second on a transfer of a link whose mode is first")
             return False
         return True
 
@@ -347,18 +340,22 @@ class ReceiverLink(Link):
         elif not transfer.more:
             self._drop_partial()
             self._complete(
-                partial.delivery_id, partial.tag, partial.take(), partial.settled, partial.resume, partial.state,
-                partial.message_format, partial.receiver_settles,
-            )  # fmt: skip
+                partial.delivery_id,
+                partial.tag,
+                partial.take(),
+                partial.settled,
+                partial.resume,
+                partial.state,
+                partial.message_format,
+                partial.receiver_settles,
+            )
 
     def _check_continuation(self, partial: IncomingDelivery, transfer: Transfer) -> bool:
         """Detach the link and return False if this frame cannot be one of the delivery that is coming in."""
         named = transfer.delivery_id
         tag = transfer.delivery_tag
         if (named is not None and named != partial.delivery_id) or (tag is not None and tag != partial.tag):
-            self.detach_faulty(
-                INVALID_FIELD, "another delivery began before the last frame of the one before"
-            )
+            self.detach_faulty(INVALID_FIELD, "another delivery began before the last frame of the one before")
             return False
         message_format = transfer.message_format
         # 2.7.5: "It is an error if the message-format on a continuation transfer differs from the message-format on
@@ -399,10 +396,15 @@ class ReceiverLink(Link):
         partial.is_streamed = True
         self.session.pending_events.append(
             DeliveryBegun(
-                self, partial.delivery_id, partial.tag, payload, partial.resume, partial.message_format,
+                self,
+                partial.delivery_id,
+                partial.tag,
+                payload,
+                partial.resume,
+                partial.message_format,
                 partial.receiver_settles,
             )
-        )  # fmt: skip
+        )
 
     def _stream(self, partial: IncomingDelivery, more: bool, payload: bytes) -> None:
         session = self.session
@@ -446,8 +448,7 @@ class ReceiverLink(Link):
 
     def _too_large(self) -> None:
         self.detach_faulty(
-            MESSAGE_SIZE_EXCEEDED,
-            f"a message is larger than the {self._max_message_size} bytes this link takes",
+            MESSAGE_SIZE_EXCEEDED, f"a message is larger than the {self._max_message_size} bytes this link takes"
         )
 
     def _too_large_to_keep(self, most: int) -> None:

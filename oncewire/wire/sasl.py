@@ -277,9 +277,7 @@ _REFUSED: Mapping[int, str] = {
 
 
 def _unexpected(frame: SaslFrame) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        ILLEGAL_STATE, f"{type(frame).__name__} does not belong here in the SASL dialogue"
-    )
+    return RemoteProtocolError(ILLEGAL_STATE, f"{type(frame).__name__} does not belong here in the SASL dialogue")
 
 
 class SaslServer:
@@ -313,11 +311,7 @@ class SaslServer:
             raise LocalProtocolError("a SASL server needs at least one mechanism")
         for name in names:
             if name not in known:
-                why = (
-                    "PLAIN needs a verify function"
-                    if name == PLAIN
-                    else "it is neither built in nor in extra"
-                )
+                why = "PLAIN needs a verify function" if name == PLAIN else "it is neither built in nor in extra"
                 raise LocalProtocolError(f"SASL mechanism {name!r} cannot be offered: {why}")
         self.allow_no_sasl = allow_no_sasl
         self.result: SaslResult | None = None
@@ -483,6 +477,4 @@ class SaslClient:
             self.result = SaslResult(True, name, mechanism.user, SaslCode.OK)
             return
         why = _REFUSED.get(frame.code, "the server has a system error")
-        self.result = SaslResult(
-            False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})"
-        )
+        self.result = SaslResult(False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})")

@@ -149,9 +149,7 @@ class SenderLink(Link):
             raise StateError(f"a delivery has begun on link {self.name!r}: finish or abort it first (2.6.14)")
         self._check_size(len(payload))
         self.session.send_in_parts(
-            OutgoingDelivery(
-                self.handle, delivery_id, tag, payload, settled, state, resume, aborted, message_format
-            )
+            OutgoingDelivery(self.handle, delivery_id, tag, payload, settled, state, resume, aborted, message_format)
         )
 
     def _check_size(self, size: int) -> None:
@@ -159,8 +157,7 @@ class SenderLink(Link):
         assert remote is not None
         if remote.max_message_size and size > remote.max_message_size:
             raise LimitError(
-                f"the message has {size} bytes; the peer of link {self.name!r} takes"
-                f" {remote.max_message_size} at most"
+                f"the message has {size} bytes; the peer of link {self.name!r} takes {remote.max_message_size} at most"
             )
 
     # --- part by part -------------------------------------------------------------------------------------------------
@@ -277,13 +274,20 @@ class SenderLink(Link):
             return f"it is {self.state.name}"
         return "none has begun" if self._open is None else "one has begun already (2.6.14)"
 
-    def _part(
-        self, begun: OpenDelivery, payload: bytes, *, goes_on: bool, aborted: bool = False
-    ) -> OutgoingDelivery:
+    def _part(self, begun: OpenDelivery, payload: bytes, *, goes_on: bool, aborted: bool = False) -> OutgoingDelivery:
         return OutgoingDelivery(
-            self.handle, begun.delivery_id, begun.tag, payload, begun.settled, begun.state, begun.resume, aborted,
-            begun.message_format, started=begun.started, goes_on=goes_on,
-        )  # fmt: skip
+            self.handle,
+            begun.delivery_id,
+            begun.tag,
+            payload,
+            begun.settled,
+            begun.state,
+            begun.resume,
+            aborted,
+            begun.message_format,
+            started=begun.started,
+            goes_on=goes_on,
+        )
 
     def _end_open(self) -> None:
         self._open = None
@@ -313,9 +317,7 @@ class SenderLink(Link):
         session.check_state_size(False, True, state)
         for first, last in session.sent_unsettled.merge(self, delivery_ids, True):
             if not session.is_written(last, self.handle):  # it must not overtake the transfer
-                session.write_ordered(
-                    self, Disposition(False, first, None if first == last else last, True, state)
-                )
+                session.write_ordered(self, Disposition(False, first, None if first == last else last, True, state))
             else:
                 session.write_disposition(False, first, last, True, state)
 
@@ -351,9 +353,7 @@ class SenderLink(Link):
         if not self.credit:
             self._draining = False
 
-    def flow(
-        self, properties: Fields | None = None, echo: bool = False, available: int | None = None
-    ) -> None:
+    def flow(self, properties: Fields | None = None, echo: bool = False, available: int | None = None) -> None:
         """Tell the peer the state of the link.
 
         Args:

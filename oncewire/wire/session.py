@@ -100,8 +100,14 @@ class AmqpSession(SessionEndpoint):
     """
 
     __slots__ = (
-        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_forget", "_handle_max", "answers_end",
-    )  # fmt: skip
+        "_by_handle",
+        "_by_name",
+        "_by_remote_handle",
+        "_end_reported",
+        "_forget",
+        "_handle_max",
+        "answers_end",
+    )
 
     def __init__(
         self,
@@ -176,10 +182,18 @@ class AmqpSession(SessionEndpoint):
             LimitError: the peer's handle-max is reached, or the attach is larger than the peer's max-frame-size.
         """
         options = AttachOptions(
-            source, target, snd_settle_mode, rcv_settle_mode, unsettled, incomplete_unsettled,
-            initial_delivery_count, max_message_size, symbols(offered_capabilities), symbols(desired_capabilities),
+            source,
+            target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            unsettled,
+            incomplete_unsettled,
+            initial_delivery_count,
+            max_message_size,
+            symbols(offered_capabilities),
+            symbols(desired_capabilities),
             properties,
-        )  # fmt: skip
+        )
         link = SenderLink(self, name)
         self._attach(link, options)
         return link
@@ -204,18 +218,25 @@ class AmqpSession(SessionEndpoint):
         ``max_message_size`` None means ``DEFAULT_MAX_MESSAGE_SIZE``, and larger messages detach the link.
         """
         options = AttachOptions(
-            source, target, snd_settle_mode, rcv_settle_mode, unsettled, incomplete_unsettled,
-            0, max_message_size, symbols(offered_capabilities), symbols(desired_capabilities), properties,
-        )  # fmt: skip
+            source,
+            target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            unsettled,
+            incomplete_unsettled,
+            0,
+            max_message_size,
+            symbols(offered_capabilities),
+            symbols(desired_capabilities),
+            properties,
+        )
         link = ReceiverLink(self, name)
         self._attach(link, options)
         return link
 
     def _attach(self, link: Link, options: AttachOptions) -> None:
         if self.state is not SessionState.MAPPED and self.state is not SessionState.BEGIN_SENT:
-            raise StateError(
-                f"no link can be attached on channel {self.channel}: the session is {self.state.name}"
-            )
+            raise StateError(f"no link can be attached on channel {self.channel}: the session is {self.state.name}")
         key = (link.name, link.is_sender)
         if key in self._by_name:
             raise StateError(f"link {link.name!r} is still {self._by_name[key].state.name} in this session")
@@ -236,9 +257,7 @@ class AmqpSession(SessionEndpoint):
         """
         following = SESSION_NEXT.get((self.state, Step.SEND_END))
         if following is None:
-            raise StateError(
-                f"the session on channel {self.channel} cannot be ended: it is {self.state.name}"
-            )
+            raise StateError(f"the session on channel {self.channel} cannot be ended: it is {self.state.name}")
         self.write(End(error))
         self.state = following
         self.stop()
@@ -252,9 +271,7 @@ class AmqpSession(SessionEndpoint):
         following = SESSION_NEXT[self.state, Step.SEND_START]
         remote_channel = self.remote_channel if self.remote_channel >= 0 else None
         handle_max = self._handle_max
-        self.write(
-            Begin(remote_channel, self._next_outgoing_id, self.incoming_window, OUTGOING_WINDOW, handle_max)
-        )
+        self.write(Begin(remote_channel, self._next_outgoing_id, self.incoming_window, OUTGOING_WINDOW, handle_max))
         self.state = following
 
     def receive_begin(self, begin: Begin, remote_channel: int) -> None:
@@ -366,9 +383,7 @@ class AmqpSession(SessionEndpoint):
         is_sender = attach.role
         link = self._by_name.get((attach.name, is_sender))
         if link is None or link.remote_attach is not None:
-            if link is not None and (
-                link.state is LinkState.ATTACHED or link.state is LinkState.ATTACH_RECEIVED
-            ):
+            if link is not None and (link.state is LinkState.ATTACHED or link.state is LinkState.ATTACH_RECEIVED):
                 # A link stolen before its reply has no termini yet, so there is nothing to suspend: closed (A-8).
                 link.detach_faulty(STOLEN, "the link was attached again", link.local_attach is None)
             link = SenderLink(self, attach.name) if is_sender else ReceiverLink(self, attach.name)
@@ -438,8 +453,7 @@ class AmqpSession(SessionEndpoint):
         link = self._by_remote_handle.get(whole.handle)
         if left < 0 or link is None:
             self.receive_transfer(
-                Transfer(whole.handle, whole.delivery_id, whole.tag, whole.message_format, whole.settled),
-                whole.payload,
+                Transfer(whole.handle, whole.delivery_id, whole.tag, whole.message_format, whole.settled), whole.payload
             )
             return
         self._incoming_left = left

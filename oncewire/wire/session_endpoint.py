@@ -68,20 +68,40 @@ class SessionEndpoint:
     """
 
     __slots__ = (
-        "_frames_seen", "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
-        "_leaving", "_next_outgoing_id", "_numbers", "_out", "_queue", "_queued_control", "_queued_of",
-        "_remote_window", "_replenish_below", "_waiting_echoes", "_whole", "_writer", "channel", "context",
-        "incoming_window", "largest_window", "next_delivery_id", "partial_bytes", "pending_events",
-        "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state", "streamed",
-    )  # fmt: skip
+        "_frames_seen",
+        "_incoming_base",
+        "_incoming_left",
+        "_incoming_offered",
+        "_largest_before",
+        "_largest_frame",
+        "_leaving",
+        "_next_outgoing_id",
+        "_numbers",
+        "_out",
+        "_queue",
+        "_queued_control",
+        "_queued_of",
+        "_remote_window",
+        "_replenish_below",
+        "_waiting_echoes",
+        "_whole",
+        "_writer",
+        "channel",
+        "context",
+        "incoming_window",
+        "largest_window",
+        "next_delivery_id",
+        "partial_bytes",
+        "pending_events",
+        "received_unsettled",
+        "remote_begin",
+        "remote_channel",
+        "sent_unsettled",
+        "state",
+        "streamed",
+    )
 
-    def __init__(
-        self,
-        writer: FrameWriter,
-        channel: int,
-        incoming_window: int,
-        pending_events: list[Any],
-    ) -> None:
+    def __init__(self, writer: FrameWriter, channel: int, incoming_window: int, pending_events: list[Any]) -> None:
         self.context: object = None
         self.state = SessionState.UNMAPPED
         self.channel = channel
@@ -304,9 +324,7 @@ class SessionEndpoint:
         out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
         out.append(payload)  # not joined here: large ones are copied only once
 
-    def write_disposition(
-        self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
-    ) -> None:
+    def write_disposition(self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None) -> None:
         """Send a disposition at once."""
         if self._numbers is not None and not role:
             first, last = self._numbers.told(first), self._numbers.told(last)

@@ -48,9 +48,22 @@ class WholeDeliveries:
     """
 
     __slots__ = (
-        "_head", "_id_high", "_kind", "_low_at", "_size", "_tag_size", "_tail", "_tail_size", "channel", "delivery_id",
-        "handle", "message_format", "payload", "settled", "tag",
-    )  # fmt: skip
+        "_head",
+        "_id_high",
+        "_kind",
+        "_low_at",
+        "_size",
+        "_tag_size",
+        "_tail",
+        "_tail_size",
+        "channel",
+        "delivery_id",
+        "handle",
+        "message_format",
+        "payload",
+        "settled",
+        "tag",
+    )
 
     def __init__(self) -> None:
         self.channel = 0
@@ -112,9 +125,7 @@ class WholeDeliveries:
         left = len(buf) - pos
         if left < _SHORTEST_WHOLE:
             return False
-        size, kind, channel, start, fields, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(
-            buf, pos
-        )
+        size, kind, channel, start, fields, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(buf, pos)
         if start != _TRANSFER_START or kind != _FRAME_KIND or size > left or size > parser.max_frame_size:
             return False
         handle = 0
@@ -175,9 +186,7 @@ class WholeDeliveryWriter:
         self._head = b""
         self._tag_head = b""
 
-    def write(
-        self, out: list[bytes], handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes
-    ) -> None:
+    def write(self, out: list[bytes], handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> None:
         """Append the pieces of a frame to ``out``, which are joined only once, with all that goes out.
 
         ``handle`` is at most ``MAX_WHOLE_HANDLE`` and ``tag`` has at most 32 bytes.

@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delivery_records.model import effects
-from delivery_records.model.inputs import (
-    Input,
-    LinkDetach,
-    LinkLost,
-    LossCause,
-    PublisherAttach,
-    PublisherSettle,
-)
+from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
 from delivery_records.model.limits import ENTRY_BYTES
 from delivery_records.model.topics import TopicError, check_topic
 from oncewire.wire import (
@@ -78,10 +71,15 @@ DELIVERY_TAG = Symbol("delivery-tag")
 """In the info of an error: which message could not go to its address."""
 _FINAL = frozenset(
     {
-        INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED,
+        INVALID_FIELD,
+        NOT_ALLOWED,
+        NOT_FOUND,
+        NOT_IMPLEMENTED,
+        PRECONDITION_FAILED,
+        RESOURCE_LIMIT_EXCEEDED,
         UNAUTHORIZED_ACCESS,
     }
-)  # fmt: skip
+)
 """Why an address has no inner publisher, and why sending again does not help: its messages are rejected with it."""
 
 
@@ -102,9 +100,22 @@ class AnonymousLink:
     """The receiving end of a link to the anonymous terminus."""
 
     __slots__ = (
-        "_budget", "_held_bytes", "_inner", "_inner_of", "_leaving", "_owner", "_place", "_refused", "_settles_first",
-        "_takes_rejected", "_told", "_waiting", "connection", "is_over", "link",
-    )  # fmt: skip
+        "_budget",
+        "_held_bytes",
+        "_inner",
+        "_inner_of",
+        "_leaving",
+        "_owner",
+        "_place",
+        "_refused",
+        "_settles_first",
+        "_takes_rejected",
+        "_told",
+        "_waiting",
+        "connection",
+        "is_over",
+        "link",
+    )
 
     def __init__(self, owner: AnonymousOwner, connection: LinkOwner, link: ReceiverLink) -> None:
         """An attach came."""

@@ -6,15 +6,7 @@ from typing import Protocol
 
 from delivery_records.model.inputs import Input, LossCause, PublisherAttach
 from delivery_records.model.outcomes import Decision
-from oncewire.wire import (
-    NOT_FOUND,
-    RESOURCE_LIMIT_EXCEEDED,
-    Link,
-    ReceiverLink,
-    SenderLink,
-    SessionEndpoint,
-    Target,
-)
+from oncewire.wire import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, Link, ReceiverLink, SenderLink, SessionEndpoint, Target
 from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_owner import AnonymousOwner
 from router.clients.attach_pace import AttachPace
@@ -161,9 +153,13 @@ class AnonymousLinks(AnonymousOwner):
         """See `AnonymousOwner`."""
         client = self.client
         client.log.event(
-            RouterEvent.MESSAGE_REFUSED, container_id=client.container_id, peer=client.peer, link_name=link.name,
-            condition=refusal.condition, why=str(refusal),
-        )  # fmt: skip
+            RouterEvent.MESSAGE_REFUSED,
+            container_id=client.container_id,
+            peer=client.peer,
+            link_name=link.name,
+            condition=refusal.condition,
+            why=str(refusal),
+        )
 
     def log_unfinished(self, link: ReceiverLink, released: int, modified: int, dropped: int) -> None:
         """See `AnonymousOwner`."""

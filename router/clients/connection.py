@@ -48,7 +48,7 @@ from oncewire.wire import (
     SessionEnded,
     StateError,
     Symbol,
-)  # fmt: skip
+)
 from router.amqp_errors import amqp_error
 from router.clients import attach_kinds
 from router.clients.anonymous_link import AnonymousLink
@@ -87,16 +87,44 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     __slots__ = (
-        "__weakref__", "_driver", "_expiry", "_has_failed", "_is_closing", "_is_redirected", "anonymous",
-        "attaches", "container_id", "ends", "kept_message_size", "links", "listener", "log", "max_message_size",
-        "nodes", "peer", "peer_host", "places", "policy", "quota", "routed", "sasl", "sendings", "step", "weighed_at",
+        "__weakref__",
+        "_driver",
+        "_expiry",
+        "_has_failed",
+        "_is_closing",
+        "_is_redirected",
+        "anonymous",
+        "attaches",
+        "container_id",
+        "ends",
+        "kept_message_size",
+        "links",
+        "listener",
+        "log",
+        "max_message_size",
+        "nodes",
+        "peer",
+        "peer_host",
+        "places",
+        "policy",
+        "quota",
+        "routed",
+        "sasl",
+        "sendings",
+        "step",
+        "weighed_at",
         "windows",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, listener: ConnectionOwner[ClientConnection], engine: Connection, driver: RecordsDriver | None,
-        sasl: SaslServer, *, is_redirected: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        listener: ConnectionOwner[ClientConnection],
+        engine: Connection,
+        driver: RecordsDriver | None,
+        sasl: SaslServer,
+        *,
+        is_redirected: bool = True,
+    ) -> None:
         """Serve one client.
 
         Args:
@@ -239,9 +267,7 @@ class ClientConnection(PacedProtocol):
             self._expiry = self._loop.call_later(seconds, self._on_expiry)
 
     def _on_expiry(self) -> None:
-        self.log.event(
-            RouterEvent.LOGIN_EXPIRED, container_id=self.container_id, peer=self.peer, user=self.user or ""
-        )
+        self.log.event(RouterEvent.LOGIN_EXPIRED, container_id=self.container_id, peer=self.peer, user=self.user or "")
         self.close(UNAUTHORIZED_ACCESS, "the token of this login has expired; log in with a new one")
 
     def pause_writing(self) -> None:
@@ -409,9 +435,7 @@ class ClientConnection(PacedProtocol):
         if problem is not None:
             self.close(*problem)
             return
-        self.log.event(
-            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, **self.policy.who
-        )
+        self.log.event(RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, **self.policy.who)
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
         self.policy.user, self.policy.mechanism = event.user, event.mechanism

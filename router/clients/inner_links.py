@@ -119,10 +119,14 @@ class InnerPublisher(Inner):
         self.sent += 1
         inputs.append(
             PublisherTransfer(
-                self.number, event.delivery_id, event.tag, event.payload, event.settled,
+                self.number,
+                event.delivery_id,
+                event.tag,
+                event.payload,
+                event.settled,
                 receiver_settles=event.receiver_settles,
             )
-        )  # fmt: skip
+        )
 
     def close_at_rest(self, inputs: list[Input]) -> None:
         """See `Inner`."""

@@ -90,9 +90,15 @@ class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
     def __init__(
-        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None,
-        checks: Checks | None = None, gates: Gates | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        config: RouterConfig,
+        log: EventLog,
+        turn: Turn,
+        version: str,
+        tls: ssl.SSLContext | None = None,
+        checks: Checks | None = None,
+        gates: Gates | None = None,
+    ) -> None:
         self.config = config
         self.current_config: Callable[[], RouterConfig] = lambda: self.config
         """One function for all connections."""
@@ -182,9 +188,14 @@ class ClientListener:
         config = self.config
         entrance = Entrance(config.listen_host, config.listen_tls)
         self._server = await listen(
-            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls, self._gate,
+            lambda: self.make(entrance),
+            config.listen_host,
+            config.listen_port,
+            "--listen-port",
+            self._tls,
+            self._gate,
             is_shared=config.worker is not None,
-        )  # fmt: skip
+        )
         return port_of(self._server)
 
     def use(self, config: RouterConfig, users: Users | None = None) -> None:
@@ -216,9 +227,13 @@ class ClientListener:
 
     def _log_vhost(self, connection: ClientConnection, refused: VhostRefused) -> None:
         self.log.event(
-            RouterEvent.CLIENT_REFUSED, container_id=connection.container_id, peer=connection.peer,
-            user=connection.user or "", condition=str(UNAUTHORIZED_ACCESS), why=str(refused),
-        )  # fmt: skip
+            RouterEvent.CLIENT_REFUSED,
+            container_id=connection.container_id,
+            peer=connection.peer,
+            user=connection.user or "",
+            condition=str(UNAUTHORIZED_ACCESS),
+            why=str(refused),
+        )
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         """Users of certificates, tokens and authenticators are on no list."""

@@ -29,6 +29,7 @@ from oncewire.wire.vocabulary import ANONYMOUS, CLIENT_ANNOTATIONS
 
 _CLIENT_KEYS = tuple(key.encode() for key in CLIENT_ANNOTATIONS)
 
+
 class Logins(Protocol):
     """Whether anybody can log in as a user."""
 
@@ -67,9 +68,14 @@ def make_letter(message: bytes, letter: Letter) -> bytes:
     """The copy of a failed message for its dead-letter topic (I-3e); where its sections cannot be read, as it is."""
     try:
         return annotate_dead_letter(
-            message, reason=letter.reason, topic=letter.topic, subscription=letter.subscription,
-            attempts=letter.attempts, error=letter.error, count=letter.count,
-        )  # fmt: skip
+            message,
+            reason=letter.reason,
+            topic=letter.topic,
+            subscription=letter.subscription,
+            attempts=letter.attempts,
+            error=letter.error,
+            count=letter.count,
+        )
     except DecodeError:
         return message
 

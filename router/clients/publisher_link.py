@@ -157,9 +157,15 @@ class PublisherLink:
             self._large_tag = event.tag
             self.connection.driver.watch_stream(number)
             return LargeTransfer(
-                number, delivery_id, event.tag, event.payload, Part.FIRST, event.message_format,
-                event.receiver_settles, event.resume,
-            )  # fmt: skip
+                number,
+                delivery_id,
+                event.tag,
+                event.payload,
+                Part.FIRST,
+                event.message_format,
+                event.receiver_settles,
+                event.resume,
+            )
         tag = self._large_tag
         if isinstance(event, DeliveryPart):
             return LargeTransfer(number, delivery_id, tag, event.payload, Part.MIDDLE)

@@ -56,9 +56,7 @@ def choose(others: Sequence[RouterRecord], container_id: str) -> RouterRecord | 
 def redirect_info(target: RouterRecord) -> dict[str, object]:
     """The info of `amqp:connection:redirect` and `amqp:link:redirect` (AMQP 1.0 sections 2.8.16, 2.8.17)."""
     found = _address(target) or _Address("", 0, False)
-    info: dict[str, object] = {
-        str(HOSTNAME): found.host, str(NETWORK_HOST): found.host, str(PORT): UShort(found.port),
-    }  # fmt: skip
+    info: dict[str, object] = {str(HOSTNAME): found.host, str(NETWORK_HOST): found.host, str(PORT): UShort(found.port)}
     return info | ({str(SCHEME): AMQPS} if found.tls else {})
 
 

@@ -89,9 +89,7 @@ class Stored:
 
     __slots__ = ("is_awaited", "publishers", "size", "streams")
 
-    def __init__(
-        self, size: int = 0, publishers: int = 0, is_awaited: bool = False, streams: int = 0
-    ) -> None:
+    def __init__(self, size: int = 0, publishers: int = 0, is_awaited: bool = False, streams: int = 0) -> None:
         """Keep the fields.
 
         Args:
@@ -110,9 +108,17 @@ class SessionWindows:
     """Keeps the windows of one connection's sessions, and its part of the router's budget."""
 
     __slots__ = (
-        "_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_calm", "resumes",
+        "_limits",
+        "_of_user",
+        "_offers",
+        "_partial",
+        "_user",
+        "_waiter",
+        "_waiting",
+        "is_calm",
+        "resumes",
         "stopped_for",
-    )  # fmt: skip
+    )
 
     def __init__(self, limits: WindowLimits) -> None:
         """Nothing has come yet."""
@@ -187,9 +193,7 @@ class SessionWindows:
             driver.on_session_window(number, self.is_narrow(session))
         return wakes
 
-    def update(
-        self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, offers: Offers, now: float
-    ) -> bool:
+    def update(self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, offers: Offers, now: float) -> bool:
         """At the end of a turn: offer what there is room for.
 
         Args:
@@ -232,9 +236,7 @@ class SessionWindows:
         if session in self._waiting:
             self._leave(session, budget)
 
-    def _offer(
-        self, session: SessionEndpoint, stored: Stored, budget: Budget, offers: Offers, now: float
-    ) -> None:
+    def _offer(self, session: SessionEndpoint, stored: Stored, budget: Budget, offers: Offers, now: float) -> None:
         """Offer a session what it uses, as far as there is room beside the offers of others."""
         limits = self._limits
         offer = self._offers.get(session)
@@ -316,9 +318,7 @@ class SessionWindows:
         budget.add_partial(partial - before)
         return partial < before
 
-    def _frames(
-        self, session: SessionEndpoint, stored: Stored, counted: int, budget: Budget, now: float
-    ) -> int:
+    def _frames(self, session: SessionEndpoint, stored: Stored, counted: int, budget: Budget, now: float) -> int:
         """Transfer frames of `counted` bytes a session may have in flight, were nobody else offered any."""
         limits = self._limits
         partial = session.partial_bytes

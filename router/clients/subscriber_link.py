@@ -10,14 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from delivery_records.model import effects
-from delivery_records.model.inputs import (
-    ClientFlow,
-    Input,
-    MapPart,
-    Share,
-    SubscriberAttach,
-    SubscriberDisposition,
-)
+from delivery_records.model.inputs import ClientFlow, Input, MapPart, Share, SubscriberAttach, SubscriberDisposition
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.topics import split_vhost
@@ -199,9 +192,7 @@ class SubscriberLink:
 
     def _looked_up(self) -> str | None:
         connection = self.connection
-        return connection.policy.subscribed_to(
-            self.link.name, connection.container_id, connection.driver.records.view
-        )
+        return connection.policy.subscribed_to(self.link.name, connection.container_id, connection.driver.records.view)
 
     # --- from the client ----------------------------------------------------------------------------------------------
 
@@ -290,9 +281,13 @@ class SubscriberLink:
         settled = effect.settled and (effect.resume or not self._sends_unsettled)
         try:
             delivery_id = self.link.send(
-                effect.tag, message, settled=settled, state=state, resume=effect.resume,
+                effect.tag,
+                message,
+                settled=settled,
+                state=state,
+                resume=effect.resume,
                 message_format=effect.message_format,
-            )  # fmt: skip
+            )
             if effect.settled and not settled:
                 self.link.settle([delivery_id])  # I-1c: nobody waits for its outcome
         except LocalProtocolError as error:
@@ -403,9 +398,7 @@ class SubscriberLink:
         """A-6: the granted source, and the entries that are kept."""
         remote = self.link.remote_attach
         assert remote is not None
-        asked = (
-            remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
-        )
+        asked = remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
         is_settled = effect.mode is SubscriptionMode.AT_MOST_ONCE
         properties: dict[Symbol, object] = {
             vocabulary.RESUME: "resumed" if effect.resumed else "new",

@@ -25,9 +25,14 @@ from router.worker import Worker
 @click.option("--worker-folder", type=Path, hidden=True, help="Where the sockets between workers are.")
 @setting_options(SETTINGS, SHORT_FLAGS)
 def router(
-    file: str | None, print_config: bool, announce: bool, parent_pid: int | None, worker: int | None,
-    worker_folder: Path | None, **flags: Any,
-) -> int | None:  # fmt: skip
+    file: str | None,
+    print_config: bool,
+    announce: bool,
+    parent_pid: int | None,
+    worker: int | None,
+    worker_folder: Path | None,
+    **flags: Any,
+) -> int | None:
     """Run one router until SIGTERM or Ctrl-C; with --workers several processes behind one port.
 
     The signal drains it: clients are sent to other routers when what they have sent or were sent is settled, at most
@@ -55,16 +60,18 @@ def router(
     again = None if file is None else lambda: config_of(load(file, flags, os.environ).config)
     secrets_in = file if file is not None and has_secrets_of(loaded, file) else ""
     run_router(
-        config_of(loaded.config), installed_version(), announce=announce, parent_pid=parent_pid, load=again,
+        config_of(loaded.config),
+        installed_version(),
+        announce=announce,
+        parent_pid=parent_pid,
+        load=again,
         secrets_in=secrets_in,
-    )  # fmt: skip
+    )
     return None
 
 
 @click.group("local", invoke_without_command=True, short_help="Run an etcd and some routers on this machine.")
-@click.option(
-    "--routers", type=click.IntRange(1, 32), default=3, show_default=True, help="How many routers to run."
-)
+@click.option("--routers", type=click.IntRange(1, 32), default=3, show_default=True, help="How many routers to run.")
 @click.option(
     "--topology",
     type=click.Choice(["mesh", "ring", "chain"]),
@@ -73,36 +80,55 @@ def router(
     help="How the routers are linked.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True,
+    "--json",
+    "as_json",
+    is_flag=True,
     help="Print one line of JSON when all are ready, as where the output is no terminal.",
-)  # fmt: skip
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=5672, show_default=True,
-    help="Port of the first router for clients; the others take the next ones. Those in use are left out.",
-)  # fmt: skip
-@click.option(
-    "--http-port", type=click.IntRange(1, 65535), default=8672, show_default=True,
-    help="Port of the first router's page; as --port.",
-)  # fmt: skip
-@click.option(
-    "--etcd",
-    "etcd_urls",
-    metavar="URL,...",
-    help="Use this etcd. Default: one of its own is started and removed.",
 )
 @click.option(
-    "--store", type=click.Choice(["gateway", "etcd3"]), default="gateway", show_default=True,
-    envvar=SETTINGS["store"].variable, help="How the routers access etcd: see the setting `store`.",
-)  # fmt: skip
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=5672,
+    show_default=True,
+    help="Port of the first router for clients; the others take the next ones. Those in use are left out.",
+)
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
+    "--http-port",
+    type=click.IntRange(1, 65535),
+    default=8672,
+    show_default=True,
+    help="Port of the first router's page; as --port.",
+)
+@click.option(
+    "--etcd", "etcd_urls", metavar="URL,...", help="Use this etcd. Default: one of its own is started and removed."
+)
+@click.option(
+    "--store",
+    type=click.Choice(["gateway", "etcd3"]),
+    default="gateway",
+    show_default=True,
+    envvar=SETTINGS["store"].variable,
+    help="How the routers access etcd: see the setting `store`.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
     envvar=SETTINGS["log_level"].variable,
-)  # fmt: skip
+)
 @click.pass_context
 def local(
-    context: click.Context, /, routers: int, topology: str, as_json: bool, port: int, http_port: int,
-    etcd_urls: str | None, **settings: str,
-) -> None:  # fmt: skip
+    context: click.Context,
+    /,
+    routers: int,
+    topology: str,
+    as_json: bool,
+    port: int,
+    http_port: int,
+    etcd_urls: str | None,
+    **settings: str,
+) -> None:
     """Run a real network on this machine: an etcd and some routers, each a process of its own.
 
     Once all are ready it prints where they are: a table on a terminal, one line of JSON elsewhere. `pub`, `sub`,
@@ -117,10 +143,13 @@ def local(
     note_unused_variables()
     with starting(routers, as_json=as_json) as announce:
         network = LocalNetwork(
-            routers, edges=edges_of(topology, routers), etcd_urls=None if etcd_urls is None else etcd_urls.split(","),
-            settings={"store": settings["store"]}, log_level=settings["log_level"],
+            routers,
+            edges=edges_of(topology, routers),
+            etcd_urls=None if etcd_urls is None else etcd_urls.split(","),
+            settings={"store": settings["store"]},
+            log_level=settings["log_level"],
             ports=following_pairs(port, http_port),
-        )  # fmt: skip
+        )
         run_local(network, announce)
 
 

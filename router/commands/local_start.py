@@ -49,9 +49,10 @@ def _wait_ready(network: RunningNetwork, name: str, ends_at: float) -> str:
     while not _is_ready(network.http[place]):
         if time.monotonic() > ends_at:
             raise CliError(
-                f"router {name} is not ready after {READY_S:g} s", f"{network.http[place]}/readyz does not say so",
+                f"router {name} is not ready after {READY_S:g} s",
+                f"{network.http[place]}/readyz does not say so",
                 f"see what `oncewire local` (process {network.pid}) has printed",
-            )  # fmt: skip
+            )
         time.sleep(POLL_S)
     return f"{name} is ready at {network.urls[place]}"
 

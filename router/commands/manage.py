@@ -132,9 +132,15 @@ def delete(type_name: str, name: str, yes: bool, url: str | None, user: str | No
 @_YES
 @_common
 def call(
-    type_name: str, name: str, operation: str, given: tuple[str, ...], yes: bool, url: str | None, user: str | None,
+    type_name: str,
+    name: str,
+    operation: str,
+    given: tuple[str, ...],
+    yes: bool,
+    url: str | None,
+    user: str | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Carry out OPERATION on the entity NAME of TYPE.
 
     For example `oncewire manage call subscription till/orders expire`, or
@@ -205,9 +211,10 @@ async def _set(
         other = await api.get(_path("router", str(row["to_rid"])))
     if not other["http"]:
         raise CliError(
-            f"only the direction from {row['from']} to {row['to']} has changed", f"{row['to']} serves no HTTP",
+            f"only the direction from {row['from']} to {row['to']} has changed",
+            f"{row['to']} serves no HTTP",
             "set http.host there, or change the cost in its settings",
-        )  # fmt: skip
+        )
     try:
         async with Api.at(str(other["http"]), login) as api:
             back = await api.change("PUT", _path(type_name, str(row["from"])), given)
@@ -218,9 +225,15 @@ async def _set(
 
 
 async def _carry_out(
-    url: str, login: Authorization | None, entity: EntityType, operation: Operation, name: str,
-    given: Mapping[str, object], *, yes: bool,
-) -> dict[str, Any]:  # fmt: skip
+    url: str,
+    login: Authorization | None,
+    entity: EntityType,
+    operation: Operation,
+    name: str,
+    given: Mapping[str, object],
+    *,
+    yes: bool,
+) -> dict[str, Any]:
     """Show what harm would be done, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
     has_epoch = any(each.name == "epoch" for each in operation.arguments)
     async with Api.at(url, login) as api:

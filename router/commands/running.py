@@ -23,9 +23,14 @@ from router.operator.arguments import ManagementError
 
 
 def run_router(
-    config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None,
-    load: Callable[[], RouterConfig] | None = None, secrets_in: str = "",
-) -> None:  # fmt: skip
+    config: RouterConfig,
+    version: str,
+    *,
+    announce: bool,
+    parent_pid: int | None,
+    load: Callable[[], RouterConfig] | None = None,
+    secrets_in: str = "",
+) -> None:
     """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
 
     SIGHUP loads the settings again, if there is a file of them, and the files of users, keys and certificates.
@@ -86,12 +91,7 @@ def _reload(node: RouterNode, log: EventLog) -> None:
 
 async def _announce(node: RouterNode, config: RouterConfig) -> None:
     await node.wait_ready()
-    line = {
-        "id": config.node_id,
-        "url": node.amqp_url,
-        "http": node.http_url,
-        "pid": os.getpid(),
-    }
+    line = {"id": config.node_id, "url": node.amqp_url, "http": node.http_url, "pid": os.getpid()}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

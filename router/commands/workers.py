@@ -153,11 +153,12 @@ class _Workers:
     def _announce(self) -> None:
         first = self._slots[0].announced or {}
         line = {
-            "id": self._config.node_id, "url": first.get("url"), "http": first.get("http"), "pid": os.getpid(),
-            "workers": [
-                {"id": slot.name, "pid": slot.process.pid} for slot in self._slots if slot.process is not None
-            ],
-        }  # fmt: skip
+            "id": self._config.node_id,
+            "url": first.get("url"),
+            "http": first.get("http"),
+            "pid": os.getpid(),
+            "workers": [{"id": slot.name, "pid": slot.process.pid} for slot in self._slots if slot.process is not None],
+        }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
@@ -187,9 +188,12 @@ class _Workers:
         command += [] if self._file is None else [f"--config={self._file}"]
         # A session of its own: Ctrl-C in a terminal is for us, who then stop all of them in good order.
         process = slot.process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **self._given}, start_new_session=True,
-        )  # fmt: skip
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **self._given},
+            start_new_session=True,
+        )
         if self._stop_wanted.is_set():  # while it was started
             process.terminate()
         assert process.stdout is not None

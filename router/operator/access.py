@@ -211,21 +211,24 @@ class Access:
         needs = f"this needs the role {minimum.word}"
         if caller.user:
             raise AccessDenied(
-                403, f"{needs}; {caller.user} is {caller.role.word}",
+                403,
+                f"{needs}; {caller.user} is {caller.role.word}",
                 f"log in as another user, or set roles.{caller.user}",
-            )  # fmt: skip
+            )
         if caller.misnamed:
             raise AccessDenied(
-                403, f"{needs}, and {caller.misnamed!r} is no name of this router",
+                403,
+                f"{needs}, and {caller.misnamed!r} is no name of this router",
                 "use its address, log in, or add the name to the setting http.names",
-            )  # fmt: skip
+            )
         if self._has_users:
             raise AccessDenied(401, needs, "log in with a user whose role in the setting roles allows it")
         raise AccessDenied(
-            403, f"{needs}; without login you are {caller.role.word}",
+            403,
+            f"{needs}; without login you are {caller.role.word}",
             "set users and roles, or the role of those without login: http.loopback_role on this machine, "
             "http.anonymous_role elsewhere",
-        )  # fmt: skip
+        )
 
     async def _logged_in(self, given: str, peer: str) -> str:
         """The user, after a wait for PBKDF2 where the password was not right before."""
@@ -337,9 +340,7 @@ def _basic(given: str) -> tuple[str, str]:
     try:
         login = BasicAuth.decode(given, "utf-8")
     except ValueError:
-        raise AccessDenied(
-            401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64"
-        ) from None
+        raise AccessDenied(401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64") from None
     return login.login, login.password
 
 

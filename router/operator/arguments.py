@@ -15,9 +15,13 @@ _PYTHON: Mapping[Type, tuple[type, ...]] = {
     Type.MAP: (dict,),
 }
 _KINDS = {
-    Type.TEXT: "a text", Type.INTEGER: "a whole number", Type.NUMBER: "a number", Type.BOOLEAN: "true or false",
-    Type.LIST: "a list of texts", Type.MAP: "a map",
-}  # fmt: skip
+    Type.TEXT: "a text",
+    Type.INTEGER: "a whole number",
+    Type.NUMBER: "a number",
+    Type.BOOLEAN: "true or false",
+    Type.LIST: "a list of texts",
+    Type.MAP: "a map",
+}
 
 
 class ManagementError(Exception):
@@ -56,9 +60,7 @@ def check(known: Sequence[Attribute], given: Mapping[object, object], what: str)
         raise ManagementError(400, f"the {what} {needed.name} is missing", f"give {needed.name}: {allowed(needed)}")
     for name, value in given.items():
         if not _fits(by_name[str(name)], value):
-            raise ManagementError(
-                400, f"{name} = {value!r} cannot be used", f"{name} is {allowed(by_name[str(name)])}"
-            )
+            raise ManagementError(400, f"{name} = {value!r} cannot be used", f"{name} is {allowed(by_name[str(name)])}")
     return {str(name): value for name, value in given.items()}
 
 

@@ -229,9 +229,10 @@ class RouterControls:
         warn_of_open_file(reloaded.config, self._log)
         self._take(reloaded, users)
         self._log.event(
-            RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),
+            RouterEvent.CONFIG_RELOADED,
+            changed="; ".join(reloaded.changed),
             needs_restart="; ".join(reloaded.needs_restart),
-        )  # fmt: skip
+        )
         if whole_group:  # what is right here is right there: this worker is told once more, which changes nothing
             os.kill(os.getppid(), signal.SIGHUP)
         return reloaded.as_data()
@@ -291,9 +292,12 @@ class RouterControls:
         loop = asyncio.get_running_loop()
         self._trace_end = loop.call_later(choice.time_s + _TRACE_END_S, self._end_trace)
         return {
-            "on": True, "left_s": round(trace.left_s(now), 1), "sample": choice.sample,
-            "topics": sorted(map(topic_name, choice.topics)), "publishers": sorted(choice.publishers),
-        }  # fmt: skip
+            "on": True,
+            "left_s": round(trace.left_s(now), 1),
+            "sample": choice.sample,
+            "topics": sorted(map(topic_name, choice.topics)),
+            "publishers": sorted(choice.publishers),
+        }
 
     def _end_trace(self) -> None:
         """Its time is over, also where no delivery meets it any more."""

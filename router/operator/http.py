@@ -77,10 +77,16 @@ class HttpServer:
     """The HTTP side of one router process."""
 
     def __init__(
-        self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
-        tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None, front: WorkerFront | None = None,
+        self,
+        status: Status,
+        access: Access,
+        log: EventLog,
+        routes: Iterable[Route] = (),
+        tls: ssl.SSLContext | None = None,
+        gate: ListenerGate | None = None,
+        front: WorkerFront | None = None,
         more_metrics: Callable[[], Awaitable[bytes]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Serve.
 
         Args:
@@ -168,9 +174,7 @@ class HttpServer:
         if front is not None:
             return await front.readyz()
         missing = self._status.waiting_for()
-        return web.json_response(
-            {"ready": not missing, "waiting_for": missing}, status=503 if missing else 200
-        )
+        return web.json_response({"ready": not missing, "waiting_for": missing}, status=503 if missing else 200)
 
     async def _text(self, request: web.Request) -> web.Response:
         front = self._for_all(request)

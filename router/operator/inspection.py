@@ -98,15 +98,21 @@ class Inspection:
             core = self._incarnation.records
             pulse = self._local.pulse()
             counts |= {
-                "routers": len(core.view.routers), "links": len(self.heads("links")),
-                TOPICS: len(self.heads(TOPICS)), SUBSCRIPTIONS: len(core.view.subscriptions),
-                PUBLISHERS: len(core.view.publishers), "windows": len(core.ingresses),
+                "routers": len(core.view.routers),
+                "links": len(self.heads("links")),
+                TOPICS: len(self.heads(TOPICS)),
+                SUBSCRIPTIONS: len(core.view.subscriptions),
+                PUBLISHERS: len(core.view.publishers),
+                "windows": len(core.ingresses),
                 "joining": core.barrier.waiting,
-            }  # fmt: skip
+            }
         return counts | {
-            "connections": self._listener.connection_count, "waiting_publishers": pulse.waiting,
-            "delayed_1s": pulse.delayed, "stuck_10s": pulse.stuck, "held_10s": pulse.held,
-        }  # fmt: skip
+            "connections": self._listener.connection_count,
+            "waiting_publishers": pulse.waiting,
+            "delayed_1s": pulse.delayed,
+            "stuck_10s": pulse.stuck,
+            "held_10s": pulse.held,
+        }
 
     def applied(self) -> int:
         """See `Source`."""
@@ -139,8 +145,10 @@ class Inspection:
         """The rates of a row, as far as this router measures them."""
         own = self.rid()
         is_here = {
-            ROUTERS: row["key"] == own, LINKS: own in (row.get("from_rid"), row.get("to_rid")), TOPICS: True,
-        }.get(table, row.get("rid") == own)  # fmt: skip
+            ROUTERS: row["key"] == own,
+            LINKS: own in (row.get("from_rid"), row.get("to_rid")),
+            TOPICS: True,
+        }.get(table, row.get("rid") == own)
         return self._rates.of(table, str(row["key"])) if is_here and self._rates is not None else _NO_RATES[table]
 
     def rid(self) -> str:

@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 
 from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S
 from delivery_records.diagnostics.lookup import FoundDelivery, find
-from delivery_records.diagnostics.waits import (
-    Holder,
-    Reason,
-    Wait,
-    holder,
-    owing,
-    unsettled_since,
-    waiting,
-)
+from delivery_records.diagnostics.waits import Holder, Reason, Wait, holder, owing, unsettled_since, waiting
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, network_tag, own_tag, session_of
 from delivery_records.model.view import Subscription
 from delivery_records.publisher.ingress import Ingress
@@ -148,13 +140,12 @@ class LocalTables:
                 continue
             names: list[Row] = []
             if found.reason is Reason.SUBSCRIPTIONS:
-                holders, looked = owing(
-                    self._core.turn, self._core.egresses, ingress, found.number, NAMED, looks
-                )
+                holders, looked = owing(self._core.turn, self._core.egresses, ingress, found.number, NAMED, looks)
                 looks -= looked
                 names = [
                     {
-                        "subscription": each.subscription.name, "key": each.subscription.key,
+                        "subscription": each.subscription.name,
+                        "key": each.subscription.key,
                         "owner": self._view.owner(each.subscription).kind,
                         "ends_with": self._view.owner(each.subscription).command,
                         "router": self._view.name_of(each.subscription.record.rid),
@@ -163,21 +154,30 @@ class LocalTables:
                         "state": self._seen(each.state, each.subscription, self._tag_of(ingress, found)),
                     }
                     for each in holders
-                ]  # fmt: skip
+                ]
             rows.append(
                 {
-                    "key": head.key, "publisher": ingress.name, **topic_facts(ingress.topic),
+                    "key": head.key,
+                    "publisher": ingress.name,
+                    **topic_facts(ingress.topic),
                     "router": self._core.node_id,
-                    "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "peer": ingress.peer,
-                    "user": ingress.user, "unsettled": len(ingress.window), "granted": granted_of(ingress),
-                    "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
+                    "rid": f"{self._core.rid:x}",
+                    "phase": ingress.phase.value,
+                    "peer": ingress.peer,
+                    "user": ingress.user,
+                    "unsettled": len(ingress.window),
+                    "granted": granted_of(ingress),
+                    "bytes": ingress.window.body_bytes,
+                    "credit": credit_of(ingress),
                     "oldest_s": seconds(now - found.since),
                     # Since this attach: the router before knew how old it is.
                     "oldest_is_older": found.number < ingress.arrivals.presented,
                     "oldest_tag": self._tag_of(ingress, found).hex(),
-                    "reason": found.reason.value, "waiting_for": names, "waiting_for_count": found.owing,
+                    "reason": found.reason.value,
+                    "waiting_for": names,
+                    "waiting_for_count": found.owing,
                 }
-            )  # fmt: skip
+            )
         return rows
 
     def holder(self, tag: bytes, key: str) -> str | None:
@@ -206,20 +206,32 @@ class LocalTables:
         if channel is None:
             return None
         return {
-            "key": head.key, "at": self._core.node_id, "router": head.order, "rid": head.key,
-            "state": channel.state.value, "generation": channel.generation, "sent": channel.sent,
-            "received": channel.received, "waiting": channel.waiting,
-        }  # fmt: skip
+            "key": head.key,
+            "at": self._core.node_id,
+            "router": head.order,
+            "rid": head.key,
+            "state": channel.state.value,
+            "generation": channel.generation,
+            "sent": channel.sent,
+            "received": channel.received,
+            "waiting": channel.waiting,
+        }
 
     def _neighbour(self, head: Head) -> Row | None:
         link = self._incarnation.neighbours.links.get(int(head.key, 16))
         if link is None:
             return None
         return {
-            "key": head.key, "at": self._core.node_id, "router": head.order, "rid": head.key,
-            "cost": link.cost, "bytes_in": link.bytes_in, "bytes_out": link.bytes_out,
-            "waiting_bytes": link.output.queued_bytes, "dropped_frames": link.output.dropped,
-        }  # fmt: skip
+            "key": head.key,
+            "at": self._core.node_id,
+            "router": head.order,
+            "rid": head.key,
+            "cost": link.cost,
+            "bytes_in": link.bytes_in,
+            "bytes_out": link.bytes_out,
+            "waiting_bytes": link.output.queued_bytes,
+            "dropped_frames": link.output.dropped,
+        }
 
     def _connections(self, heads: Sequence[Head]) -> list[Row]:
         wanted = {head.key for head in heads}
@@ -230,11 +242,16 @@ class LocalTables:
                 numbers = connection.link_numbers
                 publishers = sum(not isinstance(shells.get(number), SubscriberLink) for number in numbers)
                 rows[connection.peer] = {
-                    "key": connection.peer, "container_id": connection.container_id, "peer": connection.peer,
-                    "vhost": connection.policy.vhost, "user": connection.policy.user or "",
+                    "key": connection.peer,
+                    "container_id": connection.container_id,
+                    "peer": connection.peer,
+                    "vhost": connection.policy.vhost,
+                    "user": connection.policy.user or "",
                     "router": self._core.node_id,
-                    "links": len(numbers), "publishers": publishers, "subscriptions": len(numbers) - publishers,
-                }  # fmt: skip
+                    "links": len(numbers),
+                    "publishers": publishers,
+                    "subscriptions": len(numbers) - publishers,
+                }
         return [rows[head.key] for head in heads if head.key in rows]
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
@@ -261,16 +278,23 @@ class LocalTables:
         bare = _bare(found.message, found.message_format)
         since = None if found.arrived is None else seconds(now - found.arrived)
         return {
-            "role": "ingress" if found.is_ingress else "egress", **self._who(),
-            "size": len(bare) if bare else None, "digest": hashlib.sha256(bare).hexdigest() if bare else None,
+            "role": "ingress" if found.is_ingress else "egress",
+            **self._who(),
+            "size": len(bare) if bare else None,
+            "digest": hashlib.sha256(bare).hexdigest() if bare else None,
             "first_bytes": base64.b64encode(bare[:FIRST_BYTES]).decode() if bare and with_bodies else None,
             "publisher": found.publisher,
             "publisher_tag": None if found.publisher_tag is None else found.publisher_tag.hex(),
-            "network_tag": found.network_tag.hex(), **topic_facts(found.topic), "session": found.session,
-            "number": None if found.number < 0 else found.number, "state": found.state,
+            "network_tag": found.network_tag.hex(),
+            **topic_facts(found.topic),
+            "session": found.session,
+            "number": None if found.number < 0 else found.number,
+            "state": found.state,
             "local_subscriptions": [
                 {
-                    "name": each.name, "state": each.state, "detail": each.detail or None,
+                    "name": each.name,
+                    "state": each.state,
+                    "detail": each.detail or None,
                     "since_s": since if each.owed else None,
                 }
                 for each in found.local[:MAX_NAMED_HOLDERS]
@@ -278,26 +302,41 @@ class LocalTables:
             "local_count": len(found.local),
             "other_routers": [
                 {
-                    "router": self._view.name_of(each.rid), "rid": f"{each.rid:x}",
+                    "router": self._view.name_of(each.rid),
+                    "rid": f"{each.rid:x}",
                     "state": Holder.IN_DOUBT.value if each.owing else "rejected" if each.rejected else "accepted",
-                    "subscriptions": each.subscriptions, "owing": each.owing,
+                    "subscriptions": each.subscriptions,
+                    "owing": each.owing,
                     "since_s": since if each.owing else None,
                 }
                 for each in found.others
             ],
-            "arrived_s": since, **self._rules(found.network_tag, now),
-        }  # fmt: skip
+            "arrived_s": since,
+            **self._rules(found.network_tag, now),
+        }
 
     def _past(self, tag: bytes, now: float) -> Row:
         """What is traced of a delivery that is settled and forgotten here."""
         own = own_tag(tag)
         return {
-            "role": "past", **self._who(), "size": None, "digest": None, "first_bytes": None,
-            "publisher": self._owner_of(tag), "publisher_tag": None if own is None else own.hex(),
-            "network_tag": tag.hex(), **topic_facts(""), "session": session_of(tag, self._core.nonce), "number": None,
-            "state": "settled", "local_subscriptions": [], "local_count": 0, "other_routers": [], "arrived_s": None,
+            "role": "past",
+            **self._who(),
+            "size": None,
+            "digest": None,
+            "first_bytes": None,
+            "publisher": self._owner_of(tag),
+            "publisher_tag": None if own is None else own.hex(),
+            "network_tag": tag.hex(),
+            **topic_facts(""),
+            "session": session_of(tag, self._core.nonce),
+            "number": None,
+            "state": "settled",
+            "local_subscriptions": [],
+            "local_count": 0,
+            "other_routers": [],
+            "arrived_s": None,
             **self._rules(tag, now),
-        }  # fmt: skip
+        }
 
     def _who(self) -> Row:
         return {"router": self._core.node_id, "rid": f"{self._core.rid:x}"}
@@ -313,7 +352,7 @@ class LocalTables:
         return {
             "rules": [{"rule": step.rule, "text": step.text, "at_s": seconds(now - step.at)} for step in steps],
             "rules_off": off,
-        }  # fmt: skip
+        }
 
 
 def _bare(message: bytes, message_format: int) -> bytes:

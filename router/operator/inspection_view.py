@@ -114,11 +114,14 @@ class ViewTables:
     def _link_heads(self) -> Sequence[Head]:
         return _sorted(
             Head(
-                f"{row['from']} {row['to']}", key, f"{row['from']} {row['to']}", "",
+                f"{row['from']} {row['to']}",
+                key,
+                f"{row['from']} {row['to']}",
+                "",
                 (str(row["from"]), str(row["from_rid"]), str(row["to"]), str(row["to_rid"])),
             )
             for key, row in self._link_rows.get().items()
-        )  # fmt: skip
+        )
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -152,13 +155,19 @@ class ViewTables:
         is_self = rid == self.core.rid
         hop = self._routing.paths.next_hops.get(rid)
         return {
-            "key": f"{rid:x}", "id": record.node_id, "amqp": record.amqp, "http": record.http,
-            "version": record.version, "group": record.group,
+            "key": f"{rid:x}",
+            "id": record.node_id,
+            "amqp": record.amqp,
+            "http": record.http,
+            "version": record.version,
+            "group": record.group,
             "state": "leaving" if record.leaving else "draining" if record.draining else "serving",
-            "is_self": is_self, "subscriptions": subscriptions[rid], "publishers": publishers[rid],
+            "is_self": is_self,
+            "subscriptions": subscriptions[rid],
+            "publishers": publishers[rid],
             "next_hop": None if hop is None else self._name_in_links(hop),
             "distance": 0 if is_self else self._routing.paths.distances.get(rid),
-        }  # fmt: skip
+        }
 
     def _name_in_links(self, rid: int) -> str:
         return self._names.get().get(rid) or self._routing.names().get(rid, f"{rid:x}")
@@ -173,15 +182,22 @@ class ViewTables:
             for peer, cost in links.items():
                 is_up = origin in announced.get(peer, ())
                 is_best = (
-                    is_up and origin in distances and distances[origin] + cost == distances.get(peer)
+                    is_up
+                    and origin in distances
+                    and distances[origin] + cost == distances.get(peer)
                     and hops.get(peer) == (peer if origin == self.core.rid else hops.get(origin))
-                )  # fmt: skip
+                )
                 key = f"{origin:x}>{peer:x}"
                 found[key] = {
-                    "key": key, "from": names.get(origin, f"{origin:x}"), "to": names.get(peer, f"{peer:x}"),
-                    "from_rid": f"{origin:x}", "to_rid": f"{peer:x}", "cost": cost,
-                    "state": "up" if is_up else "one-way", "on_best_path": is_best,
-                }  # fmt: skip
+                    "key": key,
+                    "from": names.get(origin, f"{origin:x}"),
+                    "to": names.get(peer, f"{peer:x}"),
+                    "from_rid": f"{origin:x}",
+                    "to_rid": f"{peer:x}",
+                    "cost": cost,
+                    "state": "up" if is_up else "one-way",
+                    "on_best_path": is_best,
+                }
         return found
 
     def _topic(self, key: str) -> Row | None:
@@ -206,9 +222,13 @@ class ViewTables:
             )
             published = publishers.get(name, 0)
         return {
-            "key": topic_name(name), "name": bare, "vhost": vhost, "is_pattern": is_pattern(name),
-            "publishers": published, "subscriptions": subscribed,
-        }  # fmt: skip
+            "key": topic_name(name),
+            "name": bare,
+            "vhost": vhost,
+            "is_pattern": is_pattern(name),
+            "publishers": published,
+            "subscriptions": subscribed,
+        }
 
     # --- attachments --------------------------------------------------------------------------------------------------
 
@@ -228,17 +248,32 @@ class ViewTables:
             state = "shared" if members else "detached"
         shared = self._view.subscriptions.get(record.member_of, subscription)
         row: Row = {
-            "key": subscription.key, "name": subscription.name, **topic_facts(record.topic),
-            "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
-            "members": members, "member_of": shared.name if record.member_of else "",
-            "grouped": shared.record.grouped, "owner": self.owner(subscription).kind,
+            "key": subscription.key,
+            "name": subscription.name,
+            **topic_facts(record.topic),
+            "router": self.name_of(record.rid),
+            "rid": f"{record.rid:x}",
+            "epoch": subscription.epoch,
+            "members": members,
+            "member_of": shared.name if record.member_of else "",
+            "grouped": shared.record.grouped,
+            "owner": self.owner(subscription).kind,
             # Text, for JavaScript's numbers end at 2^53.
-            "incarnation": str(core.turn.told_incarnation(shared.created)), "mode": record.mode.value,
-            "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user, "filter": record.filter,
+            "incarnation": str(core.turn.told_incarnation(shared.created)),
+            "mode": record.mode.value,
+            "timeout_s": timeout_of(subscription),
+            "peer": record.peer,
+            "user": record.user,
+            "filter": record.filter,
             "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
-            "confirmed": None, "joins_behind": [], "lag": None, "former": None, "held": None, "credit": None,
-        }  # fmt: skip
+            "confirmed": None,
+            "joins_behind": [],
+            "lag": None,
+            "former": None,
+            "held": None,
+            "credit": None,
+        }
         if egress is not None:
             row |= self._numbers_of_egress(egress)
         return row
@@ -246,9 +281,12 @@ class ViewTables:
     def _numbers_of_egress(self, egress: Egress) -> Row:
         entries = sum(map(len, egress.sessions.values()))
         numbers: Row = {
-            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "former": entries - egress.unsettled,
-            "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
-        }  # fmt: skip
+            "confirmed": egress.proof.confirmed,
+            "lag": egress.unsettled,
+            "former": entries - egress.unsettled,
+            "held": egress.outgoing.held,
+            "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
+        }
         if not egress.proof.is_proven:
             numbers["state"] = "provisional"
         if not egress.proof.confirmed:
@@ -260,19 +298,35 @@ class ViewTables:
         ingress = core.ingresses.get(publisher.key)
         state = self._state(record.rid, ingress)
         row: Row = {
-            "key": publisher.key, "name": publisher.name, **topic_facts(record.topic),
-            "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": publisher.epoch,
-            "session": publisher.session, "peer": record.peer, "user": record.user, "state": state or "suspended",
+            "key": publisher.key,
+            "name": publisher.name,
+            **topic_facts(record.topic),
+            "router": self.name_of(record.rid),
+            "rid": f"{record.rid:x}",
+            "epoch": publisher.epoch,
+            "session": publisher.session,
+            "peer": record.peer,
+            "user": record.user,
+            "state": state or "suspended",
             "expires_in_s": self._expires_in("pubs", publisher.key),
-            "unsettled": None, "granted": None, "unreceived": None, "told": None, "bytes": None, "credit": None,
-        }  # fmt: skip
+            "unsettled": None,
+            "granted": None,
+            "unreceived": None,
+            "told": None,
+            "bytes": None,
+            "credit": None,
+        }
         if ingress is not None:
             window = ingress.window
             row |= {
-                "state": ingress.phase.value, "unsettled": len(window), "granted": granted_of(ingress),
-                "unreceived": window.unreceived, "told": window.told, "bytes": window.body_bytes,
+                "state": ingress.phase.value,
+                "unsettled": len(window),
+                "granted": granted_of(ingress),
+                "unreceived": window.unreceived,
+                "told": window.told,
+                "bytes": window.body_bytes,
                 "credit": credit_of(ingress),
-            }  # fmt: skip
+            }
         elif state == "detached":
             row["state"] = "suspended"
         return row

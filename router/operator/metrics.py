@@ -37,7 +37,8 @@ _COUNTERS = {
 }
 _GAUGES = {
     "is_history_lost": (
-        "oncewire_history_lost", "1: etcd lacks what this router has seen, and the router waits for an operator"
+        "oncewire_history_lost",
+        "1: etcd lacks what this router has seen, and the router waits for an operator",
     ),
     "lease_age_s": ("oncewire_lease_age_seconds", "Since etcd last answered a keep-alive of this router"),
     "loop_lag_s": ("oncewire_loop_lag_seconds", "How late the event loop was last"),
@@ -48,15 +49,9 @@ _CORE_GAUGES = {
     "window_bytes": ("oncewire_window_bytes", "Bytes of their bodies"),
     "held_deliveries": ("oncewire_held_deliveries", "Deliveries that wait for a subscriber's credit"),
     "publisher_credit": ("oncewire_publisher_credit_deliveries", "Deliveries that publishers here may send now"),
-    "publishers_without_credit": (
-        "oncewire_publishers_without_credit",
-        "Attached publishers that may send nothing",
-    ),
+    "publishers_without_credit": ("oncewire_publishers_without_credit", "Attached publishers that may send nothing"),
     "subscriber_credit": ("oncewire_subscriber_credit_deliveries", "Deliveries that subscribers here take now"),
-    "subscribers_without_credit": (
-        "oncewire_subscribers_without_credit",
-        "Attached subscribers that take nothing",
-    ),
+    "subscribers_without_credit": ("oncewire_subscribers_without_credit", "Attached subscribers that take nothing"),
     "dead_letters_waiting": (
         "oncewire_dead_letters_waiting",
         "Dead letters of publishers here that no subscription is there for",
@@ -149,8 +144,10 @@ class RouterCollector(Collector):
         )
         yield _labelled(
             "oncewire_connections_turned_away",
-            "Connections refused, or closed before they had said who they are", "listener", numbers.turned_away,
-        )  # fmt: skip
+            "Connections refused, or closed before they had said who they are",
+            "listener",
+            numbers.turned_away,
+        )
         opening = GaugeMetricFamily(
             "oncewire_connections_opening", "Connections that have not said who they are", labels=["listener"]
         )
@@ -195,21 +192,12 @@ def _deliveries(numbers: Numbers) -> Iterator[Metric]:
 
 def _durations(numbers: Numbers) -> Iterator[Metric]:
     durations = numbers.durations
-    attach = HistogramMetricFamily(
-        "oncewire_attach_seconds", "From an attach to its entry in etcd", labels=["kind"]
-    )
-    for kind, found in (
-        ("publisher", durations.attach_publisher),
-        ("subscriber", durations.attach_subscriber),
-    ):
+    attach = HistogramMetricFamily("oncewire_attach_seconds", "From an attach to its entry in etcd", labels=["kind"])
+    for kind, found in (("publisher", durations.attach_publisher), ("subscriber", durations.attach_subscriber)):
         attach.add_metric([kind], _buckets(found), found.sum_s)
     yield attach
     for metric, text, found in (
-        (
-            "oncewire_barrier_seconds",
-            "From there until every router knows the subscription",
-            durations.barrier,
-        ),
+        ("oncewire_barrier_seconds", "From there until every router knows the subscription", durations.barrier),
         (
             "oncewire_failover_seconds",
             "From a publisher's attach until all it had unsettled has come again",
@@ -225,9 +213,7 @@ def _buckets(found: Histogram) -> list[tuple[str, int]]:
 
 
 def _clients(numbers: Numbers) -> Iterator[Metric]:
-    transferred = CounterMetricFamily(
-        "oncewire_client_bytes", "Bytes from and to clients", labels=["direction"]
-    )
+    transferred = CounterMetricFamily("oncewire_client_bytes", "Bytes from and to clients", labels=["direction"])
     transferred.add_metric(["in"], numbers.client_bytes_in)
     transferred.add_metric(["out"], numbers.client_bytes_out)
     yield transferred
@@ -252,9 +238,7 @@ def _vhosts(numbers: Numbers) -> Iterator[Metric]:
 def _neighbours(numbers: Numbers) -> Iterator[Metric]:
     yield GaugeMetricFamily("oncewire_neighbours", "Links to other routers", value=len(numbers.neighbours))
     yield GaugeMetricFamily(
-        "oncewire_routers_unreachable",
-        "Routers in etcd to which there is no path",
-        value=numbers.routers_unreachable,
+        "oncewire_routers_unreachable", "Routers in etcd to which there is no path", value=numbers.routers_unreachable
     )
     yield from _of_entities(NEIGHBOUR, "neighbour", {each.node_id: each for each in numbers.neighbours})
 
@@ -277,11 +261,16 @@ def _overview(status: Status, numbers: Numbers) -> Iterator[Metric]:
     """The metrics of the schema that show the router itself."""
     core = numbers.core
     values: Mapping[str, float] = {
-        "ready": not status.waiting_for(), "draining": status.draining() is not None,
-        "lease_left_s": numbers.lease_left_s, "applied": core.applied_revision, "routers": core.routers,
-        "subscriptions": core.subscriptions, "publishers": core.publishers, "joining": core.barriers_waiting,
+        "ready": not status.waiting_for(),
+        "draining": status.draining() is not None,
+        "lease_left_s": numbers.lease_left_s,
+        "applied": core.applied_revision,
+        "routers": core.routers,
+        "subscriptions": core.subscriptions,
+        "publishers": core.publishers,
+        "joining": core.barriers_waiting,
         "connections": numbers.connections,
-    }  # fmt: skip
+    }
     for attribute, metric in OVERVIEW.metrics():
         yield GaugeMetricFamily(metric.name, metric.help, values[attribute])
 

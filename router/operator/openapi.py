@@ -56,14 +56,15 @@ def document(version: str) -> Json:
         "components": {
             "schemas": {
                 "Error": {
-                    "type": "object", "required": ["error", "fix"],
+                    "type": "object",
+                    "required": ["error", "fix"],
                     "properties": {"error": {"type": "string"}, "fix": {"type": "string"}},
                 }
             },
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
         },
         "security": [{}, {"basic": []}],
-    }  # fmt: skip
+    }
 
 
 def _answers(refusals: Iterable[int], required: Iterable[str] = ()) -> Json:
@@ -104,22 +105,18 @@ def _health() -> Json:
     return {
         "/healthz": _get("Whether the process runs.", (), (), ("status",)),
         "/readyz": {
-            "get": {
-                "summary": "Whether clients are accepted.", "responses": {**_answers((), ("ready",)), "503": ready}
-            }
+            "get": {"summary": "Whether clients are accepted.", "responses": {**_answers((), ("ready",)), "503": ready}}
         },
         "/metrics": metrics,
         "/api/v1/state": _get("All state machines of this router."),
         PATH: _get("This description.", _READING, (), ("openapi", "paths")),
-    }  # fmt: skip
+    }
 
 
 def _inspector() -> Json:
     limit = _in_query("limit", type="integer", minimum=1, maximum=MAX_ROWS)
     texts = [_in_query(name, type="string", maxLength=MAX_TEXT) for name in ("topic", "router", "q")]
-    page: list[Json] = [
-        limit, _in_query("cursor", type="string"), *texts, _NETWORK, _in_query("own", type="boolean")
-    ]  # fmt: skip
+    page: list[Json] = [limit, _in_query("cursor", type="string"), *texts, _NETWORK, _in_query("own", type="boolean")]
     waits = [*page, _in_query("min_s", type="number", minimum=0, maximum=MAX_SECONDS)]
     found: Json = {
         f"/api/v1/{table}": _get(
@@ -129,7 +126,8 @@ def _inspector() -> Json:
     }
     found |= {
         f"/api/v1/rates/{table}": _get(
-            f"Rates of {table} in the last five minutes.", _READING,
+            f"Rates of {table} in the last five minutes.",
+            _READING,
             [*texts, _NETWORK, _in_query("points", type="integer", minimum=1, maximum=POINTS)],
             ("items", "point_s", "points"),
         )
@@ -138,30 +136,40 @@ def _inspector() -> Json:
     return found | {
         "/api/v1/overview": _get("This router, and what the caller may do.", _READING, [_NETWORK], ("can",)),
         "/api/v1/deliveries/{tag}": _get(
-            "Where a delivery is, by its tag in hex.", _NAMED,
-            [_in_path("tag"), _in_query("publisher", type="string"), _NETWORK], ("found",),
+            "Where a delivery is, by its tag in hex.",
+            _NAMED,
+            [_in_path("tag"), _in_query("publisher", type="string"), _NETWORK],
+            ("found",),
         ),
         "/api/v1/holders": _get(
-            "State of deliveries at subscriptions of this router.", _READING, [_in_query("of", type="string")],
+            "State of deliveries at subscriptions of this router.",
+            _READING,
+            [_in_query("of", type="string")],
             ("holders",),
         ),
         "/api/v1/events": _get(
-            "What happened last.", _READING, [_in_query("after", type="integer", minimum=0), limit, _NETWORK],
-            ("items",)
+            "What happened last.",
+            _READING,
+            [_in_query("after", type="integer", minimum=0), limit, _NETWORK],
+            ("items",),
         ),
-    }  # fmt: skip
+    }
 
 
 def _queues() -> Json:
     queue, number = _in_path("queue", maxLength=128), _in_path("number")
     entries = [
-        queue, _in_query("ending", type="string", enum=list(ENDINGS)), _in_query("cursor", type="string"),
+        queue,
+        _in_query("ending", type="string", enum=list(ENDINGS)),
+        _in_query("cursor", type="string"),
         _in_query("limit", type="integer", minimum=1, maximum=MAX_ROWS),
-    ]  # fmt: skip
+    ]
     replay: Json = {
-        "summary": "Put an ended item into its queue again.", "parameters": [queue, number],
-        "requestBody": {"content": _as_json({"type": "object", "maxProperties": 0})}, "responses": _answers(_CHANGING),
-    }  # fmt: skip
+        "summary": "Put an ended item into its queue again.",
+        "parameters": [queue, number],
+        "requestBody": {"content": _as_json({"type": "object", "maxProperties": 0})},
+        "responses": _answers(_CHANGING),
+    }
     return {
         "/api/v1/queues": _get("Work queues in numbers.", _NAMED),
         "/api/v1/queues/{queue}/entries": _get("What ended.", _NAMED, entries),
@@ -174,9 +182,7 @@ def _queues() -> Json:
 
 
 def _management() -> Json:
-    numbers = [
-        _in_query("offset", type="integer", minimum=0), _in_query("limit", type="integer", minimum=1)
-    ]  # fmt: skip
+    numbers = [_in_query("offset", type="integer", minimum=0), _in_query("limit", type="integer", minimum=1)]
     found: Json = {f"{MANAGEMENT}/schema": _get("Types, attributes, operations and settings.", required=("types",))}
     for entity in TYPES.values():
         path = f"{MANAGEMENT}/{entity.name}"
@@ -199,14 +205,17 @@ def _entity(entity: EntityType) -> Json:
 def _change(summary: str, arguments: Iterable[Attribute]) -> Json:
     given = list(arguments)
     body: Json = {
-        "type": "object", "additionalProperties": False,
+        "type": "object",
+        "additionalProperties": False,
         "properties": {each.name: _attribute(each) for each in given},
         "required": [each.name for each in given if each.is_required],
-    }  # fmt: skip
+    }
     return {
-        "summary": summary, "parameters": [_in_path("name")],
-        "requestBody": {"content": _as_json(body), "required": True}, "responses": _answers(_CHANGING),
-    }  # fmt: skip
+        "summary": summary,
+        "parameters": [_in_path("name")],
+        "requestBody": {"content": _as_json(body), "required": True},
+        "responses": _answers(_CHANGING),
+    }
 
 
 def _attribute(attribute: Attribute) -> Json:

@@ -56,15 +56,16 @@ def use_of(uses: Uses, view: View, user: str, vhost: str = "") -> _Row:
     """What a user uses of this router, and the keys of all routers."""
     use = uses.find((vhost, f"user {user}"))
     return {
-        "connections": 0 if use is None else use.connections, "links": 0 if use is None else use.links,
-        "keys": view.keys_of.get((vhost, user), 0), "bytes": 0 if use is None else use.bytes.held,
-    }  # fmt: skip
+        "connections": 0 if use is None else use.connections,
+        "links": 0 if use is None else use.links,
+        "keys": view.keys_of.get((vhost, user), 0),
+        "bytes": 0 if use is None else use.bytes.held,
+    }
 
 
 def _verdict(
-    rules: tuple[AccessRule, ...], right: str, user: str, address: str, groups: frozenset[str], vhost: str,
-    role: Role,
-) -> str:  # fmt: skip
+    rules: tuple[AccessRule, ...], right: str, user: str, address: str, groups: frozenset[str], vhost: str, role: Role
+) -> str:
     if right in ROLES_BY_RIGHT and not decide(rules, right):
         needed = ROLES_BY_RIGHT[right]
         verdict = "allowed" if role >= needed else "refused"

@@ -19,9 +19,12 @@ CHOOSE_S = 1.0
 """Between two choices of deliveries whose acceptance is timed."""
 PUBLISHED, DELIVERED, BYTES = "published_rate", "delivered_rate", "bytes_rate"
 SERIES = {
-    ROUTERS: (PUBLISHED, DELIVERED), LINKS: (BYTES,), TOPICS: (PUBLISHED, DELIVERED),
-    SUBSCRIPTIONS: (DELIVERED,), PUBLISHERS: (PUBLISHED,),
-}  # fmt: skip
+    ROUTERS: (PUBLISHED, DELIVERED),
+    LINKS: (BYTES,),
+    TOPICS: (PUBLISHED, DELIVERED),
+    SUBSCRIPTIONS: (DELIVERED,),
+    PUBLISHERS: (PUBLISHED,),
+}
 """What is measured in each table, by the names of the attributes that have it."""
 _RECEIVED = (Decision.TRANSFER_STORED, Decision.TRANSFER_REPEATED, Decision.TRANSFER_PRESETTLED)
 _SENT = (Decision.DELIVERED, Decision.DELIVERED_AGAIN)

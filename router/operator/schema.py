@@ -63,17 +63,23 @@ def as_data() -> dict[str, object]:
 
 def _setting(setting: Setting, default: object) -> dict[str, object]:
     return {
-        "allowed": setting.allowed, "default": None if setting.secret else default,
-        "takes_effect": setting.applies.value, "meaning": setting.reason, "secret": setting.secret,
-        "flag": setting.flag, "variable": setting.variable,
-    }  # fmt: skip
+        "allowed": setting.allowed,
+        "default": None if setting.secret else default,
+        "takes_effect": setting.applies.value,
+        "meaning": setting.reason,
+        "secret": setting.secret,
+        "flag": setting.flag,
+        "variable": setting.variable,
+    }
 
 
 def _attribute(attribute: Attribute) -> dict[str, object]:
     found: dict[str, object] = {
-        "name": attribute.name, "type": attribute.type.value, "meaning": attribute.meaning,
+        "name": attribute.name,
+        "type": attribute.type.value,
+        "meaning": attribute.meaning,
         "changed_by": None if attribute.settable is None else attribute.settable.word,
-    }  # fmt: skip
+    }
     if attribute.unit is not None:
         found["unit"] = attribute.unit.value
     if attribute.choices:
@@ -85,9 +91,10 @@ def _attribute(attribute: Attribute) -> dict[str, object]:
 
 def _operation(operation: Operation) -> dict[str, object]:
     return {
-        "name": operation.name, "meaning": operation.meaning, "deliveries": operation.deliveries,
-        "role": operation.role.word, "harmful": operation.is_harmful,
-        "arguments": [
-            {**_attribute(each), "required": each.is_required} for each in operation.arguments
-        ],
-    }  # fmt: skip
+        "name": operation.name,
+        "meaning": operation.meaning,
+        "deliveries": operation.deliveries,
+        "role": operation.role.word,
+        "harmful": operation.is_harmful,
+        "arguments": [{**_attribute(each), "required": each.is_required} for each in operation.arguments],
+    }

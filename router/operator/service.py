@@ -135,9 +135,8 @@ class Management:
         entity = type_named(name)
         if offset < 0 or not 1 <= count <= MAX_ROWS:
             raise ManagementError(
-                400, f"offset {offset} and limit {count} cannot be used",
-                f"offset is 0 or more, limit 1 to {MAX_ROWS}",
-            )  # fmt: skip
+                400, f"offset {offset} and limit {count} cannot be used", f"offset is 0 or more, limit 1 to {MAX_ROWS}"
+            )
         if entity.table is None:
             return [self._own(entity)][offset : offset + count], 1
         heads = self._tables.heads(entity.table)
@@ -160,9 +159,10 @@ class Management:
             raise ManagementError(400, f"{name} is the name of {len(rows)}", f"use a key: {keys}")
         if not rows:
             raise ManagementError(
-                404, f"there is no {entity.name} {name} here",
+                404,
+                f"there is no {entity.name} {name} here",
                 f"it is called by {entity.naming}; `oncewire manage list {entity.name}` names all",
-            )  # fmt: skip
+            )
         return rows[0]
 
     def _named(self, entity: EntityType, table: str, name: str) -> list[Head]:
@@ -217,9 +217,10 @@ class Management:
         own = self._self()
         if row["from_rid"] != own["key"]:
             raise ManagementError(
-                409, f"that is the cost of a link from {row['from']}, and this is router {own['id']}",
+                409,
+                f"that is the cost of a link from {row['from']}, and this is router {own['id']}",
                 f"ask {row['from']}: each router says what its own direction costs",
-            )  # fmt: skip
+            )
         if not self._controls.set_cost(str(row["to_rid"]), cost):
             raise ManagementError(409, f"there is no link to {row['to']} just now", "try again when it is up")
 
@@ -287,9 +288,10 @@ class Management:
             raise ManagementError(409, f"{name} has changed since epoch {epoch}{said}. It was not ended", _LOOK_AGAIN)
         if ending is OrderEnding.ATTACHED:
             raise ManagementError(
-                409, f"{name} is attached at router {row['router']}, or may be. It was not ended",
+                409,
+                f"{name} is attached at router {row['router']}, or may be. It was not ended",
                 f"ask router {row['router']}, or delete it",
-            )  # fmt: skip
+            )
         if ending is OrderEnding.FAILED:
             raise ManagementError(503, f"etcd could not be asked. {name} was not ended", "try again")
         raise ManagementError(504, f"etcd did not say whether {name} was ended", _LOOK_AGAIN)

@@ -149,9 +149,8 @@ class DeliverySpans:
         """A large delivery: its context lies in the first part; `accept` lasts as for any other (L-1)."""
         if part.part is Part.FIRST:
             first = inputs.PublisherTransfer(
-                part.link, part.delivery_id, part.tag, part.data, resume=part.resume,
-                message_format=part.message_format,
-            )  # fmt: skip
+                part.link, part.delivery_id, part.tag, part.data, resume=part.resume, message_format=part.message_format
+            )
             self._on_transfer(first, now_ns, is_part=True)
             part.data = first.message
         elif part.part is Part.ABORT:

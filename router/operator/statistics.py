@@ -26,9 +26,15 @@ class Accounts:
     """Counts over all lives of one router process."""
 
     def __init__(
-        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog, tls: RouterTls,
+        self,
+        router: str,
+        version: str,
+        listener: ClientListener,
+        watch: LoopWatch,
+        log: EventLog,
+        tls: RouterTls,
         gates: Iterable[ListenerGate] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing has happened yet."""
         self.incarnations = 0
         self.telemetry: Telemetry | None = None

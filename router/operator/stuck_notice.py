@@ -75,6 +75,12 @@ class StuckNotice:
         shared = self._core.view.subscriptions.get(record.member_of)
         owner = owner_of(each.subscription.name, str(facts["topic"]), "" if shared is None else shared.name)
         self._log.event(
-            RouterEvent.DELIVERY_STUCK, subscription=each.subscription.name, **facts, owner=owner.kind,
-            state=each.state.value, waits_s=round(now - each.since, 1), publisher=ingress.name, ends_with=owner.command,
-        )  # fmt: skip
+            RouterEvent.DELIVERY_STUCK,
+            subscription=each.subscription.name,
+            **facts,
+            owner=owner.kind,
+            state=each.state.value,
+            waits_s=round(now - each.since, 1),
+            publisher=ingress.name,
+            ends_with=owner.command,
+        )

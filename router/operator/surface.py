@@ -117,9 +117,11 @@ class OperatorSurface:
         self._front = None if worker is None or worker.number > 1 else WorkerFront(worker, access)
         routes = (
             *(() if self._front is None else self._front.routes()),  # first: they are parts of what others match, too
-            *inspection_routes(self.inspector, self._queues, queue_rights), *management_routes(management),
-            *websockets.routes(), *openapi_routes(version),
-        )  # fmt: skip
+            *inspection_routes(self.inspector, self._queues, queue_rights),
+            *management_routes(management),
+            *websockets.routes(),
+            *openapi_routes(version),
+        )
         more = self._queue_metrics.text
         self._http = HttpServer(status, access, log, routes, tls.http, gates.http, self._front, more)
         self._is_tls_used = tls.is_used
@@ -278,6 +280,7 @@ def _without_separator(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The record core's tables with topics as operators know them."""
     return {
         name: [{**row, **topic_facts(row["topic"])} if "topic" in row else row for row in rows]
-        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else rows
+        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        else rows
         for name, rows in tables.items()
-    }  # fmt: skip
+    }

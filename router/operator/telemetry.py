@@ -176,9 +176,7 @@ class _Otlp:
         )
         self._scope = InstrumentationScope("oncewire", version)
         self._flags = TraceFlags(TraceFlags.SAMPLED)
-        self._kinds = {
-            Kind.ACCEPT: SpanKind.CONSUMER, Kind.FORWARD: SpanKind.PRODUCER, Kind.SETTLE: SpanKind.INTERNAL
-        }  # fmt: skip
+        self._kinds = {Kind.ACCEPT: SpanKind.CONSUMER, Kind.FORWARD: SpanKind.PRODUCER, Kind.SETTLE: SpanKind.INTERNAL}
         self.batches = BatchSpanProcessor
         self._span, self._context = ReadableSpan, SpanContext
         self._status, self._error = Status, StatusCode.ERROR

@@ -10,11 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from oncewire.wire.annotations import (
-    APPLICATION_PROPERTIES_CODE,
-    MESSAGE_ANNOTATIONS_CODE,
-    read_section_code,
-)
+from oncewire.wire.annotations import APPLICATION_PROPERTIES_CODE, MESSAGE_ANNOTATIONS_CODE, read_section_code
 from oncewire.wire.decoding import DecodeBudget, read_compound_header, read_value, skip
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.types import Symbol

@@ -11,14 +11,7 @@ import time
 from typing import Any
 
 from delivery_records.model import effects
-from delivery_records.model.inputs import (
-    LinkDetach,
-    LinkLost,
-    LossCause,
-    Owner,
-    PublisherAttach,
-    PublisherTransfer,
-)
+from delivery_records.model.inputs import LinkDetach, LinkLost, LossCause, Owner, PublisherAttach, PublisherTransfer
 from delivery_records.model.tags import network_tag
 from delivery_records.model.topics import TopicError, check_topic, split_vhost
 from delivery_records.publisher.ingress import Ingress
@@ -131,7 +124,13 @@ class TrialMessages:
         message = Message(body.encode(), BodyKind.DATA, properties=Properties(content_type="text/plain; charset=utf-8"))
         publisher = _TrialPublisher(self._incarnation, encode_message(message))
         attach = PublisherAttach(
-            publisher.number, self._container_id, self._link_name, topic, None, settles_first=True, timeout_s=0.0,
+            publisher.number,
+            self._container_id,
+            self._link_name,
+            topic,
+            None,
+            settles_first=True,
+            timeout_s=0.0,
             owner=owner,
         )
         name = self.next_name()
@@ -149,9 +148,11 @@ class TrialMessages:
                 why = "the publisher of the test message was not attached in time"
                 raise ManagementError(503, why, "see the router's log, and try again") from None
         return {
-            "tag": publisher.sent.result().hex(), "publisher": name, "outcome": publisher.outcome,
+            "tag": publisher.sent.result().hex(),
+            "publisher": name,
+            "outcome": publisher.outcome,
             "seconds": publisher.seconds,
-        }  # fmt: skip
+        }
 
     def stop(self) -> None:
         """The incarnation is over, and its links with it."""

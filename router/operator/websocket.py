@@ -38,9 +38,8 @@ class WebSocketEntrance:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         websocket = web.WebSocketResponse(
-            protocols=(SUBPROTOCOL,), timeout=SHUTDOWN_S, autoping=False, compress=False,
-            max_msg_size=PASSED_ON_BYTES,
-        )  # fmt: skip
+            protocols=(SUBPROTOCOL,), timeout=SHUTDOWN_S, autoping=False, compress=False, max_msg_size=PASSED_ON_BYTES
+        )
         peername = f"{_place(request)} (a proxy)" if is_forwarded(request) else None
         host = "" if peername else self._config.http_host
         entrance = Entrance(
@@ -70,20 +69,24 @@ class WebSocketEntrance:
         if "Upgrade" in request.headers and SUBPROTOCOL not in (each.strip() for each in offered):
             raise AccessDenied(400, "the WebSocket does not ask for the sub-protocol amqp", "ask for it")
         if not websocket.can_prepare(request).ok:
-            raise AccessDenied(426, f"{PATH} takes WebSockets only", f"use an AMQP client, with ws(s)://HOST:PORT{PATH}")
+            raise AccessDenied(
+                426, f"{PATH} takes WebSockets only", f"use an AMQP client, with ws(s)://HOST:PORT{PATH}"
+            )
         self._access.check_page(request, self._listener.config.http_origins)
         if self._config.tls_client_certificates == "required":
             end = None if request.transport is None else request.transport.get_extra_info("ssl_object")
             if end is None or not end.getpeercert(True):
                 raise AccessDenied(
-                    403, "AMQP clients must show a certificate (tls.client_certificates)",
+                    403,
+                    "AMQP clients must show a certificate (tls.client_certificates)",
                     "connect with wss and a certificate; http.client_certificates must let clients show one",
-                )  # fmt: skip
+                )
         if not self._listener.lets_anybody_in(entrance):
             raise AccessDenied(
-                403, "nobody can log in from there: there are no users, and no login is for this machine only",
+                403,
+                "nobody can log in from there: there are no users, and no login is for this machine only",
                 'set users_file or users, or listen.allow_anonymous = "always" where everybody may connect',
-            )  # fmt: skip
+            )
         if not self._listener.is_listening:
             raise AccessDenied(503, "this router takes no clients any more", "connect to another router")
 

@@ -324,9 +324,7 @@ class NeighbourConnection(EngineProtocol):
             event.link.context.on_delivery(event)
             return
         if event.message_format != MESSAGE_FORMAT or event.aborted:
-            self.close(
-                "amqp:not-implemented", "routers send batches of frames in a message-format of their own"
-            )
+            self.close("amqp:not-implemented", "routers send batches of frames in a message-format of their own")
             return
         self._received += 1
         if self._granted - self._received < CREDIT // 2:

@@ -31,9 +31,13 @@ class Dialing:
     """Keeps the connections up that this router opens."""
 
     def __init__(
-        self, config: RouterConfig, neighbours: Neighbours, records: Records, log: EventLog,
+        self,
+        config: RouterConfig,
+        neighbours: Neighbours,
+        records: Records,
+        log: EventLog,
         tls: Callable[[], ssl.SSLContext | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._config = config
         self._tls = tls
         self._neighbours = neighbours
@@ -61,9 +65,7 @@ class Dialing:
             self._dialers.pop(gone).cancel()
         for other, router in routers.items():
             if other > rid and other not in self._dialers and self._is_dialed(router.record):
-                self._dialers[other] = self._tasks.create_task(
-                    self._dial_router(other), name=f"dial {other:x}"
-                )
+                self._dialers[other] = self._tasks.create_task(self._dial_router(other), name=f"dial {other:x}")
 
     def _is_dialed(self, record: RouterRecord) -> bool:
         if self._path_to(record) is not None:

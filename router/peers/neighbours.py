@@ -72,9 +72,14 @@ class Neighbours:
     """The inter-router side of one incarnation."""
 
     def __init__(
-        self, config: RouterConfig, membership: Membership, driver: RecordsDriver, turn: Turn, log: EventLog,
+        self,
+        config: RouterConfig,
+        membership: Membership,
+        driver: RecordsDriver,
+        turn: Turn,
+        log: EventLog,
         costs: LinkCosts,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rid = rid = membership.rid
         self.turn = turn
         self.links: dict[int, NeighbourConnection] = {}
@@ -197,10 +202,7 @@ class Neighbours:
         self.links[identity.rid] = connection
         connection.cost = self._costs.get(identity.node_id, connection.agreed_cost)
         self.log.event(
-            RouterEvent.NEIGHBOUR_UP,
-            neighbour=identity.node_id,
-            rid=f"{identity.rid:x}",
-            cost=connection.cost,
+            RouterEvent.NEIGHBOUR_UP, neighbour=identity.node_id, rid=f"{identity.rid:x}", cost=connection.cost
         )
         self.routing.neighbour_up(identity.rid, connection.cost)
         self._update_paths()
@@ -232,10 +234,7 @@ class Neighbours:
         if self._is_stopped:
             return
         self.log.event(
-            RouterEvent.NEIGHBOUR_DOWN,
-            neighbour=identity.node_id,
-            rid=f"{identity.rid:x}",
-            why=connection.refusal,
+            RouterEvent.NEIGHBOUR_DOWN, neighbour=identity.node_id, rid=f"{identity.rid:x}", why=connection.refusal
         )
         self.routing.neighbour_down(identity.rid)
         self._update_paths()
@@ -284,9 +283,7 @@ class Neighbours:
     def _update_paths(self) -> None:
         changed = self.routing.update()
         if changed is not None and not self._is_stopped:
-            self.log.event(
-                RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved)
-            )
+            self.log.event(RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved))
             self._inbox.put([changed])
 
     def _tell_lost_frames(self, rids: set[int]) -> None:

@@ -38,9 +38,7 @@ class QueuedFrame:
 
     __slots__ = ("body", "has_body", "head", "queued_at", "targets")
 
-    def __init__(
-        self, head: bytes, body: bytes, has_body: bool, targets: tuple[int, ...], queued_at: float
-    ) -> None:
+    def __init__(self, head: bytes, body: bytes, has_body: bool, targets: tuple[int, ...], queued_at: float) -> None:
         self.head = head
         self.body = body
         self.has_body = has_body

@@ -174,9 +174,7 @@ class Half:
 
     __slots__ = ("carrier", "is_stopped", "link", "owns_session", "routed", "side")
 
-    def __init__(
-        self, routed: RoutedLink, side: Side, carrier: Carrier, link: NearLink, owns_session: bool
-    ) -> None:
+    def __init__(self, routed: RoutedLink, side: Side, carrier: Carrier, link: NearLink, owns_session: bool) -> None:
         """Take the link's events from now on.
 
         Args:
@@ -360,9 +358,14 @@ class RoutedLink:
         if isinstance(effect, core.Send):
             each = effect.delivery
             number = sink.send(
-                each.tag, each.payload, settled=each.settled, state=each.state, resume=each.resume,
-                message_format=each.message_format, aborted=each.aborted,
-            )  # fmt: skip
+                each.tag,
+                each.payload,
+                settled=each.settled,
+                state=each.state,
+                resume=each.resume,
+                message_format=each.message_format,
+                aborted=each.aborted,
+            )
             self.core.sent(each, number)
             outward.carrier.mark_dirty()
         elif isinstance(effect, core.Dispose):

@@ -178,9 +178,7 @@ class RoutedLinks:
         found = [carrier for carrier, prefixes in self._services.items() if prefix in prefixes]
         return found[least_loaded([len(carrier.routed) for carrier in found])] if found else None
 
-    def _forward(
-        self, carrier: Carrier, link: NearLink, owns: bool, name: str, terms: Terms, way: Way
-    ) -> None:
+    def _forward(self, carrier: Carrier, link: NearLink, owns: bool, name: str, terms: Terms, way: Way) -> None:
         if not goes_on(way):
             raise RoutedRefusal(NOT_FOUND, "the paths to the service have changed; attach again")
         following = self._paths.routed_next(way.rid)
@@ -191,9 +189,7 @@ class RoutedLinks:
             )
         self._join(carrier, link, owns, following, name, addressed(terms, Way(way.rid, way.hops + 1)))
 
-    def _join(
-        self, carrier: Carrier, link: NearLink, owns: bool, following: Carrier, name: str, terms: Terms
-    ) -> None:
+    def _join(self, carrier: Carrier, link: NearLink, owns: bool, following: Carrier, name: str, terms: Terms) -> None:
         limits = self.limits.held_bytes, self.limits.max_message_size
         routed = RoutedLink(carrier, link, owns, limits, self._forget)
         try:

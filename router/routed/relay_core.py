@@ -147,9 +147,20 @@ class RelayCore:
     """
 
     __slots__ = (
-        "_granted", "_has_room", "_held_bytes", "_in_of", "_inward", "_is_open", "_limit", "_out_of", "_phases",
-        "_requested", "_sent", "_waiting", "held",
-    )  # fmt: skip
+        "_granted",
+        "_has_room",
+        "_held_bytes",
+        "_in_of",
+        "_inward",
+        "_is_open",
+        "_limit",
+        "_out_of",
+        "_phases",
+        "_requested",
+        "_sent",
+        "_waiting",
+        "held",
+    )
 
     def __init__(self, inward: Side, held_bytes: int) -> None:
         self.held = 0

@@ -6,18 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from oncewire.wire import (
-    Attach,
-    Described,
-    Fields,
-    Source,
-    Symbol,
-    Target,
-    UByte,
-    ULong,
-    UnsettledMap,
-    vocabulary,
-)
+from oncewire.wire import Attach, Described, Fields, Source, Symbol, Target, UByte, ULong, UnsettledMap, vocabulary
 
 MAX_HOPS = 16
 """Routers an attach is forwarded by: more means that paths go round in circles."""
@@ -66,10 +55,18 @@ class Way:
 def terms_of(attach: Attach) -> Terms:
     """The terms of an attach that came."""
     return Terms(
-        attach.snd_settle_mode, attach.rcv_settle_mode, attach.source, attach.target, attach.unsettled,
-        attach.incomplete_unsettled, attach.initial_delivery_count or 0, attach.max_message_size,
-        attach.offered_capabilities, attach.desired_capabilities, attach.properties,
-    )  # fmt: skip
+        attach.snd_settle_mode,
+        attach.rcv_settle_mode,
+        attach.source,
+        attach.target,
+        attach.unsettled,
+        attach.incomplete_unsettled,
+        attach.initial_delivery_count or 0,
+        attach.max_message_size,
+        attach.offered_capabilities,
+        attach.desired_capabilities,
+        attach.properties,
+    )
 
 
 def address_of(attach: Attach) -> str | None:

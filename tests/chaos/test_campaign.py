@@ -24,14 +24,7 @@ from chaos.campaign.ledger import Block, blocks_ledger, missing, read_ledger, to
 from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.seeds import Seeds, run_seeds
-from chaos.campaign.summary import (
-    compact,
-    read_blocks,
-    read_summary,
-    recorded_code,
-    summary_of,
-    write_summary,
-)
+from chaos.campaign.summary import compact, read_blocks, read_summary, recorded_code, summary_of, write_summary
 from chaos.campaign.tally import FINDINGS, Failing, Tally
 from chaos.campaign.version import code_version
 from chaos.evidence.commits import Commit, read_commits
@@ -90,9 +83,7 @@ def copy_of(done: tuple[Plan, Summary], folder: Path, *without: str) -> Plan:
     return plan_in(folder)
 
 
-def test_a_campaign_writes_down_each_block_and_its_sums_are_those_of_the_seeds(
-    done: tuple[Plan, Summary],
-) -> None:
+def test_a_campaign_writes_down_each_block_and_its_sums_are_those_of_the_seeds(done: tuple[Plan, Summary]) -> None:
     plan, summary = done
     assert ranges_of(plan) == [(0, 3), (3, 2)]
     direct = run_seeds(Seeds(0, 5), 2).tally
@@ -124,9 +115,7 @@ def test_a_campaign_goes_on_where_the_last_one_ended(done: tuple[Plan, Summary],
 
 
 @pytest.mark.slow
-def test_a_torn_last_line_is_cut_off_and_its_block_run_again(
-    done: tuple[Plan, Summary], tmp_path: Path
-) -> None:
+def test_a_torn_last_line_is_cut_off_and_its_block_run_again(done: tuple[Plan, Summary], tmp_path: Path) -> None:
     plan = copy_of(done, tmp_path)
     whole = plan.ledger.read_bytes()
     for torn in (whole[:-1], whole[:-40], whole[: whole.index(b"\n") + 2]):
@@ -136,9 +125,7 @@ def test_a_torn_last_line_is_cut_off_and_its_block_run_again(
         assert rows_of(plan) == rows_of(done[0])
 
 
-def test_a_time_limit_ends_the_campaign_after_the_block_that_runs(
-    done: tuple[Plan, Summary], tmp_path: Path
-) -> None:
+def test_a_time_limit_ends_the_campaign_after_the_block_that_runs(done: tuple[Plan, Summary], tmp_path: Path) -> None:
     plan = replace(copy_of(done, tmp_path), seconds=1e-6, seeds=1000)
     summary = go_on(plan)
     assert (summary.seeds_left, len(rows_of(plan))) == (995, 2)
@@ -188,12 +175,28 @@ def test_a_summary_has_all_sums_and_failing_seeds_of_its_ledger(tmp_path: Path) 
     failing = [Failing(seed, "lost", "LOST: x", "routers=3") for seed in range(60)]
     counts = Counter({"crash": 2})
     parts = [
-        Block(Seeds(first, 30), "now", "3.11", "a machine", Tally(
-            30, 9, 8, 7, 6, 5.125, 4.5, 3 + first, counts, Counter({"met": 1, "never": 0}), Counter(lost=30),
-            failing[first : first + 30],
-        ))
+        Block(
+            Seeds(first, 30),
+            "now",
+            "3.11",
+            "a machine",
+            Tally(
+                30,
+                9,
+                8,
+                7,
+                6,
+                5.125,
+                4.5,
+                3 + first,
+                counts,
+                Counter({"met": 1, "never": 0}),
+                Counter(lost=30),
+                failing[first : first + 30],
+            ),
+        )
         for first in (0, 30)
-    ]  # fmt: skip
+    ]
     write_summary(tmp_path / "simulation.json", compact(parts))
     [read] = read_summary(tmp_path / "simulation.json")
     assert (read.seeds, read.tally) == (Seeds(0, 60), total_of(parts, "now"))
@@ -203,13 +206,22 @@ def test_a_summary_has_all_sums_and_failing_seeds_of_its_ledger(tmp_path: Path) 
 
 def test_a_summary_joins_what_was_run_alike_and_counts_nothing_twice() -> None:
     blocks = [
-        block(0, 10, "old"), block(0, 10), block(10, 10), block(5, 5), replace(block(20, 5), python="3.13"),
-        block(40, 5), block(25, 5),
-    ]  # fmt: skip
+        block(0, 10, "old"),
+        block(0, 10),
+        block(10, 10),
+        block(5, 5),
+        replace(block(20, 5), python="3.13"),
+        block(40, 5),
+        block(25, 5),
+    ]
     found = compact(blocks)
     assert [(each.code, each.seeds.first, each.seeds.count) for each in found] == [
-        ("old", 0, 10), ("now", 0, 20), ("now", 20, 5), ("now", 25, 5), ("now", 40, 5),
-    ]  # fmt: skip
+        ("old", 0, 10),
+        ("now", 0, 20),
+        ("now", 20, 5),
+        ("now", 25, 5),
+        ("now", 40, 5),
+    ]
     assert compact([*found, *blocks]) == found
     assert total_of(found, "now") == total_of(blocks, "now")
 
@@ -224,9 +236,12 @@ def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def large(code: str, **found: int) -> Block:
     return Block(
-        Seeds(0, SEEDS), code, "3.11", "a machine",
+        Seeds(0, SEEDS),
+        code,
+        "3.11",
+        "a machine",
         Tally(SEEDS, deliveries=DELIVERIES, virtual_s=SIMULATED_HOURS * 3600, found=Counter(found)),
-    )  # fmt: skip
+    )
 
 
 def test_a_campaign_of_newer_code_that_has_only_begun_does_not_take_the_place_of_one_that_is_whole() -> None:
@@ -278,9 +293,7 @@ def test_a_campaign_is_not_clean_before_every_situation_was_met(done: tuple[Plan
     assert all(f"| {name} | " in page for name in expected())
 
 
-def test_a_campaign_without_seeds_left_is_not_clean_before_every_mutant_was_tried(
-    done: tuple[Plan, Summary],
-) -> None:
+def test_a_campaign_without_seeds_left_is_not_clean_before_every_mutant_was_tried(done: tuple[Plan, Summary]) -> None:
     summary = replace(done[1], tally=replace(done[1].tally, coverage=Counter(expected())))
     assert summary.is_clean
     untried = MutantsTable(names=[PLANTED.name, "other"], rows=dict(summary.table.rows))
@@ -328,10 +341,7 @@ def test_what_is_missing_is_run_in_whole_blocks(
 
 def test_a_seed_that_stands_in_two_blocks_counts_once() -> None:
     assert (
-        total_of(
-            [block(0, 10), block(0, 10), block(5, 10), block(10, 5), block(0, 99, "earlier")], "now"
-        ).seeds
-        == 15
+        total_of([block(0, 10), block(0, 10), block(5, 10), block(10, 5), block(0, 99, "earlier")], "now").seeds == 15
     )
 
 
@@ -340,9 +350,8 @@ def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: 
     plan = plan_in(tmp_path)
     arguments = ["campaign", "--state", str(plan.ledger), "--jobs", "1", "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-P", "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         wait_until(lambda: plan.table.exists() or process.poll() is not None, "no mutant was tried")
         process.send_signal(signal.SIGINT)
@@ -358,9 +367,7 @@ def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: 
     assert "Not tried to the end yet" in plan.page.read_text()
 
 
-VERSION = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from chaos.campaign.version import *; print(code_version())"
-)
+VERSION = "import sys; sys.path.insert(0, sys.argv[1]); from chaos.campaign.version import *; print(code_version())"
 
 
 @pytest.mark.slow
@@ -374,9 +381,7 @@ def test_the_code_version_changes_with_each_source_that_a_run_executes_and_no_ot
     def version() -> str:
         command = [sys.executable, "-S", "-c", VERSION, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": ""}
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, env=environment
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
 
     seen = [version()]
     for path in ("router_is_not_run.py", "oncewire/client/connection.py", "chaos/campaign/report.py"):
@@ -396,9 +401,11 @@ def test_the_code_version_changes_with_each_source_that_a_run_executes_and_no_ot
 
 def test_the_committed_page_says_what_its_summary_says() -> None:
     written = write_page(
-        read_summary(EVIDENCE / "simulation.json"), read_table(EVIDENCE / "mutants.json"), read_corpus(),
+        read_summary(EVIDENCE / "simulation.json"),
+        read_table(EVIDENCE / "mutants.json"),
+        read_corpus(),
         read_commits(EVIDENCE),
-    )  # fmt: skip
+    )
     page = (EVIDENCE / "simulation.md").read_text(encoding="utf-8")
     assert page == written, "run `oncewire chaos campaign --page-only` in the project's folder"
 

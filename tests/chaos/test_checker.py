@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checker import (
-    PublisherHistory,
-    SubscriberHistory,
-    SubscriberVerdict,
-    Verdict,
-    judge,
-    longest_gap_within,
-)
+from chaos.checker import PublisherHistory, SubscriberHistory, SubscriberVerdict, Verdict, judge, longest_gap_within
 from chaos.client_plan import group_of
 from chaos.events import (
     Accepted,
@@ -36,9 +29,7 @@ from chaos.events import (
 )
 
 ROWS = 20
-DIGESTS = {
-    name: [digest_of(f"{name} row {seq}".encode()) for seq in range(1, ROWS + 1)] for name in ("p", "q")
-}
+DIGESTS = {name: [digest_of(f"{name} row {seq}".encode()) for seq in range(1, ROWS + 1)] for name in ("p", "q")}
 
 
 def published(name: str, *, start: float = 10.0) -> list[Event]:
@@ -78,9 +69,7 @@ def test_a_clean_run_passes_with_exact_counts() -> None:
     assert verdict.passed
     assert verdict.findings() == []
     assert [(p.published, p.accepted, p.resumed) for p in verdict.publishers] == [(ROWS, ROWS, 1)] * 2
-    assert [(s.received, s.processed, s.incarnations) for s in verdict.subscribers] == [
-        (2 * ROWS, 2 * ROWS, 1)
-    ] * 2
+    assert [(s.received, s.processed, s.incarnations) for s in verdict.subscribers] == [(2 * ROWS, 2 * ROWS, 1)] * 2
     for count in ("lost", "duplicated", "reordered", "unexpected", "stuck", "excused", "redelivered"):
         assert verdict.total(count) == 0
 
@@ -206,10 +195,7 @@ def test_a_damaged_line_in_a_file_turns_the_verdict_red(tmp_path: Path) -> None:
         journal.write(*subscribers["t"])
     lines = path.read_text().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if '"processed"' in line)
-    for damaged, red in (
-        (lines[:at] + lines[at + 1 :], "lost"),
-        (lines[: at + 1] + lines[at:], "duplicated"),
-    ):
+    for damaged, red in ((lines[:at] + lines[at + 1 :], "lost"), (lines[: at + 1] + lines[at:], "duplicated")):
         path.write_text("".join(damaged))
         verdict = verdict_of(publishers, {**subscribers, "t": read_journal(path)})
         assert verdict.total(red) == 1
@@ -217,9 +203,7 @@ def test_a_damaged_line_in_a_file_turns_the_verdict_red(tmp_path: Path) -> None:
 
 
 def test_nothing_sent_before_the_confirmation_is_owed_until_the_first_message_was_processed() -> None:
-    late = [
-        event for event in processed("p") if not isinstance(event, Received | Processed) or event.seq >= 8
-    ]
+    late = [event for event in processed("p") if not isinstance(event, Received | Processed) or event.seq >= 8]
     late = [replace(event, t=10.085) if isinstance(event, Confirmed) else event for event in late]
     assert verdict_of({"p": published("p")}, {"s": late}).passed
     # From its first message on a stream has no holes (G4), confirmed or not.
@@ -273,8 +257,7 @@ def test_a_message_sent_again_by_a_second_incarnation_of_the_publisher_counts_on
 
 def test_the_longest_gap_is_measured_while_messages_are_outstanding() -> None:
     pause = [
-        replace(e, t=e.t + 2.0) if isinstance(e, Received | Processed) and e.seq >= 6 else e
-        for e in processed("p")
+        replace(e, t=e.t + 2.0) if isinstance(e, Received | Processed) and e.seq >= 6 else e for e in processed("p")
     ]
     verdict = verdict_of({"p": published("p")}, {"s": pause})
     gap = verdict.subscribers[0].longest_gap
@@ -286,13 +269,9 @@ def test_the_longest_gap_is_measured_while_messages_are_outstanding() -> None:
 
 
 def test_a_pause_with_nothing_outstanding_is_no_gap() -> None:
-    sent = [
-        replace(e, t=e.t + 5.0) if isinstance(e, Sent | Accepted) and e.seq >= 6 else e
-        for e in published("p")
-    ]
+    sent = [replace(e, t=e.t + 5.0) if isinstance(e, Sent | Accepted) and e.seq >= 6 else e for e in published("p")]
     seen = [
-        replace(e, t=e.t + 5.0) if isinstance(e, Received | Processed) and e.seq >= 6 else e
-        for e in processed("p")
+        replace(e, t=e.t + 5.0) if isinstance(e, Received | Processed) and e.seq >= 6 else e for e in processed("p")
     ]
     verdict = verdict_of({"p": sent}, {"s": seen})
     gap = verdict.subscribers[0].longest_gap

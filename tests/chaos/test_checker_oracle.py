@@ -11,15 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.checker import PublisherHistory, SubscriberHistory, judge
-from chaos.events import (
-    Accepted,
-    Confirmed,
-    Event,
-    Incarnation,
-    Processed,
-    Received,
-    Sent,
-)
+from chaos.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
 from tests.support.effort import rounds
 
 NAMES = ("p", "q", "stranger")
@@ -144,9 +136,7 @@ class Oracle:
 @pytest.mark.slow
 @settings(max_examples=rounds(600), deadline=None)
 @given(HISTORIES)
-def test_the_checker_agrees_with_the_definitions(
-    histories: tuple[list[Event], list[Event], list[Event]],
-) -> None:
+def test_the_checker_agrees_with_the_definitions(histories: tuple[list[Event], list[Event], list[Event]]) -> None:
     p, q, seen = histories
     verdict = judge(
         [PublisherHistory("p", EXPECTED, p), PublisherHistory("q", EXPECTED, q)],

@@ -13,14 +13,7 @@ from chaos.processed_table import read_processed, write_processed
 
 def test_plans_survive_the_command_line() -> None:
     publisher = PublisherPlan(
-        "p",
-        "t",
-        ("amqp://a", "amqp://b"),
-        "p.jsonl",
-        Share(10, 1, 2, "ä b.txt"),
-        rate=1.5,
-        window=7,
-        journal="p.db",
+        "p", "t", ("amqp://a", "amqp://b"), "p.jsonl", Share(10, 1, 2, "ä b.txt"), rate=1.5, window=7, journal="p.db"
     )
     subscriber = SubscriberPlan("s", "t/*", ("amqp://a",), "s.jsonl", batch=3, batch_s=0.5, hold="s.hold")
     assert decode_plan(encode_plan(publisher)) == publisher

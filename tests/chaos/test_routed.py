@@ -22,9 +22,7 @@ PAGE = protocol_text()
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, BLOCKS))]
-)
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, BLOCKS))])
 def test_no_item_is_lost_pushed_twice_or_two_workers_at_once(block: int) -> None:
     code, size = load(), SEEDS // BLOCKS
     results = [simulate(code, seed) for seed in range(block * size, (block + 1) * size)]

@@ -83,14 +83,7 @@ def test_seeds_break_nothing_and_the_last_line_says_so(capfd: pytest.CaptureFixt
     result = last_line(out)
     assert (result["seeds"], result["first_seed"], result["failing"]) == (CLEAN, 150, [])
     assert {result[word] for word in FINDINGS} == {0}
-    for count in (
-        "attempted",
-        "acknowledged",
-        "deliveries",
-        "simulated_hours",
-        "cpu_s",
-        "deliveries_per_cpu_s",
-    ):
+    for count in ("attempted", "acknowledged", "deliveries", "simulated_hours", "cpu_s", "deliveries_per_cpu_s"):
         number = result[count]
         assert isinstance(number, int | float)
         assert number > 0, count
@@ -133,9 +126,7 @@ def test_a_failing_seed_is_reported_with_its_knobs_and_the_one_command_that_repl
     assert row == first.as_json()
 
 
-def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(capfd: pytest.CaptureFixture[str]) -> None:
     seed = next(seed for seed in range(50) if run_seed(seed).deliveries > 5)
     assert run_chaos("simulate", "--first-seed", str(seed), "--seeds", "1", "--story") == 0
     out, _ = capfd.readouterr()
@@ -155,8 +146,11 @@ def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
     cores = broken_cores()()
     # One that needs no schedule at all would be told undisturbed, from the start to rest.
     # Seed 74 did once, and is tried first.
-    result = next(r for seed in (74, *range(100)) if (r := run_seed(seed, cores)).violation and len(r.story) > 200
-                  and str(r.violation).startswith("LEAK"))  # fmt: skip
+    result = next(
+        r
+        for seed in (74, *range(100))
+        if (r := run_seed(seed, cores)).violation and len(r.story) > 200 and str(r.violation).startswith("LEAK")
+    )
     assert result.violation is not None
     story = tell_shortened(result, cores, seconds=3.0)
     assert (story.violation or "").partition(":")[0] == result.violation.partition(":")[0]
@@ -244,8 +238,11 @@ def endless(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     mark = tmp_path.name + str(os.getpid())
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", PROGRAM, "simulate", "--seeds", "100000000", "--jobs", "2", "--json"],
-        env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={**os.environ, MARK: mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         wait_until(lambda: len(left_behind(mark)) == 3, "the workers did not start")
         yield process, mark
@@ -323,8 +320,12 @@ def stories(python: str, hash_seed: str) -> str:
     environment = {"PYTHONHASHSEED": hash_seed, "PATH": os.environ["PATH"]}
     done = subprocess.run(
         [python, "-S", "-c", TELL, ":".join(folders), *map(str, SEEDS)],
-        env=environment, capture_output=True, text=True, check=False, timeout=END_S,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=END_S,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -99,9 +99,7 @@ async def test_a_silent_direction_loses_what_is_sent_and_the_connection_ends_wit
 
 
 @needs_toxiproxy
-async def test_a_proxy_that_is_cut_ends_connections_and_refuses_others_until_it_is_repaired(
-    tmp_path: Path,
-) -> None:
+async def test_a_proxy_that_is_cut_ends_connections_and_refuses_others_until_it_is_repaired(tmp_path: Path) -> None:
     async with proxied_echo(tmp_path) as (toxiproxy, proxy):
         reader, writer = await connect(proxy)
         assert await echoed(reader, writer, b"before") == b"before"
@@ -125,17 +123,13 @@ async def test_a_refusal_of_the_server_is_an_error_that_says_what_it_said(tmp_pa
             await toxiproxy.create("other", proxy.listen, proxy.upstream)
 
 
-def test_a_program_that_is_named_and_absent_is_not_replaced_by_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_is_named_and_absent_is_not_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOXIPROXY_SERVER", "/nowhere/toxiproxy-server")
     with pytest.raises(ToxiproxyNotFound, match="/nowhere/toxiproxy-server"):
         find_toxiproxy()
 
 
-def test_a_program_on_path_comes_before_the_one_beside_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_on_path_comes_before_the_one_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOXIPROXY_SERVER", raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))

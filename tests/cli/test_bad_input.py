@@ -46,10 +46,17 @@ async def run_oncewire(
 ) -> tuple[int, str, str]:
     """Runs a command to its end: exit code, stdout, stderr."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", before + PROGRAM, *arguments,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        cwd=folder, env={**os.environ, **environment},
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        before + PROGRAM,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
     try:
         out, err = await asyncio.wait_for(process.communicate(), END_S)
     finally:
@@ -60,9 +67,7 @@ async def run_oncewire(
     return process.returncode, out.decode(), err.decode()
 
 
-async def assert_refused(
-    name: str, arguments: Sequence[str], hide: dict[str, str], **options: object
-) -> None:
+async def assert_refused(name: str, arguments: Sequence[str], hide: dict[str, str], **options: object) -> None:
     """Asserts that a command is refused with the words of its golden file; `hide` maps what changes to a word."""
     code, out, err = await run_oncewire(*arguments, **options)  # type: ignore[arg-type]
     assert (code, out) == (2, ""), f"{name}: {code} {out!r} {err}"
@@ -209,9 +214,14 @@ async def test_inspect_in_a_pipe_folds_no_name(router: RouterProcess) -> None:
     url = f"amqp://ann:pa@127.0.0.1:{router.port}"
     arguments = ("sub", "orders", "--url", url, "--container-id", name, "--name", "till")
     sub = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, *arguments,
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        *arguments,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
         assert sub.stderr is not None
         assert await asyncio.wait_for(sub.stderr.readline(), END_S) == b"subscribed to orders\n"

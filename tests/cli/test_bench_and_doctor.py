@@ -37,9 +37,16 @@ CLOSED = "http://127.0.0.1:1"
 
 async def oncewire(*arguments: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", ONCEWIRE, COMMANDS, *arguments,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        ONCEWIRE,
+        COMMANDS,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await process.communicate()
     assert b"Traceback" not in err, err.decode()
     return process.returncode, out.decode(), err.decode()

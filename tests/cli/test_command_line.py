@@ -220,8 +220,7 @@ def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
-    [("link", "links"), ("links", "links"), ("deliveries", "delivery"), ("delivery", "delivery")],
+    ("word", "meant"), [("link", "links"), ("links", "links"), ("deliveries", "delivery"), ("delivery", "delivery")]
 )
 def test_singular_and_plural_mean_the_same(word: str, meant: str) -> None:
     assert Noun(["overview", "links", "delivery"]).convert(word, None, None) == meant
@@ -243,7 +242,11 @@ def test_each_shell_gets_a_script_that_completes(shell: str) -> None:
 def completed(environment: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-c", "from oncewire.cli.main import main; main()"],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -41,10 +41,13 @@ def look(urls: Sequence[str]) -> None:
     token = token_of_command()
     SEEN.append(
         {
-            "urls": list(where.urls), "source": where.source, "http": http,
-            "token": None if token is None else token(), "tls": isinstance(tls_of_command(), ssl.SSLContext),
+            "urls": list(where.urls),
+            "source": where.source,
+            "http": http,
+            "token": None if token is None else token(),
+            "tls": isinstance(tls_of_command(), ssl.SSLContext),
         }
-    )  # fmt: skip
+    )
 
 
 def oncewire(*arguments: str) -> int:
@@ -129,9 +132,7 @@ def test_user_and_password_of_a_context_are_in_the_address(tmp_path: Path) -> No
     assert looked()["urls"] == ["amqps://ann:p%40ss%2Fword@r1:5671", "amqps://bob:b@r2"]
 
 
-def test_the_file_is_for_its_owner_and_no_password_is_listed(
-    token: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_file_is_for_its_owner_and_no_password_is_listed(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert oncewire("context", "add", "prod", "--url", "amqp://ann:secret@r1", "--token-file", str(token)) == 0
     assert contexts_file().stat().st_mode & 0o777 == 0o600
     assert contexts_file().parent.stat().st_mode & 0o777 == 0o700
@@ -196,9 +197,16 @@ async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: 
 
     async def command(*arguments: str) -> tuple[int | None, str, str]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", ONCEWIRE, commands, *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            ONCEWIRE,
+            commands,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         out, err = await process.communicate()
         return process.returncode, out.decode(), err.decode()
 
@@ -227,9 +235,18 @@ async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_
 
     async def start(*arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", ONCEWIRE, commands, "queue", *arguments, *store,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            ONCEWIRE,
+            commands,
+            "queue",
+            *arguments,
+            *store,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
 
     async def first_line(*arguments: str) -> dict[str, object]:
         process = await start(*arguments)

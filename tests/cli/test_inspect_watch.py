@@ -33,9 +33,19 @@ async def router() -> AsyncIterator[RouterProcess]:
 
 async def test_into_a_pipe_each_change_is_one_line_of_json_until_ctrl_c(router: RouterProcess) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, "inspect", "subscriptions", "--watch", "--json", "--url", router.http,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        "inspect",
+        "subscriptions",
+        "--watch",
+        "--json",
+        "--url",
+        router.http,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         assert json.loads(await process.stdout.readline())["subscriptions"] == []
@@ -49,9 +59,19 @@ async def test_into_a_pipe_each_change_is_one_line_of_json_until_ctrl_c(router: 
 async def test_on_a_terminal_the_screen_follows_and_is_left_as_it_was(router: RouterProcess) -> None:
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, "inspect", "--watch", "--url", router.http,
-        stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        "inspect",
+        "--watch",
+        "--url",
+        router.http,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
+    )
     os.close(theirs)
     shown = bytearray()
     loop = asyncio.get_running_loop()
@@ -81,9 +101,18 @@ async def test_on_a_terminal_the_screen_follows_and_is_left_as_it_was(router: Ro
 
 async def test_the_end_of_the_router_is_said(router: RouterProcess) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, "inspect", "routers", "--watch", "--url", router.http,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        "inspect",
+        "routers",
+        "--watch",
+        "--url",
+        router.http,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         assert b"router" in await process.stdout.readline()

@@ -34,8 +34,13 @@ END_S = 120.0
 def oncewire(*arguments: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-c", ONCEWIRE, COMMANDS, *arguments],
-        input=text, capture_output=True, text=True, timeout=END_S, check=False, env={**os.environ, **environment},
-    )  # fmt: skip
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=END_S,
+        check=False,
+        env={**os.environ, **environment},
+    )
 
 
 @pytest.fixture

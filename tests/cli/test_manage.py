@@ -29,10 +29,16 @@ sys.exit(run(["manage", *sys.argv[1:]], click.Group("oncewire", commands={"manag
 async def run_manage(*arguments: str, said: str | None = None, **environment: str) -> tuple[int, str, str]:
     """Runs the command to its end: exit code, stdout, stderr. `said` is what its user types."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, *arguments,
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        *arguments,
         stdin=asyncio.subprocess.DEVNULL if said is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**os.environ, **environment},
-    )  # fmt: skip
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
     try:
         out, err = await asyncio.wait_for(process.communicate(None if said is None else said.encode()), END_S)
     finally:

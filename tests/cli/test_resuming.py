@@ -18,9 +18,15 @@ async def test_sub_says_at_which_router_it_has_resumed_and_after_how_long(tmp_pa
     async with LocalNetwork(2, log_folder=tmp_path) as network:
         arguments = ("sub", "orders", "--name", "till", "--count", "1", "--url", network.routers["r1"].url)
         sub = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", ONCEWIRE, COMMANDS, *arguments,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            ONCEWIRE,
+            COMMANDS,
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         assert sub.stderr is not None
 
         async def line() -> str:
@@ -34,9 +40,18 @@ async def test_sub_says_at_which_router_it_has_resumed_and_after_how_long(tmp_pa
             told = await line()
         assert re.fullmatch(r"resumed at r2 after (\d+ ms|\d+\.\d s)\n", told), told
         pub = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", ONCEWIRE, COMMANDS, "pub", "orders", "--url", network.routers["r2"].url,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            ONCEWIRE,
+            COMMANDS,
+            "pub",
+            "orders",
+            "--url",
+            network.routers["r2"].url,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
         assert (await pub.communicate(b"two coffees\n"))[0] == b"published 1, accepted 1\n"
         assert (await sub.communicate())[0] == b"two coffees\n"
         assert sub.returncode == 0

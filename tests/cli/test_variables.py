@@ -85,9 +85,13 @@ def environment_with(**further: str) -> dict[str, str]:
 def test_oncewire_router_runs_where_the_address_of_the_inspector_is_exported() -> None:
     command = [sys.executable, "-P", "-c", ONCEWIRE, "router=router.commands.cli:router", "router", "--print-config"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         env=environment_with(ONCEWIRE_HTTP_URL="http://127.0.0.1:8672", ONCEWIRE_URL="amqp://127.0.0.1"),
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -97,9 +101,11 @@ def test_oncewire_local_uses_the_store_of_the_variable_and_names_what_it_does_no
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name, value in {
-        "ONCEWIRE_HTTP_URL": "http://127.0.0.1:1", "ONCEWIRE_STORE": "etcd3", "ONCEWIRE_LIMITS_WINDOW": "7",
+        "ONCEWIRE_HTTP_URL": "http://127.0.0.1:1",
+        "ONCEWIRE_STORE": "etcd3",
+        "ONCEWIRE_LIMITS_WINDOW": "7",
         "ONCEWIRE_QUEUE_STORE": "sqlite:///x",
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setenv(name, value)
     ports = f"--port={free_port()}", f"--http-port={free_port()}"
     with on_terminal(LOCAL, "local", "--routers=1", "--log-level=info", "--json", *ports) as network:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from oncewire.client.core_effects import (
-    DeliverMessage,
-    GrantCredit,
-    PublisherEffect,
-    SendTransfer,
-    SubscriberEffect,
-)
+from oncewire.client.core_effects import DeliverMessage, GrantCredit, PublisherEffect, SendTransfer, SubscriberEffect
 from oncewire.client.journal_records import (
     DoneId,
     MessageIdentity,

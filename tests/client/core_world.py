@@ -35,9 +35,7 @@ NAMES = ("s", "t")
 class PublisherSide:
     """The publisher's process."""
 
-    def __init__(
-        self, router: ReferenceRouter, resend_in_doubt: bool, core_class: type[PublisherCore]
-    ) -> None:
+    def __init__(self, router: ReferenceRouter, resend_in_doubt: bool, core_class: type[PublisherCore]) -> None:
         self.router = router
         self.core_class = core_class
         self.resend_in_doubt = resend_in_doubt
@@ -248,9 +246,7 @@ class World:
     ) -> None:
         self.router = ReferenceRouter(NAMES)
         self.publisher = PublisherSide(self.router, resend_in_doubt, publisher_core)
-        self.subscribers = [
-            SubscriberSide(self.router, name, subscriber_core, out_of_order) for name in NAMES
-        ]
+        self.subscribers = [SubscriberSide(self.router, name, subscriber_core, out_of_order) for name in NAMES]
         self.sides: list[PublisherSide | SubscriberSide] = [self.publisher, *self.subscribers]
 
     def steps(self) -> list[Callable[[], None]]:
@@ -323,9 +319,7 @@ class World:
             assert not subscriber.disk.entries, "the journal keeps what is settled"
         stored = range(self.publisher.disk.next_number)
         assert set(self.publisher.outcomes) == set(stored), "each stored message has one outcome"
-        assert not self.publisher.disk.messages or all(
-            m.outcome for m in self.publisher.disk.messages.values()
-        )
+        assert not self.publisher.disk.messages or all(m.outcome for m in self.publisher.disk.messages.values())
 
 
 def run_schedule(seed: int, world: World, *, expire: bool = False) -> World:

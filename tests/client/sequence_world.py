@@ -94,9 +94,7 @@ class ModelProducer:
     last_seen: float = 0.0
 
     def is_over(self, number: int) -> bool:
-        return (
-            number in self.seen or number < self.floor or any(first <= number <= last for first, last in self.ended)
-        )
+        return number in self.seen or number < self.floor or any(first <= number <= last for first, last in self.ended)
 
 
 class Model:

@@ -130,9 +130,7 @@ class World:
         self.journal = SqliteJournal(path)
         self.journal.connection.execute("PRAGMA synchronous=OFF")  # nobody cuts the power here
         self.journal.connection.execute("CREATE TABLE taken (body TEXT)")
-        self.journal.connection.execute(
-            "CREATE TABLE effects (subscription TEXT, incarnation INTEGER, body TEXT)"
-        )
+        self.journal.connection.execute("CREATE TABLE effects (subscription TEXT, incarnation INTEGER, body TEXT)")
         self.network = Network()
         self.network.topics[TOPIC] = self.router = WatchedRouter()
         self.server = WireServer(self.network)
@@ -160,9 +158,7 @@ class World:
     async def connected(self) -> Client:
         async with self.connecting:
             while self.client is None:
-                client = self.shell.connect(
-                    self.server.url, container_id="c", timeout=2.0, idle_time_out=3600.0
-                )
+                client = self.shell.connect(self.server.url, container_id="c", timeout=2.0, idle_time_out=3600.0)
                 client._random.seed(self.random.random())
                 with suppress(ClientError):
                     self.client = await client.start()
@@ -360,10 +356,7 @@ class World:
             async with asyncio.timeout(LONG_S):
                 await self.work()
         except TimeoutError:
-            links = {
-                name: None if link._failure is None else str(link._failure)
-                for name, link in self.links.items()
-            }
+            links = {name: None if link._failure is None else str(link._failure) for name, link in self.links.items()}
             raise AssertionError(f"stuck: {links}") from None
         assert self.client is not None
         await self.client.abandon()
@@ -403,17 +396,13 @@ class World:
         rows = self.journal.connection.execute("SELECT body FROM taken").fetchall()
         stored = Counter(body for (body,) in rows)
         assert all(times == 1 for times in stored.values()), "taken twice"
-        assert set(self.taken.values()) <= set(stored), (
-            "submit_many returned, and its messages are not in the journal"
-        )
+        assert set(self.taken.values()) <= set(stored), "submit_many returned, and its messages are not in the journal"
         assert not self.refused & set(stored), "submit_many raised, and its messages are in the journal"
         done = Counter([*self.journal.connection.execute("SELECT * FROM effects"), *self.accepted])
         twice = [effect for effect, times in done.items() if times > 1]
         assert not twice, f"two effects of one message (subscription, incarnation, body): {twice}"
         assert not [effect for effect in done if effect[2] in self.refused], "an effect of what was not taken"
-        lost = {(name, body) for name in LASTING for body in stored} - {
-            (name, body) for name, _, body in done
-        }
+        lost = {(name, body) for name in LASTING for body in stored} - {(name, body) for name, _, body in done}
         assert not lost, f"no effect: {sorted(lost)}"
         left = self.journal.connection.execute("SELECT number FROM oncewire_messages").fetchall()
         assert not left, f"messages are left in the journal: {left}"

@@ -166,9 +166,7 @@ class ShuffledLoop(asyncio.BaseEventLoop):
         ready = self._ready  # type: ignore[attr-defined]  # BaseEventLoop's queue of handles, as it has been since 3.4
         steps = [*self._held, *(handle for handle in ready if self._is_step(handle))]
         if steps:
-            steps.sort(
-                key=lambda handle: self._serials[handle._callback.__self__]
-            )  # sets have no order of their own
+            steps.sort(key=lambda handle: self._serials[handle._callback.__self__])  # sets have no order of their own
             others = [handle for handle in ready if not self._is_step(handle)]
             self.random.shuffle(steps)
             held = int(len(steps) * HELD_BACK + self.random.random()) if len(steps) > 1 or others else 0

@@ -19,15 +19,7 @@ from typing import Any
 
 import pytest
 
-from oncewire.client import (
-    Client,
-    ClientError,
-    Publisher,
-    SettledPublisher,
-    SqliteJournal,
-    Subscriber,
-    connect,
-)
+from oncewire.client import Client, ClientError, Publisher, SettledPublisher, SqliteJournal, Subscriber, connect
 from oncewire.client.transactions import Consumer, Reader, ReceivedMessage, Transaction, read_committed
 from tests.client.interruption import LONG_S, Interruption, interrupted_everywhere, open_files
 from tests.client.shuffled_loop import InlineExecutor, ShuffledLoop, run_shuffled
@@ -91,9 +83,11 @@ class World:
                 await asyncio.sleep(0.01)
         assert not self.server.attachments
         nameless = [
-            (name, subscription) for name, topic in self.network.topics.items() for subscription in topic.incarnations
+            (name, subscription)
+            for name, topic in self.network.topics.items()
+            for subscription in topic.incarnations
             if "/sub-" in subscription
-        ]  # fmt: skip
+        ]
         assert not nameless, f"subscriptions that nobody can open again: {nameless}"
         if self.journal.exists():
             await self.use()

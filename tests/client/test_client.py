@@ -179,9 +179,7 @@ async def test_finishing_a_delivery_twice_is_an_error(server: WireServer) -> Non
             delivery.release()
 
 
-async def test_submit_waits_while_the_window_is_full_and_submitters_are_served_in_turn(
-    server: WireServer,
-) -> None:
+async def test_submit_waits_while_the_window_is_full_and_submitters_are_served_in_turn(server: WireServer) -> None:
     async with connect(server.url) as client:
         publisher = await client.publisher("t", window=2)
         subscriber = await client.subscriber("t")
@@ -245,9 +243,7 @@ async def test_receive_times_out(server: WireServer) -> None:
             await subscriber.receive(0.01)
 
 
-async def test_subscribe_returns_only_when_the_network_has_confirmed(
-    server: WireServer, network: Network
-) -> None:
+async def test_subscribe_returns_only_when_the_network_has_confirmed(server: WireServer, network: Network) -> None:
     network.confirm = False
     async with connect(server.url, timeout=0.3) as client:
         with pytest.raises(LinkRefused, match="did not open within"):

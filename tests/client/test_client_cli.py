@@ -28,9 +28,7 @@ sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={"pub": pub, "sub": 
 """
 
 
-async def start(
-    *arguments: str, stdin: int | None = asyncio.subprocess.DEVNULL
-) -> asyncio.subprocess.Process:
+async def start(*arguments: str, stdin: int | None = asyncio.subprocess.DEVNULL) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -51,9 +49,7 @@ async def finish(process: asyncio.subprocess.Process, text: bytes | None = None)
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_lines_of_a_file_go_through_a_topic_to_sub(
-    server: WireServer, network: Network, tmp_path: Path
-) -> None:
+async def test_lines_of_a_file_go_through_a_topic_to_sub(server: WireServer, network: Network, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"first\n\nthird \xc3\xa4\r\nlast")
     subscriber = await start("sub", "news", "--count", "4", "--url", server.url)
@@ -113,8 +109,10 @@ async def test_sub_prints_json_of_what_json_cannot_say_and_accepts_it(server: Wi
     _, out, _ = await finish(subscriber)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in out.splitlines()]
     assert [line["body"] for line in lines] == [
-        {str(key): "x", "1": "NaN"}, [[1, "a"], ["1", "b"]], {"1": "a", "true": "b"},
-    ]  # fmt: skip
+        {str(key): "x", "1": "NaN"},
+        [[1, "a"], ["1", "b"]],
+        {"1": "a", "true": "b"},
+    ]
     assert lines[0]["application_properties"] == {
         "p": {str(key): {"descriptor": 1, "value": {str(key): "x", "1": "NaN"}}}
     }

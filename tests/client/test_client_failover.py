@@ -92,11 +92,7 @@ async def test_addresses_a_router_tells_are_used_too(network: Network) -> None:
 
 
 async def test_a_connection_redirect_is_followed(network: Network) -> None:
-    async with (
-        WireServer(network, "a") as first,
-        WireServer(network, "b") as second,
-        connect(first.url) as client,
-    ):
+    async with WireServer(network, "a") as first, WireServer(network, "b") as second, connect(first.url) as client:
         publisher = await client.publisher("t")
         redirect = error("amqp:connection:redirect", network_host="127.0.0.1", port=second.port)
         first.connections[0].engine.close(redirect)
@@ -253,9 +249,7 @@ async def test_an_expired_session_can_be_repeated_in_doubt(server: WireServer, n
         assert outcome.in_doubt
 
 
-async def test_a_new_incarnation_is_told_and_marks_the_deliveries(
-    server: WireServer, network: Network
-) -> None:
+async def test_a_new_incarnation_is_told_and_marks_the_deliveries(server: WireServer, network: Network) -> None:
     events: list[ClientEvent] = []
     async with connect(server.url, on_event=events.append) as client:
         publisher = await client.publisher("t")
@@ -277,9 +271,7 @@ async def test_a_new_incarnation_is_told_and_marks_the_deliveries(
         await after.accept()
 
 
-async def test_a_message_larger_than_the_router_takes_is_refused_before_it_is_taken(
-    server: WireServer,
-) -> None:
+async def test_a_message_larger_than_the_router_takes_is_refused_before_it_is_taken(server: WireServer) -> None:
     server.max_message_size = 1000
     async with connect(server.url) as client:
         publisher = await client.publisher("t")

@@ -48,9 +48,7 @@ async def test_effect_and_acceptance_are_one_transaction(server: WireServer, tmp
     journal.close()
 
 
-async def test_several_deliveries_can_be_accepted_in_one_transaction(
-    server: WireServer, tmp_path: Path
-) -> None:
+async def test_several_deliveries_can_be_accepted_in_one_transaction(server: WireServer, tmp_path: Path) -> None:
     async with connect(server.url, container_id="c") as client:
         publisher = await client.publisher("t", name="p")
         subscriber = await client.subscriber("t", name="s", journal=tmp_path / "j.db")
@@ -171,9 +169,7 @@ async def test_an_unfinished_delivery_whose_session_expired_before_the_restart_i
             await subscriber.unsubscribe()
 
 
-async def test_messages_and_the_place_in_their_source_are_one_transaction(
-    server: WireServer, tmp_path: Path
-) -> None:
+async def test_messages_and_the_place_in_their_source_are_one_transaction(server: WireServer, tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
     journal.connection.execute("CREATE TABLE place (next INTEGER)")
     journal.connection.execute("INSERT INTO place VALUES (0)")
@@ -204,10 +200,7 @@ async def test_a_journal_of_another_container_is_refused(server: WireServer, tmp
 
 async def test_two_clients_cannot_share_a_journal(server: WireServer, tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
-    async with (
-        connect(server.url, container_id="c") as first,
-        connect(server.url, container_id="c") as second,
-    ):
+    async with connect(server.url, container_id="c") as first, connect(server.url, container_id="c") as second:
         await first.publisher("t", name="p", journal=journal)
         with pytest.raises(JournalOwnerError, match="another client"):
             await second.publisher("t", name="q", journal=journal)

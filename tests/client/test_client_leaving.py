@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client import (
-    Client,
-    ClientClosed,
-    RandomContainerWarning,
-    Sending,
-    SqliteJournal,
-    UsageError,
-    connect,
-)
+from oncewire.client import Client, ClientClosed, RandomContainerWarning, Sending, SqliteJournal, UsageError, connect
 from tests.client.shell_helpers import LONG, error, until
 from tests.client.wire_server import Network, WireServer
 
@@ -53,9 +45,7 @@ async def test_unsubscribe_looks_the_subscription_up_again_when_its_close_failed
         assert network.topic("t").subscriptions == []
 
 
-async def test_unsubscribe_is_done_when_the_look_up_finds_nothing(
-    server: WireServer, network: Network
-) -> None:
+async def test_unsubscribe_is_done_when_the_look_up_finds_nothing(server: WireServer, network: Network) -> None:
     async with connect(server.url, container_id="c") as client:
         subscriber = await client.subscriber("t", name="s")
         network.topic("t").unsubscribe("c/s")

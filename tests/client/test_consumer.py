@@ -238,7 +238,9 @@ async def test_a_consumer_that_unsubscribed_keeps_no_publisher_waiting(
         ("billing.db", UsageError, "neither sqlite:///FILE nor postgresql://"),
         ("sqlite:////nowhere/billing.db", StoreUnusable, "No such file or directory"),
         pytest.param(
-            "postgresql://nobody@127.0.0.1:1/shop", StoreUnusable, "PostgreSQL reports",
+            "postgresql://nobody@127.0.0.1:1/shop",
+            StoreUnusable,
+            "PostgreSQL reports",
             marks=pytest.mark.needs("postgresql"),
         ),
     ],
@@ -434,9 +436,7 @@ async def test_a_message_that_cannot_be_put_into_sequence_is_set_aside_and_the_c
         (["orders"], "coroutine", "statements of a database block"),
     ],
 )
-async def test_misuse_is_explained(
-    router: RouterProcess, tmp_path: Path, topics: Any, process: Any, why: str
-) -> None:
+async def test_misuse_is_explained(router: RouterProcess, tmp_path: Path, topics: Any, process: Any, why: str) -> None:
     async def coroutine(tx: Transaction, message: ReceivedMessage) -> None: ...
 
     database = Database("sqlite", str(tmp_path / "store.db"))

@@ -14,12 +14,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, Publisher, connect
-from oncewire.client.transactions import (
-    Consumer,
-    CrashPoint,
-    Producer,
-    ProducerId,
-)
+from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId
 from router.commands.local_network import LocalNetwork
 from tests.client.consumer_child import SCHEMA
 from tests.client.output_readers import OutputReaders, until, until_connected

@@ -175,9 +175,14 @@ async def test_a_message_at_which_the_end_of_its_transaction_fails_is_found_and_
                 raise ValueError("bad is among them")
 
     consumer = Gathering(
-        router.url, store=database.url, name="billing", topics=["orders"], schema=SCHEMA, attempts=2,
+        router.url,
+        store=database.url,
+        name="billing",
+        topics=["orders"],
+        schema=SCHEMA,
+        attempts=2,
         dead_letters="dead",
-    )  # fmt: skip
+    )
     async with dead_letters(router) as take, consumer:
         task = asyncio.create_task(consumer.run())
         await publish(router, b"one", b"bad", b"two", b"object", b"three")

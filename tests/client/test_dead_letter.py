@@ -22,9 +22,14 @@ def delivery(payload: bytes, message_format: int = 0) -> Delivery:
 
 def letter() -> bytes:
     return annotate_dead_letter(
-        BODY, reason=WHY.reason, topic=WHY.topic, subscription=WHY.subscription, attempts=WHY.attempts,
-        error=WHY.error, count=WHY.count,
-    )  # fmt: skip
+        BODY,
+        reason=WHY.reason,
+        topic=WHY.topic,
+        subscription=WHY.subscription,
+        attempts=WHY.attempts,
+        error=WHY.error,
+        count=WHY.count,
+    )
 
 
 def test_a_dead_letter_says_why_and_another_message_does_not() -> None:

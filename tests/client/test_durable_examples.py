@@ -39,9 +39,7 @@ def rows(path: Path) -> list[bytes]:
     return [row[0] for row in found]
 
 
-async def test_killed_examples_and_a_killed_router_lose_and_double_nothing(
-    network: Network, tmp_path: Path
-) -> None:
+async def test_killed_examples_and_a_killed_router_lose_and_double_nothing(network: Network, tmp_path: Path) -> None:
     lines = [b"order %d" % number for number in range(LINES)]
     source = tmp_path / "orders.txt"
     source.write_bytes(b"\n".join(lines) + b"\n")

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncewire.client.failover import (
-    BACK_OFF_CAP_S,
-    MAX_ADDRESSES,
-    REDIRECTS_AT_ONCE,
-    Address,
-    Failover,
-)
+from oncewire.client.failover import BACK_OFF_CAP_S, MAX_ADDRESSES, REDIRECTS_AT_ONCE, Address, Failover
 
 
 def longest(_low: float, high: float) -> float:

@@ -68,11 +68,21 @@ async def test_a_call_from_another_thread_fails_at_once_and_says_what_to_do(serv
             await sending
 
         for call in (
-            lambda: publisher.send(b"x"), lambda: publisher.submit(b"x"), lambda: publisher.submit_many([b"x"]),
-            publisher.flush, publisher.close, publisher.suspend, lambda: publisher.owed(sending), await_it,
-            subscriber.receive, delivery.accept, subscriber.close, subscriber.unsubscribe,
-            client.close, client.abandon,
-        ):  # fmt: skip
+            lambda: publisher.send(b"x"),
+            lambda: publisher.submit(b"x"),
+            lambda: publisher.submit_many([b"x"]),
+            publisher.flush,
+            publisher.close,
+            publisher.suspend,
+            lambda: publisher.owed(sending),
+            await_it,
+            subscriber.receive,
+            delivery.accept,
+            subscriber.close,
+            subscriber.unsubscribe,
+            client.close,
+            client.abandon,
+        ):
             error = in_a_thread(call)
             assert isinstance(error, UsageError), (call, error)
             assert ELSEWHERE in error.what
@@ -302,6 +312,8 @@ async def test_a_random_container_id_is_told_at_the_line_that_names_the_link(ser
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()  # noqa: ASYNC240  # this file
     assert [(each.category, each.filename) for each in found] == [(RandomContainerWarning, __file__)] * 3
     assert [lines[each.lineno - 1].partition("  # ")[2] for each in found] == [
-        "this line", "and this one", "and this one, too"
-    ]  # fmt: skip
+        "this line",
+        "and this one",
+        "and this one, too",
+    ]
     assert client.container_id in str(found[0].message)

@@ -264,10 +264,7 @@ def test_killed_between_commit_and_acks_the_next_owner_publishes_them(database: 
     Consumer.make_tables(database, "a")
     command = [sys.executable, str(CHILD), database.kind, database.address, "a", str(source.path), str(target.path)]
     child = subprocess.run(
-        [*command, "1", "committed"],
-        env={**os.environ, "PYTHONPATH": CHILD_PATH},
-        timeout=100,
-        check=False,
+        [*command, "1", "committed"], env={**os.environ, "PYTHONPATH": CHILD_PATH}, timeout=100, check=False
     )
     assert child.returncode == -signal.SIGKILL
     assert database.rows("SELECT total FROM a_sum") == [(15,)]

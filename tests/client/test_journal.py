@@ -12,13 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client.errors import (
-    JournalCorrupt,
-    JournalFull,
-    JournalLocked,
-    JournalOwnerError,
-    JournalUnusable,
-)
+from oncewire.client.errors import JournalCorrupt, JournalFull, JournalLocked, JournalOwnerError, JournalUnusable
 from oncewire.client.journal import MemoryJournal
 from oncewire.client.journal_records import (
     DoneId,
@@ -91,9 +85,7 @@ def test_a_subscribers_changes_are_read_back_in_order_after_reopening(journal: S
     write_subscriber(journal, SubscriberChanges(9, ((b"z", ACCEPTED), (b"a", unusual), (b"k", ACCEPTED))))
     write_subscriber(journal, SubscriberChanges(9, ((b"z2", ACCEPTED),), forgotten=(b"z",)))
     again = reopen(journal)
-    assert again.open_subscriber("s") == SubscriberState(
-        9, ((b"a", unusual), (b"k", ACCEPTED), (b"z2", ACCEPTED))
-    )
+    assert again.open_subscriber("s") == SubscriberState(9, ((b"a", unusual), (b"k", ACCEPTED), (b"z2", ACCEPTED)))
     again.close()
 
 
@@ -101,9 +93,7 @@ def test_an_entry_stored_without_an_outcome_gets_it_at_its_place(journal: Sqlite
     write_subscriber(journal, SubscriberChanges(9, ((b"a", None), (b"b", None), (b"c", ACCEPTED))))
     again = reopen(journal)
     assert again.open_subscriber("s").entries == ((b"a", None), (b"b", None), (b"c", ACCEPTED))
-    write_subscriber(
-        again, SubscriberChanges(9, ((b"b", rejected("x")), (b"d", ACCEPTED)), forgotten=(b"a",))
-    )
+    write_subscriber(again, SubscriberChanges(9, ((b"b", rejected("x")), (b"d", ACCEPTED)), forgotten=(b"a",)))
     assert again.open_subscriber("s").entries == ((b"b", rejected("x")), (b"c", ACCEPTED), (b"d", ACCEPTED))
     again.close()
 
@@ -257,9 +247,7 @@ def run_until_killed(role: str, path: Path, lines: int) -> int:
 
 
 @pytest.mark.parametrize("lines", [1, 5, 23, 60])
-def test_a_killed_publisher_finds_every_message_it_had_stored_and_its_place(
-    tmp_path: Path, lines: int
-) -> None:
+def test_a_killed_publisher_finds_every_message_it_had_stored_and_its_place(tmp_path: Path, lines: int) -> None:
     path = tmp_path / "journal.db"
     before = 0
     for _ in range(2):  # the second run goes on where the first was killed
@@ -279,9 +267,7 @@ def test_a_killed_publisher_finds_every_message_it_had_stored_and_its_place(
 
 
 @pytest.mark.parametrize("lines", [1, 30, 90])
-def test_a_killed_subscriber_has_effect_and_acceptance_of_the_same_deliveries(
-    tmp_path: Path, lines: int
-) -> None:
+def test_a_killed_subscriber_has_effect_and_acceptance_of_the_same_deliveries(tmp_path: Path, lines: int) -> None:
     path = tmp_path / "journal.db"
     for _ in range(2):
         said = run_until_killed("subscriber", path, lines)
@@ -317,7 +303,5 @@ def test_a_subscriber_killed_while_it_finishes_out_of_order_has_no_gap_before_a_
             assert stored == sorted(stored, key=place.__getitem__), "the order of arrival is kept"
             last_done = max((place[tag] for tag in stored if entries[tag]), default=-1)
             for tag in arrived[:last_done]:
-                assert tag[1:11] != session or tag in effects or tag in entries, (
-                    "it would be taken for skipped"
-                )
+                assert tag[1:11] != session or tag in effects or tag in entries, "it would be taken for skipped"
     assert unfinished > 0

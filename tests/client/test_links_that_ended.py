@@ -138,9 +138,7 @@ async def test_numbers_of_messages_that_are_being_stored_are_not_given_out_again
         await again.suspend()
 
 
-async def test_a_publisher_that_closes_takes_nothing_any_more(
-    server: WireServer, journal: SqliteJournal
-) -> None:
+async def test_a_publisher_that_closes_takes_nothing_any_more(server: WireServer, journal: SqliteJournal) -> None:
     async with connect(server.url, container_id="c") as client:
         subscriber = await client.subscriber("t", name="s", journal=journal)
         publisher = await client.publisher("t", name="p", journal=journal)
@@ -191,10 +189,7 @@ async def test_a_client_that_is_closed_again_leaves_its_former_journal_to_its_ne
     first = await connect(server.url, container_id="c")
     await first.publisher("t", name="p", journal=journal)
     await first.close()
-    async with (
-        connect(server.url, container_id="c") as second,
-        connect(server.url, container_id="c") as third,
-    ):
+    async with connect(server.url, container_id="c") as second, connect(server.url, container_id="c") as third:
         await second.publisher("t", name="p", journal=journal)
         await first.close()
         with pytest.raises(JournalOwnerError, match="another client"):
@@ -268,7 +263,5 @@ async def test_closing_a_client_whose_block_does_not_end_fails_and_frees_its_own
     may_go_on.set()
     await asyncio.wait([holding])
     assert isinstance(holding.exception(), sqlite3.ProgrammingError)  # the connection is closed
-    assert (
-        journal.connection.execute("SELECT name FROM sqlite_master WHERE name = 'effects'").fetchall() == []
-    )
+    assert journal.connection.execute("SELECT name FROM sqlite_master WHERE name = 'effects'").fetchall() == []
     journal.close()

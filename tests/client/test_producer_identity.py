@@ -121,9 +121,11 @@ def test_the_quota_of_holes_is_each_users_own_and_is_given_back() -> None:
     sequencer.prune(90.0)
     assert feed("mallory", "b", 10) is Outcome.DELIVERED
     restored = Sequencer[str](max_user_ranges=2)
-    restored.restore(sequencer.position, sequencer.horizons, [
-        (producer, text) for producer, text in sequencer.changes().items() if text is not None
-    ])  # fmt: skip
+    restored.restore(
+        sequencer.position,
+        sequencer.horizons,
+        [(producer, text) for producer, text in sequencer.changes().items() if text is not None],
+    )
     crowded = SequenceHeader(ProducerId("b", 2, "mallory"), 20, Flag.ALONE)
     assert restored.feed(restored.position + 1, crowded, "", 90.0).outcome is Outcome.REFUSED_TANGLED
 
@@ -255,9 +257,12 @@ async def test_with_logins_a_consumer_and_a_reader_get_all_of_a_producer_whose_n
     async with asyncio.timeout(60), running_router("--standalone", "--users=ann:a,mallory:m,reader:r") as router:
         urls = {user: f"amqp://{user}:{user[0]}@127.0.0.1:{router.port}" for user in ("ann", "mallory", "reader")}
         consumer = Consumer(
-            urls["reader"], store=database.url, name="billing", topics=["orders"],
+            urls["reader"],
+            store=database.url,
+            name="billing",
+            topics=["orders"],
             schema=["CREATE TABLE IF NOT EXISTS effects (body TEXT NOT NULL)"],
-        )  # fmt: skip
+        )
         async with running(consumer, note), read_committed(urls["reader"], "orders") as reader:
             async with connect(urls["ann"]) as ann, connect(urls["mallory"]) as mallory, connect(router.url) as nobody:
                 of_ann = await ann.publisher("orders")

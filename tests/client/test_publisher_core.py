@@ -18,15 +18,7 @@ from oncewire.client.core_effects import (
     SendTransfer,
     SettleDeliveries,
 )
-from oncewire.client.outcomes import (
-    ACCEPTED,
-    RELEASED,
-    UNKNOWN,
-    Outcome,
-    OutcomeKind,
-    Subscriptions,
-    rejected,
-)
+from oncewire.client.outcomes import ACCEPTED, RELEASED, UNKNOWN, Outcome, OutcomeKind, Subscriptions, rejected
 from oncewire.client.publisher_core import PublisherCore
 from tests.client.core_driver import PublisherDriver, only, sent, tag
 
@@ -101,11 +93,7 @@ def test_an_outcome_is_recorded_then_settled_then_reported() -> None:
     p.submit(2)
     pending = p.core.disposition([(1000, tag(0)), (1001, tag(1))], ACCEPTED, False)
     assert pending == []  # not before it is recorded
-    assert p.commit() == [
-        SettleDeliveries([1000, 1001]),
-        ReportOutcome(0, ACCEPTED),
-        ReportOutcome(1, ACCEPTED),
-    ]
+    assert p.commit() == [SettleDeliveries([1000, 1001]), ReportOutcome(0, ACCEPTED), ReportOutcome(1, ACCEPTED)]
     assert p.core.unfinished == 0
     assert p.disk.messages == {}
 
@@ -133,9 +121,7 @@ def test_a_state_that_is_no_outcome_changes_nothing() -> None:
     assert p.core.unfinished == 1
 
 
-@pytest.mark.parametrize(
-    "outcome", [rejected("amqp:not-allowed", "no"), RELEASED, Outcome(OutcomeKind.MODIFIED)]
-)
+@pytest.mark.parametrize("outcome", [rejected("amqp:not-allowed", "no"), RELEASED, Outcome(OutcomeKind.MODIFIED)])
 def test_every_outcome_is_reported_for_its_message(outcome: Outcome) -> None:
     p = PublisherDriver()
     p.attach()
@@ -353,11 +339,7 @@ def test_in_doubt_messages_are_sent_again_in_order_and_marked() -> None:
     assert p.core.begin_attach() == {}
     p.core.attached(capable=True, resume="new")
     transfers = only(SendTransfer, p.core.flow(10, session=8) + p.commit())
-    assert [(transfer.number, transfer.in_doubt) for transfer in transfers] == [
-        (0, True),
-        (1, True),
-        (2, False),
-    ]
+    assert [(transfer.number, transfer.in_doubt) for transfer in transfers] == [(0, True), (1, True), (2, False)]
     (report,) = only(ReportOutcome, p.tell([0]))
     assert report.outcome.is_accepted
     assert report.outcome.in_doubt

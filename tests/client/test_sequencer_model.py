@@ -9,13 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from oncewire.client.transactions.sequence_header import (
-    Flag,
-    Producer,
-    ProducerId,
-    SequenceHeader,
-    final_rollback,
-)
+from oncewire.client.transactions.sequence_header import Flag, Producer, ProducerId, SequenceHeader, final_rollback
 from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from tests.client.sequence_world import Journal, Model, Reader
 from tests.support.effort import rounds

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncewire.client.transactions.sequence_header import (
-    ENDS,
-    Flag,
-    ProducerId,
-    SequenceHeader,
-    final_rollback,
-)
+from oncewire.client.transactions.sequence_header import ENDS, Flag, ProducerId, SequenceHeader, final_rollback
 from oncewire.client.transactions.sequencer import OUTCOMES, Batch, Outcome, Relation, Sequencer, Step
 from tests.client.sequence_world import Journal, Reader
 from tests.support.golden import assert_golden
@@ -108,9 +102,7 @@ def test_every_state_flag_and_clock_leads_to_what_the_table_says() -> None:
         known = reader.sequencer._states.get(P)
         ranges = known.pending.ranges() if known else []
         left = " ".join(f"{first}-{last}" for first, last in ranges) or "-"
-        lines.append(
-            f"{state:24}{flag.value:10}{clock:27}{step.outcome.value:21}{describe(step):30}{left}"
-        )
+        lines.append(f"{state:24}{flag.value:10}{clock:27}{step.outcome.value:21}{describe(step):30}{left}")
     assert_golden(TABLE, "\n".join(lines) + "\n")
 
 
@@ -133,5 +125,3 @@ def test_each_relation_can_be_met_by_the_flags_it_is_for() -> None:
         Flag.ROLLBACK: of_controls | {Relation.PENDING} | of_all,
     }
     assert set(OUTCOMES) == {(flag, relation) for flag, relations in wanted.items() for relation in relations}
-
-

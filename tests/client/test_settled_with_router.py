@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client import (
-    ClientClosed,
-    Disconnected,
-    LinkActive,
-    MessageTooLarge,
-    Subscriber,
-    UsageError,
-    connect,
-)
+from oncewire.client import ClientClosed, Disconnected, LinkActive, MessageTooLarge, Subscriber, UsageError, connect
 from router.commands.local_network import LocalNetwork
 from tests.client.shell_helpers import LONG, until
 from tests.client.test_client_cli import finish, start
@@ -141,9 +133,7 @@ async def test_a_send_that_times_out_without_a_connection_is_never_written(tmp_p
                 await waiting
 
 
-async def test_a_closed_settled_publisher_leaves_no_record_and_its_last_message_arrives(
-    router: RouterProcess,
-) -> None:
+async def test_a_closed_settled_publisher_leaves_no_record_and_its_last_message_arrives(router: RouterProcess) -> None:
     async with connect(router.url) as client:
         subscriber = await client.subscriber("t", prefetch=PREFETCH, settled=True)
         publisher = await client.settled_publisher("t")

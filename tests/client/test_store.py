@@ -23,13 +23,7 @@ from oncewire.client.errors import (
     StoreUnusable,
     UsageError,
 )
-from oncewire.client.transactions.sequence_header import (
-    LAST_SEQUENCE,
-    Flag,
-    Producer,
-    ProducerId,
-    read_header,
-)
+from oncewire.client.transactions.sequence_header import LAST_SEQUENCE, Flag, Producer, ProducerId, read_header
 from oncewire.client.transactions.sequencer import Sequencer
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_postgres import PostgresStore

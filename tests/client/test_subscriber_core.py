@@ -93,9 +93,7 @@ def test_the_journal_keeps_the_later_of_two_deliveries_with_one_tag(second_is_fi
     assert list(s.disk.entries.items()) == [(b"u", ACCEPTED), (b"t", ACCEPTED), (b"v", ACCEPTED)]
 
 
-def test_a_tag_used_again_while_the_commit_of_its_settled_delivery_is_under_way_stays_in_the_journal() -> (
-    None
-):
+def test_a_tag_used_again_while_the_commit_of_its_settled_delivery_is_under_way_stays_in_the_journal() -> None:
     s = attached()
     s.transfer(b"t")
     s.core.complete(s.delivered.pop().serial, ACCEPTED)
@@ -144,9 +142,7 @@ def test_a_processed_delivery_that_comes_again_is_answered_and_not_delivered() -
     assert only(DisposeDeliveries, effects) == [DisposeDeliveries((2,), rejected("x"))]
 
 
-def test_an_arrived_delivery_that_comes_again_waits_for_the_application_and_uses_the_new_delivery_id() -> (
-    None
-):
+def test_an_arrived_delivery_that_comes_again_waits_for_the_application_and_uses_the_new_delivery_id() -> None:
     s = attached()
     s.transfer(b"t")
     s.attach()
@@ -207,9 +203,7 @@ def test_a_left_out_entry_that_was_not_processed_is_processed_first_then_forgott
     assert s.disk.entries == {}
 
 
-def test_a_delivery_settled_before_it_was_processed_is_processed_then_forgotten_and_not_presented_again() -> (
-    None
-):
+def test_a_delivery_settled_before_it_was_processed_is_processed_then_forgotten_and_not_presented_again() -> None:
     s = attached()
     s.transfer(b"t")
     s.settle(b"t")

@@ -15,13 +15,7 @@ from delivery_records.model import effects
 from delivery_records.model.inputs import SubscriberDisposition
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from oncewire.client.core_effects import (
-    DeliverMessage,
-    DisposeDeliveries,
-    GrantCredit,
-    ReportGivenUp,
-    SubscriberEffect,
-)
+from oncewire.client.core_effects import DeliverMessage, DisposeDeliveries, GrantCredit, ReportGivenUp, SubscriberEffect
 from oncewire.client.outcomes import ACCEPTED
 from oncewire.client.subscriber_core import SubscriberCore, _Entry
 from tests.client.core_driver import SubscriberDisk
@@ -71,18 +65,12 @@ class Process:
             effect = self.link.got[self.read]
             self.read += 1
             if isinstance(effect, effects.SubscriberReply):
-                self.perform(
-                    self.core.attached(effect.kept or (), capable=True, incarnation=effect.incarnation)
-                )
+                self.perform(self.core.attached(effect.kept or (), capable=True, incarnation=effect.incarnation))
             elif isinstance(effect, effects.Deliver):
                 self.tags.append(effect.tag)
                 self.perform(
                     self.core.transfer(
-                        len(self.tags),
-                        effect.tag,
-                        effect.message,
-                        settled=effect.settled,
-                        resume=effect.resume,
+                        len(self.tags), effect.tag, effect.message, settled=effect.settled, resume=effect.resume
                     )
                 )
             elif isinstance(effect, effects.SettleAtSubscriber):

@@ -16,24 +16,29 @@ from typing import Any
 import pytest
 
 from oncewire import client as asynchronous
-from oncewire.client import (
-    ClientClosed,
-    ClientEvent,
-    NotAccepted,
-    OutcomeKind,
-    Subscriptions,
-    UsageError,
-    sync,
-)
+from oncewire.client import ClientClosed, ClientEvent, NotAccepted, OutcomeKind, Subscriptions, UsageError, sync
 from oncewire.client.link import ClientLink
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router
 
 LONG = 60.0
 ENGINE = {
-    "opened", "on_flow", "on_delivery", "on_disposition", "on_detached", "wants_commit", "take_commit", "commit_done",
-    "commit_failed", "fail", "break_off", "put_back", "take_stored", "recorded", "end_released",
-}  # fmt: skip
+    "opened",
+    "on_flow",
+    "on_delivery",
+    "on_disposition",
+    "on_detached",
+    "wants_commit",
+    "take_commit",
+    "commit_done",
+    "commit_failed",
+    "fail",
+    "break_off",
+    "put_back",
+    "take_stored",
+    "recorded",
+    "end_released",
+}
 """What the connection, the journal and who has made it call on a link."""
 OF_THE_LOOP = {"loop", "open_timeout", "future", "was_awaited", "client", "trouble", "serial"}
 
@@ -57,8 +62,22 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 def test_each_method_of_the_client_has_a_twin_with_the_same_arguments(name: str) -> None:
     theirs, ours = getattr(asynchronous, name), getattr(sync, name)
     link_only = {each for each in dir(ClientLink) if not each.startswith("_")}
-    owner_only = {"router_name", "map_bound", "flush", "jitter", "may_move", "tell", "link_active", "forget",
-                  "session_begun", "session_lost"} if name == "Client" else set()  # fmt: skip
+    owner_only = (
+        {
+            "router_name",
+            "map_bound",
+            "flush",
+            "jitter",
+            "may_move",
+            "tell",
+            "link_active",
+            "forget",
+            "session_begun",
+            "session_lost",
+        }
+        if name == "Client"
+        else set()
+    )
     inner = link_only | ENGINE | OF_THE_LOOP | owner_only
     public = {each for each in dir(theirs) if not each.startswith("_")} - inner
     if name == "Delivery":  # its attributes are slots, which an instance of the twin has
@@ -240,8 +259,7 @@ async def test_ctrl_c_ends_a_program_that_waits(router: RouterProcess) -> None:
 async def test_the_program_of_the_page_works(router: RouterProcess) -> None:
     (program,) = [b.text for b in blocks_of(ROOT / "README.md") if b.run_by == "tests/client/test_sync.py"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", program.replace("amqp://127.0.0.1:5672", router.url),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable, "-P", "-c", program.replace("amqp://127.0.0.1:5672", router.url), stdout=asyncio.subprocess.PIPE
+    )
     out, _ = await asyncio.wait_for(process.communicate(), LONG)
     assert (out, process.returncode) == (b"received: two coffees\noutcome: accepted\n", 0)

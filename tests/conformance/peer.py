@@ -34,14 +34,7 @@ from oncewire.wire import (
     encode_data_message,
 )
 from oncewire.wire.encoding import encode
-from oncewire.wire.frames import (
-    AMQP_FRAME,
-    AMQP_HEADER,
-    HEARTBEAT_FRAME,
-    SASL_FRAME,
-    FrameParser,
-    encode_frame,
-)
+from oncewire.wire.frames import AMQP_FRAME, AMQP_HEADER, HEARTBEAT_FRAME, SASL_FRAME, FrameParser, encode_frame
 from oncewire.wire.performative_codec import decode_performative, decode_sasl_frame, encode_performative
 from oncewire.wire.performatives import Performative, SaslFrame
 from tests.conformance.websocket import WebSocket
@@ -212,9 +205,7 @@ class Peer:
             found = self.next_frame()
             if isinstance(found, kind):
                 return found
-            assert _is_nothing(found) or isinstance(found, skipped), (
-                f"a {kind.__name__} was expected; {found!r} came"
-            )
+            assert _is_nothing(found) or isinstance(found, skipped), f"a {kind.__name__} was expected; {found!r} came"
 
     def expect_one_of(self, *kinds: type[Body], skipped: tuple[type[Body], ...] = ()) -> Body:
         """The next frame, which is of one of these kinds."""
@@ -272,8 +263,17 @@ class Peer:
         """Send a begin."""
         self.channel = channel
         self._numbers[channel] = Numbers(fields.get("next_outgoing_id", 0))
-        self.send(Begin(**{"remote_channel": None, "next_outgoing_id": 0, "incoming_window": WINDOW,
-                           "outgoing_window": WINDOW, **fields}))  # fmt: skip
+        self.send(
+            Begin(
+                **{
+                    "remote_channel": None,
+                    "next_outgoing_id": 0,
+                    "incoming_window": WINDOW,
+                    "outgoing_window": WINDOW,
+                    **fields,
+                }
+            )
+        )
 
     def ready(self, **fields: Any) -> Peer:
         """Open and begin."""
@@ -352,8 +352,12 @@ class Peer:
     def send_flow(self, handle: int | None = None, credit: int | None = None, **fields: Any) -> None:
         """Send a flow: of the session, or of a link when it names one; the session's numbers are right unless given."""
         now = self._now
-        numbers = {"next_incoming_id": now.next_incoming_id, "incoming_window": WINDOW,
-                   "next_outgoing_id": now.next_outgoing_id, "outgoing_window": WINDOW}  # fmt: skip
+        numbers = {
+            "next_incoming_id": now.next_incoming_id,
+            "incoming_window": WINDOW,
+            "next_outgoing_id": now.next_outgoing_id,
+            "outgoing_window": WINDOW,
+        }
         if handle is not None:
             fields.setdefault("delivery_count", 0)
         self.send(Flow(**{**numbers, "handle": handle, "link_credit": credit, **fields}))
@@ -396,12 +400,7 @@ class Peer:
         return Delivery(frames, payload)
 
     def dispose(
-        self,
-        first: int,
-        last: int | None = None,
-        *,
-        state: DeliveryState | None = ACCEPTED,
-        settled: bool = True,
+        self, first: int, last: int | None = None, *, state: DeliveryState | None = ACCEPTED, settled: bool = True
     ) -> None:
         """Send a disposition of the receiving end."""
         self.send(Disposition(True, first, last, settled, state))

@@ -131,9 +131,14 @@ class Client:
         if role:
             fields.setdefault("snd_settle_mode", SenderSettleMode.UNSETTLED)
         self.peer.send_attach(
-            role, LINK, handle, source=source, target=target,
-            desired_capabilities=(EXACTLY_ONCE,) if self.kind is Kind.CAPABILITY else (), **fields,
-        )  # fmt: skip
+            role,
+            LINK,
+            handle,
+            source=source,
+            target=target,
+            desired_capabilities=(EXACTLY_ONCE,) if self.kind is Kind.CAPABILITY else (),
+            **fields,
+        )
 
     def publish(self, unsettled: UnsettledMap | None, handle: int = 0, **fields: Any) -> Attach:
         """Attach the sending link and wait for its credit."""
@@ -146,9 +151,7 @@ class Client:
             if flow.link_credit:
                 return reply
 
-    def subscribe(
-        self, unsettled: UnsettledMap | None, handle: int = 0, credit: int = CREDIT, **fields: Any
-    ) -> Attach:
+    def subscribe(self, unsettled: UnsettledMap | None, handle: int = 0, credit: int = CREDIT, **fields: Any) -> Attach:
         """Attach the receiving link, wait until the subscription is confirmed, and grant credit."""
         self.send_attach(True, handle, unsettled=unsettled, **fields)
         reply = self.peer.attached(handle)

@@ -44,9 +44,14 @@ def _assert_detached(peer: Peer, condition: Symbol) -> Detach:
 
 
 def _assert_refused_in_transaction(
-    dial: Dial, topic: str, to: str, *, settled: bool = False, outcomes: tuple[Symbol, ...] = (),
+    dial: Dial,
+    topic: str,
+    to: str,
+    *,
+    settled: bool = False,
+    outcomes: tuple[Symbol, ...] = (),
     controller_outcomes: tuple[Symbol, ...] = BOTH,
-) -> None:  # fmt: skip
+) -> None:
     """There are no transactions: what is sent in one goes nowhere, and ends its link (4.4.1)."""
     witness = subscribed(dial, topic)
     peer = _attached(dial, outcomes)

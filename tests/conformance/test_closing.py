@@ -32,9 +32,7 @@ def _closed_window(dial: Dial, topic: str, container_id: str) -> Peer:
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_detach_is_answered_while_the_session_window_is_closed(
-    dial: Dial, topic: str, closed: bool
-) -> None:
+def test_a_detach_is_answered_while_the_session_window_is_closed(dial: Dial, topic: str, closed: bool) -> None:
     peer = _closed_window(dial, topic, f"closed-window-{closed}")
     peer.send(Detach(0, closed))
     answer = peer.expect(Detach, Disposition, Flow)
@@ -53,9 +51,7 @@ def test_what_was_unsent_at_the_detach_comes_at_the_next_attach_in_order(dial: D
     assert [each.id for each in again] == list(range(2, 10)), "2.7.5: no number is left out"
 
 
-def test_another_link_of_the_session_gets_its_deliveries_with_the_next_numbers(
-    dial: Dial, topic: str
-) -> None:
+def test_another_link_of_the_session_gets_its_deliveries_with_the_next_numbers(dial: Dial, topic: str) -> None:
     peer = _closed_window(dial, topic, "other-link")
     peer.attach_receiver(topic + "/other", "other", 1)
     peer.send_flow(1, 100, incoming_window=0)
@@ -71,8 +67,11 @@ def test_another_link_of_the_session_gets_its_deliveries_with_the_next_numbers(
 # --- what a publisher sends just before the end -----------------------------------------------------------------------
 
 ENDS: dict[str, Detach | End | Close] = {
-    "detach": Detach(0), "closing detach": Detach(0, True), "end": End(), "close": Close(),
-}  # fmt: skip
+    "detach": Detach(0),
+    "closing detach": Detach(0, True),
+    "end": End(),
+    "close": Close(),
+}
 
 
 def _publisher(dial: Dial, topic: str) -> tuple[Peer, int]:
@@ -82,9 +81,7 @@ def _publisher(dial: Dial, topic: str) -> tuple[Peer, int]:
     return peer, peer.credit()
 
 
-def test_a_begin_states_a_window_for_the_first_credit_and_nothing_more_is_said_of_it(
-    dial: Dial, topic: str
-) -> None:
+def test_a_begin_states_a_window_for_the_first_credit_and_nothing_more_is_said_of_it(dial: Dial, topic: str) -> None:
     """2.5.6: a client buffers what the window does not allow, and loses it when it closes."""
     peer = dial().ready()
     assert peer.begun.incoming_window >= FIRST_CREDIT

@@ -27,8 +27,11 @@ from tests.conformance.routers import Router, running
 MESSAGES = 8
 CREDIT = 3
 ENDS: dict[str, Detach | End | Close] = {
-    "detach": Detach(0, False), "close the link": Detach(0, True), "end": End(), "close": Close(),
-}  # fmt: skip
+    "detach": Detach(0, False),
+    "close the link": Detach(0, True),
+    "end": End(),
+    "close": Close(),
+}
 NAMED = ["named", "anonymous"]
 IN_DOUBT = Modified(delivery_failed=True)
 

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from oncewire.wire import (
-    Described,
-    Disposition,
-    End,
-    Flow,
-    ReceiverSettleMode,
-    Source,
-    Symbol,
-    Target,
-    ULong,
-)
+from oncewire.wire import Described, Disposition, End, Flow, ReceiverSettleMode, Source, Symbol, Target, ULong
 from oncewire.wire.errors import DECODE_ERROR, INVALID_FIELD, UNATTACHED_HANDLE
 from oncewire.wire.performatives import TerminusExpiryPolicy
 from tests.conformance.peer import FLOW, Dial, composite, heard, published, subscribed, symbols
@@ -62,9 +52,7 @@ class TestFlow:
         peer.send_flow(0, 1, drain=True)
         answer = peer.expect(Flow)
         assert (answer.handle, answer.drain) == (reply.handle, True)
-        assert (answer.delivery_count, answer.link_credit) == (1, 0), (
-            "2.6.7: delivery-count advances over all credit"
-        )
+        assert (answer.delivery_count, answer.link_credit) == (1, 0), "2.6.7: delivery-count advances over all credit"
 
     def test_flow_with_unknown_handle(self, dial: Dial) -> None:
         peer = dial().ready()

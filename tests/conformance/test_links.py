@@ -119,9 +119,7 @@ class TestTopicDestination:
     """Subscriptions of topics as JMS clients attach them."""
 
     def test_non_shared_volatile_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
-        source = Source(
-            address=topic, expiry_policy=TerminusExpiryPolicy.LINK_DETACH, capabilities=symbols("topic")
-        )
+        source = Source(address=topic, expiry_policy=TerminusExpiryPolicy.LINK_DETACH, capabilities=symbols("topic"))
         _attach_and_close(dial().ready(), source)
 
     def test_non_shared_durable_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
@@ -179,9 +177,7 @@ SHARED = symbols("shared", "global")
 def _shared_source(topic: str, durable: TerminusDurability = TerminusDurability.UNSETTLED_STATE) -> Source:
     is_volatile = durable is TerminusDurability.NONE
     policy = TerminusExpiryPolicy.LINK_DETACH if is_volatile else TerminusExpiryPolicy.NEVER
-    return Source(
-        address=topic, durable=durable, expiry_policy=policy, capabilities=(*symbols("topic"), *SHARED)
-    )
+    return Source(address=topic, durable=durable, expiry_policy=policy, capabilities=(*symbols("topic"), *SHARED))
 
 
 def _share(peer: Peer, name: str, source: Source) -> None:
@@ -245,8 +241,11 @@ def _node(kind: str, **fields: Any) -> dict[str, Any]:
     """A source or target that is a temporary queue or topic."""
     policy = TerminusExpiryPolicy.LINK_DETACH
     return {
-        "expiry_policy": policy, "dynamic_node_properties": DELETE_ON_CLOSE, "capabilities": symbols(kind), **fields,
-    }  # fmt: skip
+        "expiry_policy": policy,
+        "dynamic_node_properties": DELETE_ON_CLOSE,
+        "capabilities": symbols(kind),
+        **fields,
+    }
 
 
 def _made(peer: Peer, role: bool, kind: str = "temporary-topic") -> str:
@@ -354,9 +353,7 @@ class TestFilter:
 
     def test_selector_filter(self, dial: Dial, topic: str) -> None:
         peer = dial().ready()
-        filters: Fields = {
-            Symbol("selector-filter"): Described(Symbol("apache.org:selector-filter:string"), "index=1")
-        }
+        filters: Fields = {Symbol("selector-filter"): Described(Symbol("apache.org:selector-filter:string"), "index=1")}
         reply = peer.attach_receiver(topic, source=Source(address=topic, filter=filters))
         assert isinstance(reply.source, Source)
         assert reply.source.filter == filters

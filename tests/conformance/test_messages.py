@@ -155,9 +155,7 @@ class TestDecodeError:
     """3.2 and 3.5.9."""
 
     def test_illegal_message(self, dial: Dial, peer: Peer, witness: Peer, topic: str) -> None:
-        header = encode_message(Message(header=Header(ttl=10_000), body=b""))[
-            : -len(encode_data_message(b""))
-        ]
+        header = encode_message(Message(header=Header(ttl=10_000), body=b""))[: -len(encode_data_message(b""))]
         annotations = encode(Described(ULong(0x71), {Symbol("foo"): "bar"}))
         between = encode("string in between message sections")
         body = encode_data_message(b"body")

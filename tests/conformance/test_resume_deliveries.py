@@ -47,15 +47,17 @@ def _attach_publisher(peer: Peer, topic: str, handle: int, unsettled: UnsettledM
         expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
         timeout=60,
     )
-    return peer.attach_sender(
-        topic, "resumed", handle, target=target, rcv_settle_mode=SECOND, unsettled=unsettled
-    )
+    return peer.attach_sender(topic, "resumed", handle, target=target, rcv_settle_mode=SECOND, unsettled=unsettled)
 
 
 def _attach_subscriber(
-    peer: Peer, topic: str, handle: int, unsettled: UnsettledMap | None,
-    rcv_settle_mode: ReceiverSettleMode = FIRST, **fields: object,
-) -> Attach:  # fmt: skip
+    peer: Peer,
+    topic: str,
+    handle: int,
+    unsettled: UnsettledMap | None,
+    rcv_settle_mode: ReceiverSettleMode = FIRST,
+    **fields: object,
+) -> Attach:
     return peer.attach_receiver(
         topic,
         "resumed",

@@ -68,9 +68,7 @@ def test_what_a_publisher_had_sent_in_part_is_sent_again_whole(
 
 
 @SERVED
-def test_a_part_that_its_publisher_does_not_present_leaves_no_trace(
-    network: Network, kind: Kind, place: Place
-) -> None:
+def test_a_part_that_its_publisher_does_not_present_leaves_no_trace(network: Network, kind: Kind, place: Place) -> None:
     reader, publisher = _pair(network, kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
@@ -102,9 +100,7 @@ def test_an_aborted_delivery_leaves_no_trace_and_its_tag_is_free(network: Networ
 
 
 @SERVED
-def test_a_delivery_whose_resend_is_aborted_may_be_sent_once_more(
-    network: Network, kind: Kind, place: Place
-) -> None:
+def test_a_delivery_whose_resend_is_aborted_may_be_sent_once_more(network: Network, kind: Kind, place: Place) -> None:
     reader, publisher = _pair(network, kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
@@ -118,9 +114,7 @@ def test_a_delivery_whose_resend_is_aborted_may_be_sent_once_more(
 
 @EVERYWHERE
 @EVERYBODY
-def test_an_aborted_delivery_that_is_not_presented_does_not_come(
-    network: Network, kind: Kind, place: Place
-) -> None:
+def test_an_aborted_delivery_that_is_not_presented_does_not_come(network: Network, kind: Kind, place: Place) -> None:
     reader, publisher = _pair(network, kind)
     _send_part(publisher.peer)
     publisher.peer.more(b"", aborted=True)

@@ -504,11 +504,7 @@ DONE_AT_PUBLISHER = {
     Local.ACCEPTED: Receiver.ENDED,
     Local.RELEASED: Receiver.NOT_SENT,
 }
-BOTH = {
-    Local.NULL: UNSETTLED_AT_PUBLISHER,
-    Local.ACCEPTED: DONE_AT_PUBLISHER,
-    Local.ABSENT: DONE_AT_PUBLISHER,
-}
+BOTH = {Local.NULL: UNSETTLED_AT_PUBLISHER, Local.ACCEPTED: DONE_AT_PUBLISHER, Local.ABSENT: DONE_AT_PUBLISHER}
 """By the map of the publisher, which is at a new ingress by then, and that of the subscriber. Nobody else knows the
 outcome that the subscriber stated before (E-2)."""
 
@@ -576,9 +572,7 @@ def _stated(heading: str) -> dict[str, dict[str, str]]:
     ],
     ids=["sender", "plain-sender", "receiver"],
 )
-def test_the_page_on_conformance_states_these_tables(
-    heading: str, table: Mapping[Local, Mapping[Known, Enum]]
-) -> None:
+def test_the_page_on_conformance_states_these_tables(heading: str, table: Mapping[Local, Mapping[Known, Enum]]) -> None:
     assert _stated(heading) == {
         local.value: {known.value: expected.value for known, expected in row.items()} for local, row in table.items()
     }

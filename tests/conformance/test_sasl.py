@@ -7,13 +7,7 @@ import pytest
 from oncewire.wire import Open, SaslCode, Source, Symbol, Target
 from oncewire.wire.errors import UNAUTHORIZED_ACCESS
 from oncewire.wire.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, encode_frame
-from oncewire.wire.performatives import (
-    SaslChallenge,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcomeFrame,
-    SaslResponse,
-)
+from oncewire.wire.performatives import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcomeFrame, SaslResponse
 from tests.conformance.peer import Dial, Peer, heard
 from tests.conformance.routers import GUEST, PASSWORD, USER, Router
 

@@ -62,9 +62,7 @@ class TestCloseExistingPolicy:
         _assert_replaced(first)
         second.close()
 
-    def test_strong_detection_when_connection_without_sole_connection_capability_opened(
-        self, dial: Dial
-    ) -> None:
+    def test_strong_detection_when_connection_without_sole_connection_capability_opened(self, dial: Dial) -> None:
         first = _opened(dial, "close-3", desired=False)
         second = _opened(dial, "close-3", CLOSE_EXISTING)
         _assert_replaced(first)
@@ -106,9 +104,7 @@ class TestRefuseConnectionPolicy:
         first.close()
         _opened(dial, "refuse-2", REFUSE).close()
 
-    def test_strong_detection_when_connection_without_sole_connection_capability_opened(
-        self, dial: Dial
-    ) -> None:
+    def test_strong_detection_when_connection_without_sole_connection_capability_opened(self, dial: Dial) -> None:
         first = _opened(dial, "refuse-3", desired=False)
         _opened(dial, "refuse-3", REFUSE, is_refused=True)
         first.close()

@@ -9,18 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncewire.wire import (
-    ACCEPTED,
-    AmqpError,
-    Described,
-    Detach,
-    End,
-    Flow,
-    ReceiverSettleMode,
-    Source,
-    Symbol,
-    ULong,
-)
+from oncewire.wire import ACCEPTED, AmqpError, Described, Detach, End, Flow, ReceiverSettleMode, Source, Symbol, ULong
 from oncewire.wire.encoding import encode
 from oncewire.wire.errors import NOT_IMPLEMENTED
 from oncewire.wire.performatives import Disposition, TerminusExpiryPolicy
@@ -68,9 +57,16 @@ def witness(dial: Dial, topic: str) -> Peer:
 
 
 def assert_posting_is_refused(
-    dial: Dial, peer: Peer, witness: Peer, topic: str, *, settled: bool = False,
-    mode: ReceiverSettleMode = FIRST, detached: bool = False, closed: bool = False,
-) -> None:  # fmt: skip
+    dial: Dial,
+    peer: Peer,
+    witness: Peer,
+    topic: str,
+    *,
+    settled: bool = False,
+    mode: ReceiverSettleMode = FIRST,
+    detached: bool = False,
+    closed: bool = False,
+) -> None:
     """4.4.1: a transfer that names a transaction that does not exist is not published."""
     peer.attach_sender(topic, rcv_settle_mode=mode)
     peer.transfer(b"transactional", state=transactional(), settled=settled)
@@ -126,9 +122,7 @@ class TestDischarge:
         assert_coordinator_is_refused(peer, 0, BOTH, _discharge(failed=False))
         peer.close()
 
-    def test_discharge_unknown_transaction_id_when_source_does_not_support_rejected_outcome(
-        self, peer: Peer
-    ) -> None:
+    def test_discharge_unknown_transaction_id_when_source_does_not_support_rejected_outcome(self, peer: Peer) -> None:
         assert_coordinator_is_refused(peer, 0, BOTH[:1], _discharge(failed=False))
         peer.close()
 
@@ -148,15 +142,11 @@ class TestDischarge:
         assert heard(peer) == b"message", "an outcome behind the detach has not counted"
         assert sender.outcome(0).settled
 
-    def test_discharge_settled_after_sender_detach(
-        self, dial: Dial, peer: Peer, witness: Peer, topic: str
-    ) -> None:
+    def test_discharge_settled_after_sender_detach(self, dial: Dial, peer: Peer, witness: Peer, topic: str) -> None:
         assert_coordinator_is_refused(peer)
         assert_posting_is_refused(dial, peer, witness, topic, settled=True, detached=True)
 
-    def test_discharge_unsettled_after_sender_close(
-        self, dial: Dial, peer: Peer, witness: Peer, topic: str
-    ) -> None:
+    def test_discharge_unsettled_after_sender_close(self, dial: Dial, peer: Peer, witness: Peer, topic: str) -> None:
         assert_coordinator_is_refused(peer)
         assert_posting_is_refused(dial, peer, witness, topic, mode=SECOND, closed=True)
 
@@ -170,9 +160,7 @@ class TestTransactionalTransfer:
         assert_coordinator_is_refused(peer)
         assert_posting_is_refused(dial, peer, witness, topic)
 
-    def test_send_transactional_posting_discharge_fail(
-        self, dial: Dial, peer: Peer, witness: Peer, topic: str
-    ) -> None:
+    def test_send_transactional_posting_discharge_fail(self, dial: Dial, peer: Peer, witness: Peer, topic: str) -> None:
         assert_posting_is_refused(dial, peer, witness, topic)
         assert_coordinator_is_refused(peer, message=_discharge(failed=True))
 
@@ -187,15 +175,11 @@ class TestTransactionalTransfer:
     ) -> None:
         assert_posting_is_refused(dial, peer, witness, topic)
 
-    def test_receive_transactional_retirement_receiver_settle_first(
-        self, dial: Dial, peer: Peer, topic: str
-    ) -> None:
+    def test_receive_transactional_retirement_receiver_settle_first(self, dial: Dial, peer: Peer, topic: str) -> None:
         assert_coordinator_is_refused(peer)
         assert_retirement_is_refused(dial, peer, topic)
 
-    def test_receive_transactional_retirement_discharge_fail(
-        self, dial: Dial, peer: Peer, topic: str
-    ) -> None:
+    def test_receive_transactional_retirement_discharge_fail(self, dial: Dial, peer: Peer, topic: str) -> None:
         assert_retirement_is_refused(dial, peer, topic)
         assert_coordinator_is_refused(peer, message=_discharge(failed=True))
 
@@ -204,21 +188,15 @@ class TestTransactionalTransfer:
     ) -> None:
         assert_retirement_is_refused(dial, peer, topic)
 
-    def test_receive_transactional_retirement_receiver_settle_second(
-        self, dial: Dial, peer: Peer, topic: str
-    ) -> None:
+    def test_receive_transactional_retirement_receiver_settle_second(self, dial: Dial, peer: Peer, topic: str) -> None:
         assert_coordinator_is_refused(peer)
         assert_retirement_is_refused(dial, peer, topic, mode=SECOND, settled=False)
 
-    def test_receive_transactional_acquisition_receiver_settle_first(
-        self, dial: Dial, peer: Peer, topic: str
-    ) -> None:
+    def test_receive_transactional_acquisition_receiver_settle_first(self, dial: Dial, peer: Peer, topic: str) -> None:
         assert_coordinator_is_refused(peer)
         assert_acquisition_is_refused(dial, peer, topic)
 
-    def test_receive_transactional_acquisition_discharge_fail(
-        self, dial: Dial, peer: Peer, topic: str
-    ) -> None:
+    def test_receive_transactional_acquisition_discharge_fail(self, dial: Dial, peer: Peer, topic: str) -> None:
         assert_acquisition_is_refused(dial, peer, topic)
         assert_coordinator_is_refused(peer, message=_discharge(failed=True))
 

@@ -231,9 +231,7 @@ class TestTransfer:
         # 3.5.3: without an outcome the default-outcome counts; without one of these it is released, and comes again.
         assert heard(peer) == b"message"
 
-    def test_receive_transfer_receiver_indicates_non_terminal_delivery_state(
-        self, dial: Dial, topic: str
-    ) -> None:
+    def test_receive_transfer_receiver_indicates_non_terminal_delivery_state(self, dial: Dial, topic: str) -> None:
         peer = dial().ready(max_frame_size=4096)
         peer.attach_receiver(topic, rcv_settle_mode=SECOND)
         peer.send_flow(0, 1, incoming_window=1)
@@ -260,9 +258,7 @@ class TestTransfer:
         assert delivery.settled
         assert delivery.body == b"message"
 
-    def test_transfers_with_duplicate_unsettled_delivery_tag(
-        self, peer: Peer, witness: Peer, topic: str
-    ) -> None:
+    def test_transfers_with_duplicate_unsettled_delivery_tag(self, peer: Peer, witness: Peer, topic: str) -> None:
         assert peer.attach_sender(topic, rcv_settle_mode=SECOND).rcv_settle_mode == SECOND
         first = peer.transfer(b"1", delivery_tag=b"testDeliveryTag")
         second = peer.transfer(b"2", delivery_tag=b"testDeliveryTag")
@@ -271,9 +267,7 @@ class TestTransfer:
         assert (what, error.condition) == (Detach, NOT_ALLOWED)
         assert heard(witness) == b"1"
 
-    def test_delivery_tag_can_be_reused_after_delivery_is_settled(
-        self, peer: Peer, witness: Peer, topic: str
-    ) -> None:
+    def test_delivery_tag_can_be_reused_after_delivery_is_settled(self, peer: Peer, witness: Peer, topic: str) -> None:
         peer.attach_sender(topic)
         peer.transfer(b"1", delivery_tag=b"testDeliveryTag", settled=True)
         again = peer.transfer(b"2", delivery_tag=b"testDeliveryTag")

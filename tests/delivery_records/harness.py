@@ -122,9 +122,16 @@ class Net:
 
     def _core(self, rid: int) -> Records:
         return self._records(
-            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate,
-            filters=self.filters, read_group=self.read_group, make_letter=self.make_letter, read_ttl=self.read_ttl,
-        )  # fmt: skip
+            rid=rid,
+            node_id=f"r{rid - 7001}",
+            nonce=NONCE,
+            limits=self.limits,
+            annotate=self.annotate,
+            filters=self.filters,
+            read_group=self.read_group,
+            make_letter=self.make_letter,
+            read_ttl=self.read_ttl,
+        )
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:
         """K-4: the watch was lost; load everything at the newest revision."""
@@ -180,9 +187,7 @@ class Net:
         if node.seen < self.etcd.revision and not node.is_watch_held:
             changes = self.etcd.changes(node.seen, 1)
             node.seen += len(changes)
-            self._carry_out(
-                node, node.core.handle([inputs.ViewChanges(changes[-1].mod_revision, changes)], self.now)
-            )
+            self._carry_out(node, node.core.handle([inputs.ViewChanges(changes[-1].mod_revision, changes)], self.now))
             return True
         return self._read_peer(node)
 
@@ -248,16 +253,31 @@ class Net:
         return self._links
 
     def publisher(
-        self, node: Node, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
-        settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
-        starts: Sequence[tuple[bytes, int]] = (), owner: inputs.Owner = inputs.NOBODY,
-    ) -> PublisherLink:  # fmt: skip
+        self,
+        node: Node,
+        name: str = "p",
+        *,
+        topic: str = TOPIC,
+        unsettled: inputs.UnsettledMap | None = None,
+        settles_first: bool = False,
+        timeout_s: float | None = None,
+        map_bound: int = 0,
+        starts: Sequence[tuple[bytes, int]] = (),
+        owner: inputs.Owner = inputs.NOBODY,
+    ) -> PublisherLink:
         """A publisher with the capability, attached and alive (A-4)."""
         link = PublisherLink(self, node)
         link.attach(
-            name, topic=topic, unsettled=unsettled if unsettled is not None else {}, exactly_once=True,
-            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound, starts=starts, owner=owner,
-        )  # fmt: skip
+            name,
+            topic=topic,
+            unsettled=unsettled if unsettled is not None else {},
+            exactly_once=True,
+            settles_first=settles_first,
+            timeout_s=timeout_s,
+            map_bound=map_bound,
+            starts=starts,
+            owner=owner,
+        )
         link.echo()
         return link
 
@@ -270,21 +290,43 @@ class Net:
         return link
 
     def subscriber(
-        self, node: Node, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
-        limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
-        timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
-        place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None, filter_text: str = "",
-    ) -> SubscriberLink:  # fmt: skip
+        self,
+        node: Node,
+        name: str = "s",
+        *,
+        topic: str | None = TOPIC,
+        unsettled: inputs.UnsettledMap | None = None,
+        limit: int = 1000,
+        mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE,
+        policy: str = "link-detach",
+        timeout_s: float | None = 60.0,
+        map_bound: int = 0,
+        incomplete: bool = False,
+        answers: bool = True,
+        place: inputs.LinkPlace = inputs.NO_PLACE,
+        patience: Patience | None = None,
+        owner: inputs.Owner = inputs.NOBODY,
+        share: inputs.Share | None = None,
+        filter_text: str = "",
+    ) -> SubscriberLink:
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
         link.attach(
-            name, topic=topic, unsettled=unsettled if unsettled is not None else {}, mode=mode, policy=policy,
-            timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
-            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place, patience=patience, owner=owner,
+            name,
+            topic=topic,
+            unsettled=unsettled if unsettled is not None else {},
+            mode=mode,
+            policy=policy,
+            timeout_s=timeout_s,
+            map_bound=map_bound,
+            incomplete=incomplete,
+            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE,
+            place=place,
+            patience=patience,
+            owner=owner,
             share=share,
             filter_text=filter_text,
-        )  # fmt: skip
+        )
         if answers and link.all(effects.AskEcho):
             link.echo()
         self.advance(0.05)
@@ -293,9 +335,15 @@ class Net:
         return link
 
     def stock_subscriber(
-        self, node: Node, name: str = "s", *, topic: str = TOPIC, limit: int = 1000,
-        unsettled: inputs.UnsettledMap | None = None, share: inputs.Share | None = None,
-    ) -> SubscriberLink:  # fmt: skip
+        self,
+        node: Node,
+        name: str = "s",
+        *,
+        topic: str = TOPIC,
+        limit: int = 1000,
+        unsettled: inputs.UnsettledMap | None = None,
+        share: inputs.Share | None = None,
+    ) -> SubscriberLink:
         """A subscriber without the capability: at-least-once, usually without a map."""
         link = SubscriberLink(self, node)
         link.attach(name, topic=topic, unsettled=unsettled, mode=SubscriptionMode.AT_LEAST_ONCE, share=share)
@@ -392,37 +440,77 @@ class PublisherLink(Link):
         self._deliveries = 0
 
     def attach(
-        self, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
-        exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
-        incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
-        expiry_policy: str = "session-end", place: inputs.LinkPlace = inputs.NO_PLACE,
-        owner: inputs.Owner = inputs.NOBODY, require: int | None = None, waits: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str = "p",
+        *,
+        topic: str = TOPIC,
+        unsettled: inputs.UnsettledMap | None = None,
+        exactly_once: bool = True,
+        settles_first: bool = False,
+        timeout_s: float | None = None,
+        map_bound: int = 0,
+        incomplete: bool = False,
+        peer: str = "",
+        starts: Sequence[tuple[bytes, int]] = (),
+        expiry_policy: str = "session-end",
+        place: inputs.LinkPlace = inputs.NO_PLACE,
+        owner: inputs.Owner = inputs.NOBODY,
+        require: int | None = None,
+        waits: bool = False,
+    ) -> None:
         """Send the attach."""
         self.feed(
             inputs.PublisherAttach(
-                self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", starts, expiry_policy, place, owner, require,
+                self.number,
+                name,
+                "link",
+                topic,
+                unsettled,
+                exactly_once,
+                settles_first,
+                timeout_s,
+                map_bound,
+                incomplete,
+                peer or f"{name}@{self.number}",
+                starts,
+                expiry_policy,
+                place,
+                owner,
+                require,
                 waits=waits,
             )
-        )  # fmt: skip
+        )
 
     def echo(self) -> None:
         """Answer the challenge of A-4."""
         self.feed(inputs.ClientFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
 
     def send(
-        self, tag: bytes, body: bytes | None = None, *, settled: bool = False, resume: bool = False,
-        aborted: bool = False, message_format: int = 0, receiver_settles: bool = False,
-    ) -> int:  # fmt: skip
+        self,
+        tag: bytes,
+        body: bytes | None = None,
+        *,
+        settled: bool = False,
+        resume: bool = False,
+        aborted: bool = False,
+        message_format: int = 0,
+        receiver_settles: bool = False,
+    ) -> int:
         """Send one delivery, its tag as its body unless said otherwise; returns the delivery-id."""
         self._deliveries += 1
         self.feed(
             inputs.PublisherTransfer(
-                self.number, self._deliveries, tag, tag if body is None else body, settled, resume, aborted,
-                message_format, receiver_settles,
+                self.number,
+                self._deliveries,
+                tag,
+                tag if body is None else body,
+                settled,
+                resume,
+                aborted,
+                message_format,
+                receiver_settles,
             )
-        )  # fmt: skip
+        )
         return self._deliveries
 
     def settle(self, *tags: bytes) -> None:
@@ -455,20 +543,48 @@ class SubscriberLink(Link):
     """A subscriber's link."""
 
     def attach(
-        self, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
-        exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
-        policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
-        peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None, filter_text: str = "",
+        self,
+        name: str = "s",
+        *,
+        topic: str | None = TOPIC,
+        unsettled: inputs.UnsettledMap | None = None,
+        exactly_once: bool = False,
+        mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
+        policy: str = "link-detach",
+        timeout_s: float | None = 60.0,
+        map_bound: int = 0,
+        incomplete: bool = False,
+        peer: str = "",
+        place: inputs.LinkPlace = inputs.NO_PLACE,
+        patience: Patience | None = None,
+        owner: inputs.Owner = inputs.NOBODY,
+        share: inputs.Share | None = None,
+        filter_text: str = "",
         entries: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
-                self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share, filter_text, entries,
+                self.number,
+                name,
+                "link",
+                topic,
+                unsettled,
+                exactly_once,
+                mode,
+                policy,
+                timeout_s,
+                map_bound,
+                incomplete,
+                peer or f"{name}@{self.number}",
+                place,
+                patience,
+                owner,
+                share,
+                filter_text,
+                entries,
             )
-        )  # fmt: skip
+        )
 
     def echo(self) -> None:
         """Answer the challenge of A-10, without credit."""
@@ -479,9 +595,14 @@ class SubscriberLink(Link):
         self.feed(inputs.ClientFlow(self.number, limit=limit, delivery_count=delivery_count, drain=drain))
 
     def answer(
-        self, outcome: DeliveryOutcome | None, *tags: bytes, settled: bool = False,
-        annotations: Mapping[bytes, bytes] | None = None, delay_ms: int | None = None, error: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        outcome: DeliveryOutcome | None,
+        *tags: bytes,
+        settled: bool = False,
+        annotations: Mapping[bytes, bytes] | None = None,
+        delay_ms: int | None = None,
+        error: str = "",
+    ) -> None:
         """State an outcome for deliveries, named by the publisher's tags."""
         names = [self.network_tag(tag) for tag in tags]
         self.feed(inputs.SubscriberDisposition(self.number, names, outcome, settled, annotations, delay_ms, error))
@@ -492,9 +613,7 @@ class SubscriberLink(Link):
 
     def network_tag(self, tag: bytes) -> bytes:
         """The network tag under which a publisher's tag came here last."""
-        return next(
-            delivery.tag for delivery in reversed(self.all(effects.Deliver)) if delivery.tag[11:] == tag
-        )
+        return next(delivery.tag for delivery in reversed(self.all(effects.Deliver)) if delivery.tag[11:] == tag)
 
     @property
     def deliveries(self) -> list[bytes]:

@@ -31,9 +31,12 @@ MachineFactory = Callable[[Core], RuleBasedStateMachine]
 def machine_settings(examples: int, steps: int) -> settings:
     """The same runs everywhere, and no verdict on speed."""
     return settings(
-        derandomize=True, deadline=None, max_examples=examples, stateful_step_count=steps,
+        derandomize=True,
+        deadline=None,
+        max_examples=examples,
+        stateful_step_count=steps,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
 
 
 def run_machine(factory: MachineFactory, examples: int, steps: int, *edits: Edit) -> None:
@@ -58,10 +61,7 @@ def assert_fault_is_seen(factory: MachineFactory, steps: int, claim: str, *edits
     """
     core = load(edits).records
     short = settings(
-        machine_settings(FAULT_EXAMPLES, steps),
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
-        print_blob=False,
+        machine_settings(FAULT_EXAMPLES, steps), phases=[Phase.generate], report_multiple_bugs=False, print_blob=False
     )
     with pytest.raises(Exception) as raised:  # noqa: PT011 - what is raised first is looked at below
         run_state_machine_as_test(_made_from(factory, core), settings=short)
@@ -110,11 +110,7 @@ class Publisher:
 
     def send(self, size: int) -> None:
         if self.link.credit > 0:
-            tag = b"%s/%d/%d" % (
-                self.name.encode(),
-                len(self.sent),
-                size,
-            )  # its last part is what body_under reads
+            tag = b"%s/%d/%d" % (self.name.encode(), len(self.sent), size)  # its last part is what body_under reads
             self.map[tag] = None
             self.sent.append(tag)
             self._transfer(tag)
@@ -152,9 +148,7 @@ class Subscriber:
         unsettled = {tag: DeliveryOutcome.ACCEPTED if done else None for tag, done in self.map.items()}
         self._read = len(node.done)
         mode = SubscriptionMode.EXACTLY_ONCE
-        self.link.attach(
-            self.name, unsettled=unsettled, exactly_once=True, mode=mode, map_bound=self.map_bound
-        )
+        self.link.attach(self.name, unsettled=unsettled, exactly_once=True, mode=mode, map_bound=self.map_bound)
         kept = self.link.last(effects.SubscriberReply).kept
         assert kept is not None
         for tag in [tag for tag in self.map if tag not in kept]:
@@ -279,9 +273,7 @@ class FrugalSubscriber(Subscriber):
                 self.count = self.limit
 
     def _check_room(self, delivery: effects.Deliver, settled: set[bytes]) -> None:
-        assert delivery.resume == (delivery.tag in self.to_resume), (
-            "A-7: what was presented is resumed, and once"
-        )
+        assert delivery.resume == (delivery.tag in self.to_resume), "A-7: what was presented is resumed, and once"
         if delivery.resume or delivery.tag in self.refused:
             return
         held = [tag for tag in (*self.map, *self.again) if tag not in settled]
@@ -324,19 +316,13 @@ class PlayedEgress:
                 self.got.append(effect.message)
             elif isinstance(effect, effects.SendDatagram) and isinstance(effect.message, Hello):
                 hello = effect.message
-                assert hello.generation == self._generation, (
-                    "the channel started over although nothing was lost"
-                )
+                assert hello.generation == self._generation, "the channel started over although nothing was lost"
                 if not hello.is_reply:
-                    self._say(
-                        Hello(self._generation, True, self._sent, self._received, self.net.etcd.revision)
-                    )
+                    self._say(Hello(self._generation, True, self._sent, self._received, self.net.etcd.revision))
         taken, self.got = self.got, []
         return taken
 
-    def acknowledge(
-        self, publisher_epoch: int, subscription_epoch: int, outcome: DeliveryOutcome, *runs: Run
-    ) -> None:
+    def acknowledge(self, publisher_epoch: int, subscription_epoch: int, outcome: DeliveryOutcome, *runs: Run) -> None:
         """Send an ACK, whether it is true or not."""
         self._sent += 1
         ack = Ack(publisher_epoch, subscription_epoch, outcome, runs)

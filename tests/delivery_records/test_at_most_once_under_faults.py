@@ -217,6 +217,4 @@ def test_an_at_most_once_stream_never_repeats_and_keeps_its_order(fault: str) ->
         streams.send(4)
         streams.check()
         if streams.publisher.credit:
-            assert len(streams.lives["once"][-1].deliveries) > heard, (
-                f"seed {seed}: the stream does not go on"
-            )
+            assert len(streams.lives["once"][-1].deliveries) > heard, f"seed {seed}: the stream does not go on"

@@ -255,9 +255,7 @@ def test_a_key_with_another_name_in_it_refuses_the_attach(kind: str) -> None:
     path = net.subscription_path("s") if kind == "s" else net.publisher_path("p")
     key = path.partition("/")[2]
     if kind == "s":
-        net.etcd.put(
-            Kind.SUBSCRIPTION, key, SubscriptionRecord("other", "link", "orders", 1, "n", timeout_s=60.0)
-        )
+        net.etcd.put(Kind.SUBSCRIPTION, key, SubscriptionRecord("other", "link", "orders", 1, "n", timeout_s=60.0))
     else:
         net.etcd.put(Kind.PUBLISHER, key, PublisherRecord("other", "link", "orders", 1, "n", timeout_s=60.0))
     net.run()

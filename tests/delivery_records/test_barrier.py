@@ -48,9 +48,7 @@ def test_transfers_follow_the_reply_before_the_confirmation() -> None:
     assert not subscriber.confirmed()
 
 
-def test_a_message_accepted_by_a_router_that_does_not_know_the_subscription_was_sent_before_its_confirmation() -> (
-    None
-):
+def test_a_message_accepted_by_a_router_that_does_not_know_the_subscription_was_sent_before_its_confirmation() -> None:
     net = Net(2)
     publisher = net.publisher(net.nodes[1])
     net.nodes[1].is_watch_held = True
@@ -123,8 +121,7 @@ def test_one_answer_serves_every_smaller_barrier() -> None:
     net.frames.clear()
     net.held = set()
     net.feed(
-        net.nodes[0],
-        inputs.RouterDatagram(net.nodes[1].rid, Applied(early.last(effects.SubscriberReply).incarnation)),
+        net.nodes[0], inputs.RouterDatagram(net.nodes[1].rid, Applied(early.last(effects.SubscriberReply).incarnation))
     )
     assert (early.confirmed(), late.confirmed()) == (True, False)
 

@@ -39,19 +39,22 @@ WINDOW = 8
 SIZES = (0, 10, CHUNK_BYTES, CHUNK_BYTES + 1, 900, CREDIT_BYTES + 1000)
 SMALL = (
     Edit(
-        "small-limits", "T-5", "class ChannelState(Enum):",
+        "small-limits",
+        "T-5",
+        "class ChannelState(Enum):",
         f"CHANNEL_CREDIT_BYTES, MESSAGE_CHUNK_BYTES, STREAM_FRAMES = {CREDIT_BYTES}, {CHUNK_BYTES}, {WAITING_FRAMES}\n"
         "class ChannelState(Enum):",
         "credit runs out within a few messages",
     ),
     Edit(
-        "tells-what-it-takes", "T-1",
+        "tells-what-it-takes",
+        "T-1",
         "        self.received = sequence\n",
         "        self.received = sequence\n"
         "        self._on_up.__self__.taken(self.rid, generation, sequence, message)\n",
         "the model sees what is handed up, and not only what becomes of it",
     ),
-)  # fmt: skip
+)
 """The shipped core but for its limits; what it takes it tells the test."""
 PLENTY = 1_000_000
 """Credit of subscribers: here only bytes between routers are short."""
@@ -122,9 +125,7 @@ class Generation:
             self.streams.setdefault(head.publisher_epoch, Stream()).on_sent(message)
 
     def on_taken(self, sequence: int, message: RouterMessage) -> None:
-        assert sequence == self.taken + 1, (
-            f"T-1: frame {sequence} was taken after {self.taken}: no FIFO prefix"
-        )
+        assert sequence == self.taken + 1, f"T-1: frame {sequence} was taken after {self.taken}: no FIFO prefix"
         assert self.sent[self.taken] is message, "T-1: what is taken is what was sent"
         self.taken += 1
         self.body_taken += body_of(message)
@@ -182,9 +183,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.net.advance(1.0)
         assert all(subscriber.link.confirmed() for subscriber in self.subscribers)  # so that G1 counts them
         self.homes = [0, 0, 1]
-        self.publishers = [
-            Publisher(self.net, self.sides[home], f"p{index}") for index, home in enumerate(self.homes)
-        ]
+        self.publishers = [Publisher(self.net, self.sides[home], f"p{index}") for index, home in enumerate(self.homes)]
         self.net.is_healed = False
         self.highest: dict[tuple[int, int], int] = {}
         self.is_sound = True
@@ -312,9 +311,7 @@ class ChannelMachine(RuleBasedStateMachine):
             self._check_order(subscriber)
         for publisher in self.publishers:
             for tag in publisher.read():
-                assert all(tag in s.processed for s in self.subscribers), (
-                    f"G1: {tag!r} was accepted too early"
-                )
+                assert all(tag in s.processed for s in self.subscribers), f"G1: {tag!r} was accepted too early"
         self.is_sound = True
 
     def _check_order(self, subscriber: Subscriber) -> None:
@@ -322,9 +319,7 @@ class ChannelMachine(RuleBasedStateMachine):
         for publisher in self.publishers:
             own = [tag for tag in subscriber.processed if tag in publisher.sent]
             last = publisher.sent.index(own[-1]) if own else -1
-            expected = [
-                tag for tag in publisher.sent[: last + 1] if tag in own or tag not in publisher.given_up
-            ]
+            expected = [tag for tag in publisher.sent[: last + 1] if tag in own or tag not in publisher.given_up]
             assert own == expected, f"G3, G4: {own} instead of {expected}"
 
     @invariant()
@@ -335,9 +330,7 @@ class ChannelMachine(RuleBasedStateMachine):
                 place = (side.rid, channel.rid)
                 assert channel.generation >= self.highest.get(place, 1), "T-4: a generation never comes again"
                 self.highest[place] = channel.generation
-                self._check_waiting(
-                    channel, self.net.generations.get((*place, channel.generation), Generation())
-                )
+                self._check_waiting(channel, self.net.generations.get((*place, channel.generation), Generation()))
         self.is_sound = True
 
     def _check_waiting(self, channel: Channel, generation: Generation) -> None:
@@ -378,9 +371,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.clients_get_what_they_are_promised()
         for subscriber in self.subscribers:
             for publisher in self.publishers:
-                missing = [
-                    t for t in publisher.sent if t not in subscriber.processed and t not in publisher.given_up
-                ]
+                missing = [t for t in publisher.sent if t not in subscriber.processed and t not in publisher.given_up]
                 assert not missing, f"G5: {missing} never came"
         for publisher in self.publishers:
             waiting = [tag for tag, outcome in publisher.map.items() if outcome is None]
@@ -404,9 +395,7 @@ class ChannelMachine(RuleBasedStateMachine):
             assert not subscriber.map, f"G6: the subscriber keeps {subscriber.map}"
         for side in self.sides:
             assert all(len(ingress.window) == 0 for ingress in side.core.ingresses.values())
-            assert not any(any(egress.sessions.values()) for egress in side.core.egresses.values()), (
-                "G6: entries"
-            )
+            assert not any(any(egress.sessions.values()) for egress in side.core.egresses.values()), "G6: entries"
         self._check_tail()
         assert [c.waiting for side in self.sides for c in side.core.channels.existing()] == [0, 0]
         before = [len(side.done) for side in self.sides]
@@ -429,7 +418,8 @@ FAULTS = {
     "a frame counts twice": (
         "T-1",
         Edit(
-            "twice", "T-1",
+            "twice",
+            "T-1",
             "        if sequence <= self.received:\n            self._turn.counts[Decision.FRAME_STALE] += 1\n"
             "            return None\n        if sequence != self.received + 1:\n",
             "        if sequence > self.received + 1:\n",
@@ -439,15 +429,18 @@ FAULTS = {
     "no more than the first credit": (
         "G5|T-5",
         Edit(
-            "no-more-credit", "T-5",
-            "            self.send_control(Credit(self._credit_given))\n", "            pass\n",
+            "no-more-credit",
+            "T-5",
+            "            self.send_control(Credit(self._credit_given))\n",
+            "            pass\n",
             "bodies wait for ever once the first credit is used up",
         ),
     ),
     "bodies beyond the credit": (
         "T-5",
         Edit(
-            "beyond-credit", "T-5",
+            "beyond-credit",
+            "T-5",
             "        if size > MESSAGE_CHUNK_BYTES or self._body_sent + size > self._credit_taken:\n",
             "        if size > MESSAGE_CHUNK_BYTES:\n",
             "an egress gets more than it allowed",
@@ -456,19 +449,24 @@ FAULTS = {
     "a publisher overtakes itself": (
         "T-6|G6|G3",
         Edit(
-            "overtakes", "T-6",
-            "        if publisher_epoch in self.lines:\n            return False\n", "",
+            "overtakes",
+            "T-6",
+            "        if publisher_epoch in self.lines:\n            return False\n",
+            "",
             "a SETTLE arrives ahead of its MSG",
         ),
     ),
     "frames wait without bound": (
         "T-4",
         Edit(
-            "unbounded", "T-4", "        if len(line.frames) > STREAM_FRAMES:\n", "        if False:\n",
+            "unbounded",
+            "T-4",
+            "        if len(line.frames) > STREAM_FRAMES:\n",
+            "        if False:\n",
             "what waits for a silent peer fills the memory",
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

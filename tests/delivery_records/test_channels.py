@@ -8,13 +8,7 @@ import pytest
 
 from delivery_records.channels.channel import ChannelState
 from delivery_records.model import effects, inputs
-from delivery_records.model.limits import (
-    CHANNEL_CREDIT_BYTES,
-    HELLO_RETRY_CAP_S,
-    MESSAGE_CHUNK_BYTES,
-    PROBE_S,
-    Limits,
-)
+from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, HELLO_RETRY_CAP_S, MESSAGE_CHUNK_BYTES, PROBE_S, Limits
 from delivery_records.model.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
@@ -265,10 +259,7 @@ def test_a_body_of_exactly_one_piece_travels_whole() -> None:
     publisher.send(b"2", bytes(MESSAGE_CHUNK_BYTES + 1))
     assert len(_sent(net.nodes[0], Msg)) == 1
     assert len(_sent(net.nodes[0], MsgPart)) == 2
-    assert [len(d.message) for d in subscriber.all(effects.Deliver)] == [
-        MESSAGE_CHUNK_BYTES,
-        MESSAGE_CHUNK_BYTES + 1,
-    ]
+    assert [len(d.message) for d in subscriber.all(effects.Deliver)] == [MESSAGE_CHUNK_BYTES, MESSAGE_CHUNK_BYTES + 1]
 
 
 def test_a_message_larger_than_all_credit_passes() -> None:
@@ -372,9 +363,7 @@ def test_pieces_of_several_publishers_alternate() -> None:
     net.held = set()
     net.run()
     order = [
-        sent.message.head.tag
-        for sent in _sent(net.nodes[0], MsgPart)[before:]
-        if isinstance(sent.message, MsgPart)
+        sent.message.head.tag for sent in _sent(net.nodes[0], MsgPart)[before:] if isinstance(sent.message, MsgPart)
     ]
     assert order[:6] == [b"2", b"3"] * 3
 

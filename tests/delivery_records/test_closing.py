@@ -84,9 +84,7 @@ def test_a_close_that_cannot_reach_etcd_ends_the_link(kind: str) -> None:
 
 @KINDS
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_ends_the_link(
-    kind: str, applied: bool
-) -> None:
+def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_ends_the_link(kind: str, applied: bool) -> None:
     net = Net()
     link = _attached(net, kind)
     node = net.nodes[0]

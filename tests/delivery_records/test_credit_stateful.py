@@ -42,14 +42,13 @@ class PublisherCreditMachine(RuleBasedStateMachine):
         self.is_sound = True
 
     @initialize(
-        window=st.integers(1, 12), map_bound=st.sampled_from([0, 0, 2, 5]),
+        window=st.integers(1, 12),
+        map_bound=st.sampled_from([0, 0, 2, 5]),
         window_bytes=st.sampled_from([WINDOW_BYTES, 3 * KIB]),
-    )  # fmt: skip
+    )
     def begin(self, window: int, map_bound: int, window_bytes: int) -> None:
         self.window_size, self.map_bound, self.window_bytes = window, map_bound, window_bytes
-        limits = Limits(
-            window=window, window_bytes=window_bytes, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT
-        )
+        limits = Limits(window=window, window_bytes=window_bytes, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT)
         self.net: Net = CoreNet(self.core, limits=limits)
         self.node = self.net.nodes[0]
         self.subscribers = {"s": self.net.subscriber(self.node, "s", limit=1_000_000)}
@@ -65,9 +64,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
     def _attach(self) -> None:
         self.received = self.limit = self.resumed = self._read = 0
         self.window = dict.fromkeys(self.window)
-        self.link = self.net.publisher(
-            self.node, unsettled=dict.fromkeys(self.window), map_bound=self.map_bound
-        )
+        self.link = self.net.publisher(self.node, unsettled=dict.fromkeys(self.window), map_bound=self.map_bound)
         self.largest = max(self.largest, len(self.window))
         self.tags: dict[int, bytes] = {}
         self._check(is_own_turn=True)
@@ -115,9 +112,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
             assert self.outstanding > 0, "C-1: resends never wait for credit"
         if not self.window:
             assert self.outstanding > 0, "C-1: an empty window always takes a message"
-        assert len(self.window) <= self.largest, (
-            f"C-1: {len(self.window)} deliveries in a window of {self.largest}"
-        )
+        assert len(self.window) <= self.largest, f"C-1: {len(self.window)} deliveries in a window of {self.largest}"
         self.is_sound = True
 
     def _check_bytes(self, new: list[int], free: int, step: int) -> None:
@@ -256,33 +251,38 @@ PUBLISHER_FAULTS = {
     "credit beyond the window": (
         "C-1",
         Edit(
-            "beyond-window", "C-1",
-            "min(size - taken, self._room(window))", "min(size, self._room(window))",
+            "beyond-window",
+            "C-1",
+            "min(size - taken, self._room(window))",
+            "min(size, self._room(window))",
             "what is unsettled is not taken off",
         ),
     ),
     "every place is granted at once": (
         "C-1",
-        Edit(
-            "no-portions", "C-1", ">= max(1, size // 4) or", ">= 1 or",
-            "a flow for each settlement",
-        ),
+        Edit("no-portions", "C-1", ">= max(1, size // 4) or", ">= 1 or", "a flow for each settlement"),
     ),
     "bytes do not count": (
         "C-1: granted .* although bytes allow",
         Edit(
-            "no-bytes", "C-1", "        if free <= 0:\n            return 0\n", "        free = 1 << 40\n",
+            "no-bytes",
+            "C-1",
+            "        if free <= 0:\n            return 0\n",
+            "        free = 1 << 40\n",
             "large messages fill the memory",
         ),
     ),
     "an empty window takes nothing": (
         "C-1: an empty window",
         Edit(
-            "nothing-fits", "C-1", "return max(room, 1) if held == 0 else room", "return room",
+            "nothing-fits",
+            "C-1",
+            "return max(room, 1) if held == 0 else room",
+            "return room",
             "a message larger than the window waits for ever",
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -304,13 +304,13 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
         self.is_sound = True
 
     @initialize(
-        window=st.integers(1, 6), bounds=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+        window=st.integers(1, 6),
+        bounds=st.tuples(st.integers(0, 4), st.integers(0, 4)),
         prefetches=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    )  # fmt: skip
+    )
     def begin(self, window: int, bounds: tuple[int, int], prefetches: tuple[int, int]) -> None:
         limits = Limits(
-            window=window, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT,
-            policy=TopicPolicy(max_attempts=10_000),
+            window=window, settle_timeout_s=PATIENT, resend_timeout_s=PATIENT, policy=TopicPolicy(max_attempts=10_000)
         )
         self.net = CoreNet(self.core, 2, limits=limits)
         self.publishers = [Publisher(self.net, node, f"p{at}") for at, node in enumerate(self.net.nodes)]
@@ -361,9 +361,10 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
             assert subscriber.credit == 0, "C-5: nothing is left after a drain"
 
     @rule(
-        index=st.integers(0, 1), luck=st.integers(0, 3),
+        index=st.integers(0, 1),
+        luck=st.integers(0, 3),
         outcome=st.sampled_from([DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]),
-    )  # fmt: skip
+    )
     def refuse(self, index: int, luck: int, outcome: DeliveryOutcome) -> None:
         """E-4a; now and then the publisher gives up what was just asked for again."""
         if luck > 1:
@@ -437,9 +438,7 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
         """C-3, C-4: while there is credit, what is held is held for want of room."""
         if subscriber.credit <= 0:
             return
-        assert not subscriber.to_resume or not self._resumable(subscriber), (
-            "C-3: a resume waits although it may go"
-        )
+        assert not subscriber.to_resume or not self._resumable(subscriber), "C-3: a resume waits although it may go"
         held = [*subscriber.map, *subscriber.again]
         is_full = subscriber.map_bound > 0 and len(held) >= subscriber.map_bound
         here = {tag[11:] for tag in held}
@@ -505,7 +504,8 @@ SUBSCRIBER_FAULTS = {
     "held ones go without credit": (
         "C-3",
         Edit(
-            "no-credit", "C-3",
+            "no-credit",
+            "C-3",
             "        while waiting and not self._settle_queue and self.sent < self.limit:\n",
             "        while waiting and not self._settle_queue:\n",
             "a subscriber gets more than it asked for",
@@ -514,7 +514,8 @@ SUBSCRIBER_FAULTS = {
     "new credit releases nothing": (
         "C-3|C-5",
         Edit(
-            "no-release", "C-3",
+            "no-release",
+            "C-3",
             "            self.proof.on_sign_of_life()  # A-10\n        self.outgoing.pump()\n",
             "            self.proof.on_sign_of_life()  # A-10\n",
             "what is held waits for the next frame of somebody else",
@@ -523,12 +524,14 @@ SUBSCRIBER_FAULTS = {
     "a place is never given back": (
         "C-3|C-4",
         Edit(
-            "place-leak", "C-4",
-            "        elif state in WANTED:\n            self._count_place(entry, -1)\n", "",
+            "place-leak",
+            "C-4",
+            "        elif state in WANTED:\n            self._count_place(entry, -1)\n",
+            "",
             "a delivery that was refused and given up fills the map for good",
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

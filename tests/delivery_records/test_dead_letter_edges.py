@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 
 from delivery_records.model import effects
-from delivery_records.model.inputs import (
-    PoliciesChanged,
-    RouterDatagram,
-    RouterFrame,
-    Share,
-    SubscriberDisposition,
-)
+from delivery_records.model.inputs import PoliciesChanged, RouterDatagram, RouterFrame, Share, SubscriberDisposition
 from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.messages import Ack
 from delivery_records.model.outcomes import Decision, DeliveryOutcome

@@ -33,9 +33,7 @@ def _lose(link: Link, cause: LossCause) -> None:
         ("no-such-policy", LossCause.DETACH),
     ],
 )
-def test_a_subscription_ends_its_time_after_the_end_that_its_policy_names(
-    policy: str, cause: LossCause
-) -> None:
+def test_a_subscription_ends_its_time_after_the_end_that_its_policy_names(policy: str, cause: LossCause) -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0], policy=policy, timeout_s=T, place=PLACE)
     _lose(subscriber, cause)

@@ -163,9 +163,17 @@ def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() 
 
 
 NOT_OF_A_LINK = {
-    Timer.ATTACH_RETRY, Timer.UNKNOWN_PUT, Timer.EXPIRY, Timer.BARRIER, Timer.GRACE, Timer.CHANNEL, Timer.PARKED,
-    Timer.DRAIN, Timer.ROOM, Timer.MAP_REST,
-}  # fmt: skip
+    Timer.ATTACH_RETRY,
+    Timer.UNKNOWN_PUT,
+    Timer.EXPIRY,
+    Timer.BARRIER,
+    Timer.GRACE,
+    Timer.CHANNEL,
+    Timer.PARKED,
+    Timer.DRAIN,
+    Timer.ROOM,
+    Timer.MAP_REST,
+}
 """Their owner is an etcd path, a nonce, a router, a link that has no records yet, or the incarnation itself."""
 
 

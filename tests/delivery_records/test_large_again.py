@@ -120,7 +120,6 @@ def test_an_at_most_once_member_here_is_not_done_with_what_has_no_body(whole: bo
     assert not publisher.accepted or parts(other)[-1:] == [(b"1", Part.LAST)]
 
 
-
 @pytest.mark.parametrize("when", ["arriving", "awaited", "presented"])
 def test_a_rejected_delivery_that_is_aborted_and_comes_small_has_a_letter(when: str) -> None:  # I-3e
     net = Net(3, limits=replace(LIMITS, policy=POLICY), make_letter=described)

@@ -324,8 +324,6 @@ def test_an_at_most_once_subscriber_is_cut_off_and_nothing_waits_for_it() -> Non
     assert parts(subscriber)[-1] == (b"2", Part.LAST)
 
 
-
-
 def test_what_was_asked_for_may_come_whole() -> None:
     net = Net(limits=LIMITS)
     first, subscriber = net.publisher(net.nodes[0]), net.subscriber(net.nodes[0])

@@ -283,8 +283,6 @@ def test_a_presettled_message_does_not_wait_for_what_another_publisher_is_asked_
     assert again.deliveries == [b"2"]
 
 
-
-
 def test_a_member_whose_map_is_full_hands_a_large_message_back_once_and_gets_it_when_there_is_room() -> None:
     net = Net(limits=LIMITS)
     member, publisher = net.subscriber(net.nodes[0], share=SHARE, map_bound=1), net.publisher(net.nodes[0])

@@ -8,16 +8,7 @@ from delivery_records.model.limits import LARGE_STALL_S
 from delivery_records.model.parts import Part
 from delivery_records.model.patience import Patience, SlowAction
 from tests.delivery_records.harness import Net
-from tests.delivery_records.large_parts import (
-    FIRST,
-    LIMITS,
-    MORE,
-    part,
-    parts,
-    send_large,
-    take,
-    take_all,
-)
+from tests.delivery_records.large_parts import FIRST, LIMITS, MORE, part, parts, send_large, take, take_all
 from tests.delivery_records.test_draining import drain
 
 

@@ -34,9 +34,14 @@ def _attach(
     """An attach that carries some of `entries` entries; no other part of them is here."""
     link = SubscriberLink(net, net.nodes[0])
     link.attach(
-        "s", unsettled=dict.fromkeys(here, DONE), entries=entries, exactly_once=True,
-        mode=SubscriptionMode.EXACTLY_ONCE, share=share, map_bound=map_bound,
-    )  # fmt: skip
+        "s",
+        unsettled=dict.fromkeys(here, DONE),
+        entries=entries,
+        exactly_once=True,
+        mode=SubscriptionMode.EXACTLY_ONCE,
+        share=share,
+        map_bound=map_bound,
+    )
     return link
 
 

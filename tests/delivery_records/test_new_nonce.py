@@ -44,9 +44,7 @@ def answers_to_a_resuming_publisher(session: int, mod_revision: int) -> list[eff
 
 
 @pytest.mark.parametrize(
-    ("session", "mod_revision"),
-    [(49, 49), (SESSION_IS_THIS_PUT, 49), (49, 55)],
-    ids=["named", "this-put", "moved"],
+    ("session", "mod_revision"), [(49, 49), (SESSION_IS_THIS_PUT, 49), (49, 55)], ids=["named", "this-put", "moved"]
 )
 def test_a_session_that_began_before_the_nonce_is_refused_as_expired(session: int, mod_revision: int) -> None:
     *_, refused = answers_to_a_resuming_publisher(session, mod_revision)
@@ -54,9 +52,7 @@ def test_a_session_that_began_before_the_nonce_is_refused_as_expired(session: in
     assert refused.condition == "oncewire:session-expired"
 
 
-@pytest.mark.parametrize(
-    ("session", "mod_revision"), [(51, 51), (SESSION_IS_THIS_PUT, 51)], ids=["named", "this-put"]
-)
+@pytest.mark.parametrize(("session", "mod_revision"), [(51, 51), (SESSION_IS_THIS_PUT, 51)], ids=["named", "this-put"])
 def test_a_session_that_began_after_the_nonce_goes_on(session: int, mod_revision: int) -> None:
     (put,) = answers_to_a_resuming_publisher(session, mod_revision)
     assert isinstance(put, effects.Propose)

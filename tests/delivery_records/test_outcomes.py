@@ -261,9 +261,7 @@ def test_a_delivery_its_publisher_has_not_repeated_yet_is_not_retried_without_it
     assert again.accepted == [delivery]
 
 
-def test_what_waits_for_a_retry_is_not_taken_for_older_than_the_subscription_when_its_publisher_moves() -> (
-    None
-):
+def test_what_waits_for_a_retry_is_not_taken_for_older_than_the_subscription_when_its_publisher_moves() -> None:
     net = Net(3)
     subscriber = net.subscriber(net.nodes[0])
     first = net.publisher(net.nodes[1])
@@ -301,9 +299,7 @@ def test_a_retry_that_waits_for_credit_is_not_taken_for_older_than_the_subscript
 
 
 @pytest.mark.parametrize("outcome", AGAIN)
-def test_an_entry_presented_as_wanted_again_is_left_out_of_the_reply_and_comes_as_new(
-    outcome: DeliveryOutcome,
-) -> None:
+def test_an_entry_presented_as_wanted_again_is_left_out_of_the_reply_and_comes_as_new(outcome: DeliveryOutcome) -> None:
     net = Net(2)
     first = net.subscriber(net.nodes[0])
     publisher = net.publisher(net.nodes[1])

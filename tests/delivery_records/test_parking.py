@@ -98,9 +98,7 @@ def test_a_stream_that_waits_is_not_blamed_for_the_age_of_another() -> None:
     for number in range(1, 30):
         net.advance(0.3)
         caught_up = net.etcd.revision
-        net.publisher(net.nodes[0], f"p{number}").send(
-            b"%d" % number
-        )  # parked before the others are released
+        net.publisher(net.nodes[0], f"p{number}").send(b"%d" % number)  # parked before the others are released
         while node.seen < caught_up:
             change = net.etcd.log[node.seen]
             node.seen += 1
@@ -211,9 +209,7 @@ def test_a_message_of_a_publisher_that_did_not_sync_is_dropped() -> None:
     channel = net.nodes[1].core.channels.channel(net.nodes[0].rid)
     net.advance(0.5)
     stray = Msg(epoch, 0, b"1", b"1")
-    net.feed(
-        net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray)
-    )
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray))
     assert subscriber.deliveries == []
     assert net.nodes[1].count(Decision.FRAME_NOT_SYNCED) == 1
     assert publisher.detached() is None

@@ -90,9 +90,7 @@ MESSAGES = st.one_of(
     st.builds(Settle, U64, RUNS),
     st.builds(Reason, U64, U64, st.text(max_size=256), RUNS),
     st.builds(Ack, U64, U64, st.sampled_from(DeliveryOutcome), RUNS),
-    st.builds(
-        Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)
-    ),
+    st.builds(Nack, U64, U64, U64, st.booleans(), st.integers(0, 0xFFFF), st.none() | st.integers(0, 0xFFFFFFFE)),
     st.builds(Annotations, U64, U64, U64, ADDED),
     st.builds(FormerAnnotations, U64, U64, U64, ADDED),
     st.builds(Claim, U64, U64, U32, RUNS, U32),

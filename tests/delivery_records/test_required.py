@@ -15,9 +15,14 @@ ACCEPTED, RELEASED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED
 
 
 def requiring(
-    net: Net, node: Node, require: int, unsettled: UnsettledMap | None = None, *, waits: bool = False,
+    net: Net,
+    node: Node,
+    require: int,
+    unsettled: UnsettledMap | None = None,
+    *,
+    waits: bool = False,
     starts: Sequence[tuple[bytes, int]] = (),
-) -> PublisherLink:  # fmt: skip
+) -> PublisherLink:
     link = PublisherLink(net, node)
     link.attach("p", unsettled={} if unsettled is None else unsettled, require=require, waits=waits, starts=starts)
     link.echo()

@@ -66,17 +66,9 @@ for seed in map(int, sys.argv[1:]):
 
 
 def _told_elsewhere(hash_seed: str, seeds: list[int]) -> list[str]:
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": hash_seed,
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-    }
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
-        [sys.executable, "-c", TELL, *map(str, seeds)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", TELL, *map(str, seeds)], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.split()
 

@@ -8,11 +8,7 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.messages import Room
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key, shared_key
-from delivery_records.model.view import (
-    Kind,
-    SubscriptionMode,
-    SubscriptionRecord,
-)
+from delivery_records.model.view import Kind, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 SHARE = inputs.Share("work", is_global=True)

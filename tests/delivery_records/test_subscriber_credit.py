@@ -8,9 +8,7 @@ from delivery_records.model.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 
-def _came_back(
-    net: Net, sent: list[bytes], accepted: list[bytes], limit: int
-) -> tuple[SubscriberLink, PublisherLink]:
+def _came_back(net: Net, sent: list[bytes], accepted: list[bytes], limit: int) -> tuple[SubscriberLink, PublisherLink]:
     """A subscriber that got `sent`, accepted some of it while its router was cut off, and attached elsewhere.
 
     Its publisher is at router 1; the subscriber comes back at router 0 and presents its map.
@@ -147,15 +145,11 @@ def test_the_oldest_delivery_of_each_publisher_gets_into_a_full_map() -> None:
         for subscriber in (one, other):
             subscriber.accept(*subscriber.deliveries)
         for publisher, letter in ((ada, b"a"), (bob, b"b")):
-            publisher.settle(
-                *(letter + b"%d" % (number - 1) for number in publisher.accepted[settled[publisher] :])
-            )
+            publisher.settle(*(letter + b"%d" % (number - 1) for number in publisher.accepted[settled[publisher] :]))
             settled[publisher] = len(publisher.accepted)
     assert settled == {ada: 8, bob: 8}
     for subscriber in (one, other):
-        assert sorted(subscriber.deliveries) == sorted(
-            letter + b"%d" % n for letter in (b"a", b"b") for n in range(8)
-        )
+        assert sorted(subscriber.deliveries) == sorted(letter + b"%d" % n for letter in (b"a", b"b") for n in range(8))
 
 
 def test_a_full_map_still_waits_for_credit() -> None:

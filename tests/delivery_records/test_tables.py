@@ -65,16 +65,9 @@ def test_the_tables_tell_who_is_attached_where() -> None:
     net.subscriber(net.nodes[1], "s", topic="orders.*")
     net.publisher(net.nodes[0], topic="orders.eu")
     for node in net.nodes:
-        assert [(row["id"], row["leaving"]) for row in _rows(node, "routers")] == [
-            ("r0", False),
-            ("r1", False),
-        ]
+        assert [(row["id"], row["leaving"]) for row in _rows(node, "routers")] == [("r0", False), ("r1", False)]
         (subscription,) = _rows(node, "subscriptions")
-        assert (subscription["name"], subscription["router"], subscription["topic"]) == (
-            "s/link",
-            "r1",
-            "orders.*",
-        )
+        assert (subscription["name"], subscription["router"], subscription["topic"]) == ("s/link", "r1", "orders.*")
         (publisher,) = _rows(node, "publishers")
         assert (publisher["name"], publisher["router"]) == ("p/link", "r0")
         assert publisher["session"] == publisher["epoch"]
@@ -89,14 +82,7 @@ def test_the_tables_tell_what_waits_for_whom() -> None:
         publisher.send(tag, bytes(100))
     subscriber.accept(b"1")
     (window,) = _rows(net.nodes[0], "windows")
-    expected = {
-        "publisher": "p/link",
-        "phase": "active",
-        "unsettled": 3,
-        "unreceived": 0,
-        "told": 1,
-        "bytes": 300,
-    }
+    expected = {"publisher": "p/link", "phase": "active", "unsettled": 3, "unreceived": 0, "told": 1, "bytes": 300}
     assert {key: window[key] for key in expected} == expected
     assert (window["waiting_for"], window["waiting_for_count"]) == (["s/link"], 1)
     (endpoint,) = _rows(net.nodes[1], "endpoints")
@@ -128,15 +114,7 @@ def test_a_busy_router_shows_everything_as_json() -> None:
     publishers[0].drop()
     for node in net.nodes:
         tables = node.tables()
-        assert set(tables) >= {
-            "windows",
-            "endpoints",
-            "channels",
-            "subscriptions",
-            "publishers",
-            "routers",
-            "counts",
-        }
+        assert set(tables) >= {"windows", "endpoints", "channels", "subscriptions", "publishers", "routers", "counts"}
         assert tables["applied"] == net.etcd.revision
 
 

@@ -21,9 +21,7 @@ def test_a_network_tag_fits_amqp_and_names_its_session(nonce: bytes, session: in
 
 
 @given(NONCES, NONCES, SESSIONS, TAGS)
-def test_a_tag_of_another_cluster_has_no_session_here(
-    nonce: bytes, other: bytes, session: int, tag: bytes
-) -> None:
+def test_a_tag_of_another_cluster_has_no_session_here(nonce: bytes, other: bytes, session: int, tag: bytes) -> None:
     if nonce != other:
         assert session_of(network_tag(nonce, session, tag), other) == 0
 

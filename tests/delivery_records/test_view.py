@@ -80,9 +80,7 @@ def test_a_snapshots_difference_leads_to_the_view_that_all_events_lead_to(seed: 
             for change in jumping.difference(entries):
                 jumping.apply(change)
             _same(folded, jumping)
-            routers_only = [
-                change for change in jumping.difference(entries) if change.kind is not Kind.ROUTER
-            ]
+            routers_only = [change for change in jumping.difference(entries) if change.kind is not Kind.ROUTER]
             assert routers_only == []
 
 

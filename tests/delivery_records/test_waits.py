@@ -51,9 +51,7 @@ def test_a_delivery_waits_for_the_subscriptions_that_owe_it_and_since_it_came() 
     publisher.send(b"m2")
     found = wait_of(here)
     assert (found.reason, found.tag, found.since, found.owing) == (Reason.SUBSCRIPTIONS, b"m1", began, 3)
-    assert states(here) == {
-        "has/link": Holder.IN_DOUBT, "poor/link": Holder.HELD, "far/link": Holder.ELSEWHERE,
-    }  # fmt: skip
+    assert states(here) == {"has/link": Holder.IN_DOUBT, "poor/link": Holder.HELD, "far/link": Holder.ELSEWHERE}
 
 
 def test_subscriptions_that_are_away_are_told_from_those_whose_router_is_gone() -> None:
@@ -138,8 +136,9 @@ def test_the_ingress_knows_the_message_its_own_subscriptions_and_the_other_route
     assert (found.message, found.publisher, found.publisher_tag, found.topic) == (b"body", "p/link", b"m1", "orders")
     assert (found.network_tag, found.state, found.arrived) == (done.network_tag(b"m1"), "in-doubt", began)
     assert [(each.name, each.state, each.detail) for each in found.local] == [
-        ("done/link", "accepted", "done"), ("slow/link", "in-doubt", "sent"),
-    ]  # fmt: skip
+        ("done/link", "accepted", "done"),
+        ("slow/link", "in-doubt", "sent"),
+    ]
     assert [(each.rid, each.subscriptions, each.owing) for each in found.others] == [(there.rid, 1, 1)]
 
 
@@ -152,8 +151,9 @@ def test_an_egress_knows_its_own_subscriptions_and_no_body_once_it_was_sent() ->
     found = only(there, far.network_tag(b"m1"))
     assert not found.is_ingress
     assert [(each.name, each.state, each.detail) for each in found.local] == [
-        ("far/link", "in-doubt", "sent"), ("poor/link", "in-doubt", "held"),
-    ]  # fmt: skip
+        ("far/link", "in-doubt", "sent"),
+        ("poor/link", "in-doubt", "held"),
+    ]
     assert (found.message, found.publisher, found.publisher_tag, found.arrived) == (b"body", "p/link", b"m1", None)
 
 

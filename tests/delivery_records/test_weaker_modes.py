@@ -77,9 +77,7 @@ def test_a_subscriber_without_a_map_gets_what_it_did_not_confirm_again_and_flagg
     subscriber.answer(DeliveryOutcome.ACCEPTED, b"1", settled=True)
     subscriber.drop()
     second = net.stock_subscriber(net.nodes[1])
-    assert [(d.tag[11:], d.redelivered, d.resume) for d in second.all(effects.Deliver)] == [
-        (b"2", True, False)
-    ]
+    assert [(d.tag[11:], d.redelivered, d.resume) for d in second.all(effects.Deliver)] == [(b"2", True, False)]
 
 
 def test_a_repeat_that_is_wanted_again_is_still_flagged_as_one() -> None:
@@ -328,8 +326,10 @@ def test_an_at_most_once_subscription_gets_messages_of_every_format(at: int) -> 
     publisher = net.stock_publisher(net.nodes[0])
     sent = [publisher.send(b"1"), publisher.send(b"2", message_format=7), publisher.send(b"3")]
     assert [(found.tag[11:], found.message_format) for found in subscriber.all(effects.Deliver)] == [
-        (b"1", 0), (b"2", 7), (b"3", 0),
-    ]  # fmt: skip
+        (b"1", 0),
+        (b"2", 7),
+        (b"3", 0),
+    ]
     assert publisher.accepted == sent
 
 

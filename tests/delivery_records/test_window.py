@@ -14,13 +14,8 @@ from delivery_records.publisher.window import AWAITED, RECEIVED, TOLD, Cursor, W
 SMALL = st.integers(0, 30)
 
 
-@given(
-    start=SMALL,
-    steps=st.lists(st.tuples(SMALL, st.integers(0, 10), SMALL), max_size=40),
-)
-def test_a_cursor_counts_each_number_once_and_owes_the_rest(
-    start: int, steps: list[tuple[int, int, int]]
-) -> None:
+@given(start=SMALL, steps=st.lists(st.tuples(SMALL, st.integers(0, 10), SMALL), max_size=40))
+def test_a_cursor_counts_each_number_once_and_owes_the_rest(start: int, steps: list[tuple[int, int, int]]) -> None:
     cursor = Cursor(start)
     owed = set(range(start, 60))
     base = 0
@@ -55,8 +50,7 @@ def test_an_empty_or_reversed_range_is_nothing() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["append", "fill", "accept", "remove"]), max_size=80),
-    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from(["append", "fill", "accept", "remove"]), max_size=80), st.randoms(use_true_random=False)
 )
 def test_a_window_counts_what_is_in_it(operations: list[str], rng: object) -> None:
     assert hasattr(rng, "choice")

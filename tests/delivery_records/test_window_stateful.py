@@ -23,13 +23,7 @@ from delivery_records.model.tags import link_key
 from delivery_records.model.view import Kind
 from delivery_records.publisher.window import Window
 from tests.delivery_records.harness import PublisherLink
-from tests.delivery_records.stateful_models import (
-    Core,
-    CoreNet,
-    PlayedEgress,
-    assert_fault_is_seen,
-    run_machine,
-)
+from tests.delivery_records.stateful_models import Core, CoreNet, PlayedEgress, assert_fault_is_seen, run_machine
 from tests.support.effort import rounds
 
 EXAMPLES = 100
@@ -85,8 +79,7 @@ class Model:
     def resume(self, tags: Iterable[bytes]) -> None:
         """A new epoch: every subscription owes every entry of the map (I-3, T-7)."""
         self.window = [
-            Delivery(number, tag, set(self.subscriptions), is_repeated=True)
-            for number, tag in enumerate(tags)
+            Delivery(number, tag, set(self.subscriptions), is_repeated=True) for number, tag in enumerate(tags)
         ]
         self.end = len(self.window)
         self.is_attached = True
@@ -208,13 +201,13 @@ class WindowMachine(RuleBasedStateMachine):
         self.model.turn_ends(chosen)
 
     @rule(
-        name=st.sampled_from(NAMES), ends=st.tuples(st.integers(0, 40), st.integers(0, 12)), age=st.integers(0, 2),
+        name=st.sampled_from(NAMES),
+        ends=st.tuples(st.integers(0, 40), st.integers(0, 12)),
+        age=st.integers(0, 2),
         is_long=st.integers(0, 9).map(lambda n: n == 0),
         outcome=st.sampled_from([DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED]),
-    )  # fmt: skip
-    def acknowledge(
-        self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: DeliveryOutcome
-    ) -> None:
+    )
+    def acknowledge(self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: DeliveryOutcome) -> None:
         """I-2: any egress, any epoch of this life, any numbers, as often as it likes."""
         first = ends[0] if not self.model.window else ends[0] % (self.model.end + 2)
         count = LONG_RUN if is_long else ends[1]
@@ -342,9 +335,7 @@ class WindowMachine(RuleBasedStateMachine):
         slots = list(window.slots())
         numbers = [slot.number for slot in slots]
         assert numbers == sorted(set(numbers)), "numbers ascend"
-        assert [(slot.number, slot.tag) for slot in slots] == [(d.number, d.tag) for d in model], (
-            "window: entries"
-        )
+        assert [(slot.number, slot.tag) for slot in slots] == [(d.number, d.tag) for d in model], "window: entries"
         assert [slot.state.value != "awaited" for slot in slots] == [d.body is not None for d in model]
         assert [slot.repeated for slot in slots] == [d.is_repeated for d in model]
         assert [slot.message for slot in slots] == [d.stored for d in model], "bodies are kept byte for byte"
@@ -427,7 +418,8 @@ FAULTS = {
     "accepted out of order": (
         "told",
         Edit(
-            "in-order", "I-3",
+            "in-order",
+            "I-3",
             "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
             "                return\n",
             "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
@@ -438,7 +430,8 @@ FAULTS = {
     "an acknowledgement counts twice": (
         "told|pending",
         Edit(
-            "counted-twice", "I-2",
+            "counted-twice",
+            "I-2",
             "        new = [number for number in range(first, stop) if number not in self.beyond]\n",
             "        new = list(range(first, stop))\n",
             "an ACK that comes twice stands for somebody else's",
@@ -447,12 +440,14 @@ FAULTS = {
     "bytes of a settled body stay counted": (
         "window: bytes",
         Edit(
-            "bytes-leak", "I-4",
-            "        self.body_bytes -= len(slot.message)\n", "",
+            "bytes-leak",
+            "I-4",
+            "        self.body_bytes -= len(slot.message)\n",
+            "",
             "bytes of deliveries that are gone use up the window",
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -23,15 +23,28 @@ from topology.etcd_server import EtcdServer, find_etcd, free_port, is_healthy
 ROOT = Path(__file__).resolve().parents[2]
 USERS = "users.existingSecret=mq-users"
 WITH_TLS = (
-    USERS, "workers=3", "replicas=2", "tls.certManager.enabled=true", "tls.certManager.issuerRef.name=routers",
-    "etcd.tlsSecret=etcd-tls", "etcd.storage.className=fast", "etcd.replicas=5", "service.type=LoadBalancer",
-    "tls.certManager.dnsNames={mq.example.org}", "advertise=$(POD_NAME).mq.example.org:5671",
-)  # fmt: skip
+    USERS,
+    "workers=3",
+    "replicas=2",
+    "tls.certManager.enabled=true",
+    "tls.certManager.issuerRef.name=routers",
+    "etcd.tlsSecret=etcd-tls",
+    "etcd.storage.className=fast",
+    "etcd.replicas=5",
+    "service.type=LoadBalancer",
+    "tls.certManager.dnsNames={mq.example.org}",
+    "advertise=$(POD_NAME).mq.example.org:5671",
+)
 EXTERNAL_ETCD = (
-    "users.anonymous=true", "etcd.enabled=false", "etcd.external.endpoints={https://e1:2379,https://e2:2379}",
-    "etcd.external.tlsSecret=etcd-ca", "etcd.external.loginSecret=etcd-login", "networkPolicy.enabled=false",
-    "interRouter.existingSecret=mq-routers", "etcd.external.clientCertificate=true",
-)  # fmt: skip
+    "users.anonymous=true",
+    "etcd.enabled=false",
+    "etcd.external.endpoints={https://e1:2379,https://e2:2379}",
+    "etcd.external.tlsSecret=etcd-ca",
+    "etcd.external.loginSecret=etcd-login",
+    "networkPolicy.enabled=false",
+    "interRouter.existingSecret=mq-routers",
+    "etcd.external.clientCertificate=true",
+)
 EACH_KIND_OF_RELEASE = pytest.mark.parametrize(
     "values", [(USERS,), WITH_TLS, EXTERNAL_ETCD], ids=["plain", "tls", "external"]
 )
@@ -200,11 +213,25 @@ async def test_a_router_with_the_charts_settings_asks_for_a_login_and_drains_whe
     async with EtcdServer() as etcd:
         # What is different here: this machine's ports, and no name of a cluster.
         flags = (
-            "--config", str(config), "--users-file", str(users), "--etcd-endpoints", etcd.urls[0],
-            "--etcd-memory-folder", str(tmp_path),
-            "--inter-router-port", "0", "--listen-advertise=", "--inter-router-advertise=",
-            "--listen-host", "127.0.0.1", "--inter-router-host", "127.0.0.1", "--http-host", "127.0.0.1",
-        )  # fmt: skip
+            "--config",
+            str(config),
+            "--users-file",
+            str(users),
+            "--etcd-endpoints",
+            etcd.urls[0],
+            "--etcd-memory-folder",
+            str(tmp_path),
+            "--inter-router-port",
+            "0",
+            "--listen-advertise=",
+            "--inter-router-advertise=",
+            "--listen-host",
+            "127.0.0.1",
+            "--inter-router-host",
+            "127.0.0.1",
+            "--http-host",
+            "127.0.0.1",
+        )
         async with running_router(*flags) as router, aiohttp.ClientSession() as session:
             for path in probes.values():
                 async with session.get(router.http + path) as answer:

@@ -23,13 +23,15 @@ SIMULATED = "evidence/guarantees.md#simulator"
 TABLES = (*MODES, "Stock clients", BRIDGE)
 FAULT_LISTS = {BRIDGE: "The faults of the bridge"}
 """Where the faults of a table are told; of all others under "The faults"."""
-HEAD = (
-    "fault", "struck", "lost?", "twice?", "order?", "who must be up", "who must remember", "shown by",
-)  # fmt: skip
+HEAD = ("fault", "struck", "lost?", "twice?", "order?", "who must be up", "who must remember", "shown by")
 ANSWERS = re.compile(r"(?:no|yes|may|may, flagged|unknown|wanted|rejected|released)(?: \(([a-z])\))?")
 EVIDENCE_TABLES = {
-    "Real processes": "real", "Simulator": "sim", "Golden scenarios": "gold", "Cores": "core", "Parts": "part",
-}  # fmt: skip
+    "Real processes": "real",
+    "Simulator": "sim",
+    "Golden scenarios": "gold",
+    "Cores": "core",
+    "Parts": "part",
+}
 STARTS_PROCESSES = re.compile(
     r"\b(?:running_router|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
     r"|running_node|NodeProcess|RouterChild)\b"
@@ -138,11 +140,7 @@ def rows_of(page: str, name: str) -> list[Row]:
 
 def evidence_of(page: str) -> dict[str, str]:
     """Evidence id -> where it is; an id that stands twice is there once."""
-    return {
-        cells[0]: cells[1].strip("`")
-        for heading in EVIDENCE_TABLES
-        for cells in table(section(page, heading))[1:]
-    }
+    return {cells[0]: cells[1].strip("`") for heading in EVIDENCE_TABLES for cells in table(section(page, heading))[1:]}
 
 
 # --- checks: each yields one line for each fault of the page
@@ -159,9 +157,7 @@ def wrong_tables(page: str) -> Iterator[str]:
         met = {row.fault for row in rows_of(page, name)}
         if name in MODES or name in FAULT_LISTS:
             yield from (f"{name} has no row for: {fault}" for fault in faults if fault not in met)
-        yield from (
-            f"{name} has a fault that is not on the list: {fault}" for fault in sorted(met - {*faults})
-        )
+        yield from (f"{name} has a fault that is not on the list: {fault}" for fault in sorted(met - {*faults}))
 
 
 def wrong_answers(page: str) -> Iterator[str]:
@@ -281,9 +277,7 @@ def score(page: str) -> dict[str, list[int]]:
         rows = rows_of(page, name)
         shown = [row for row in rows if row.standing == "shown"]
         by = [{i.partition("-")[0] for i in row.evidence} for row in shown]
-        counts = [
-            sum(bool(kinds & wanted) for kinds in by) for wanted in ({"real"}, {"sim", "gold"}, {"core"})
-        ]
+        counts = [sum(bool(kinds & wanted) for kinds in by) for wanted in ({"real"}, {"sim", "gold"}, {"core"})]
         weak = [sum(row.standing == word for row in rows) for word in ("argued only", "not shown")]
         found[name] = [len(rows), *counts, *weak]
     return found
@@ -291,9 +285,7 @@ def score(page: str) -> dict[str, list[int]]:
 
 def wrong_score(page: str) -> Iterator[str]:
     """The table of how many rows have which evidence is true."""
-    told = {
-        cells[0]: cells[1:] for cells in table(section(page, "How to read the tables").split("How many")[-1])
-    }
+    told = {cells[0]: cells[1:] for cells in table(section(page, "How to read the tables").split("How many")[-1])}
     for name, counts in score(page).items():
         if told.get(name) != tuple(map(str, counts)):
             yield f"{name}: the counts are {counts}"
@@ -305,9 +297,7 @@ def wrong_commands(page: str, group: click.Group) -> Iterator[str]:
         command: click.Command | None = group
         for word in shlex.split(line):
             if word.startswith("--"):
-                options = (
-                    {name for parameter in command.params for name in parameter.opts} if command else set()
-                )
+                options = {name for parameter in command.params for name in parameter.opts} if command else set()
                 if word not in options:
                     yield f"oncewire {line.strip()}: there is no {word}"
             elif isinstance(command, click.Group):

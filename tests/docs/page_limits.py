@@ -36,8 +36,15 @@ from topology.membership import LEASE_TTL_S
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = {
-    "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "a second": 1.0,
-    "B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "a second": 1.0,
+    "B": 1.0,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
 }
 """Of times in seconds, of sizes in bytes; other units are never those of a setting."""
 
@@ -56,7 +63,8 @@ QUOTED: Mapping[str, tuple[float, ...]] = {
     "filters.md": (MAX_READ_BYTES,),
     "gazette.md": (BACK_OFF_FIRST_S,),
     "how-to/kubernetes.md": (
-        in_file(CHART, r"^preStopSeconds: (\d+)$"), in_file(CHART, r"^terminationGracePeriodSeconds: (\d+)$"),
+        in_file(CHART, r"^preStopSeconds: (\d+)$"),
+        in_file(CHART, r"^terminationGracePeriodSeconds: (\d+)$"),
         in_file(CHART, r"^ +size: (\d+)Gi$") * UNITS["GiB"],
     ),
     "inspector-api.md": (POINT_S, 1 / PERIOD_S),
@@ -64,8 +72,16 @@ QUOTED: Mapping[str, tuple[float, ...]] = {
     "management.md": (MAX_REQUEST_BYTES,),
     "monitoring.md": (CRASHED_S, BOUNDS_S[0], in_file("prometheus/alerts.yml", r"oncewire_lease_age_seconds > (\d+)$")),
     "protocol.md": (
-        FLUSH_S, limits.DRAIN_PATIENCE_S, limits.BARRIER_REPEAT_S, limits.PROBE_S, HEARTBEAT_S, limits.CREDIT_LOOK_S,
-        IDLE_TIME_OUT_S, OPEN_BYTES, HELD_BYTES, WINDOW_BYTES,
+        FLUSH_S,
+        limits.DRAIN_PATIENCE_S,
+        limits.BARRIER_REPEAT_S,
+        limits.PROBE_S,
+        HEARTBEAT_S,
+        limits.CREDIT_LOOK_S,
+        IDLE_TIME_OUT_S,
+        OPEN_BYTES,
+        HELD_BYTES,
+        WINDOW_BYTES,
     ),
     "reference/errors/amqp-link-message-size-exceeded.md": (limits.WINDOW_BYTES,),
     "reference/errors/amqp-resource-limit-exceeded.md": (limits.ANNOTATIONS_BYTES,),
@@ -74,11 +90,16 @@ QUOTED: Mapping[str, tuple[float, ...]] = {
     "topic-policies.md": (limits.ANNOTATIONS_BYTES,),
     "walkthrough.md": (TURN_S,),
     "workqueue-reference.md": (
-        LEASE_S, RENEW_S, POP_HOLD_S, sqlite.MAX_BYTES, MAX_DOCUMENT_PAYLOAD, MAX_PAYLOAD_BYTES,
+        LEASE_S,
+        RENEW_S,
+        POP_HOLD_S,
+        sqlite.MAX_BYTES,
+        MAX_DOCUMENT_PAYLOAD,
+        MAX_PAYLOAD_BYTES,
         QueueSettings().max_payload_bytes,
     ),
     "workqueue.md": (LEASE_S,),
-}  # fmt: skip
+}
 """What a page quotes beside the defaults of settings, in seconds or bytes."""
 
 

@@ -154,10 +154,16 @@ def test_no_code_hides_in_an_indented_block(page: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "oncewire chaos simulat", "oncewire drain --ur http://r1:8672", "oncewire chaos simulate --seeds many",
-        "make demos", "make", "nomad run", ".venv/bin/python benchmarks/bench_nothing.py", "oncewire chaos",
+        "oncewire chaos simulat",
+        "oncewire drain --ur http://r1:8672",
+        "oncewire chaos simulate --seeds many",
+        "make demos",
+        "make",
+        "nomad run",
+        ".venv/bin/python benchmarks/bench_nothing.py",
+        "oncewire chaos",
     ],
-)  # fmt: skip
+)
 def test_a_command_that_does_not_exist_is_found(text: str) -> None:
     (command,) = commands_of(text)
     with pytest.raises((AssertionError, click.UsageError)):

@@ -13,9 +13,22 @@ PAGE = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
 
 STATES = frozenset({"done", "deviates", "not built", "describes"})
 SECTIONS: dict[str, int] = {
-    "2": 8, "2.1": 3, "2.2": 0, "2.3": 2, "2.4": 7, "2.5": 6, "2.6": 14, "2.7": 9, "2.8": 19,
-    "3": 5, "3.1": 0, "3.2": 16, "3.3": 1, "3.4": 6, "3.5": 13,
-}  # fmt: skip
+    "2": 8,
+    "2.1": 3,
+    "2.2": 0,
+    "2.3": 2,
+    "2.4": 7,
+    "2.5": 6,
+    "2.6": 14,
+    "2.7": 9,
+    "2.8": 19,
+    "3": 5,
+    "3.1": 0,
+    "3.2": 16,
+    "3.3": 1,
+    "3.4": 6,
+    "3.5": 13,
+}
 """How many sections each part and each of its sections has in the standard of 29 October 2012."""
 
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")

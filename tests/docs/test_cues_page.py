@@ -23,9 +23,12 @@ HEAD = ("Step", "Cues", "Here", "Lives in", "Shown by")
 PERSISTENCE = tuple("1 2 3 4 4a 5 5a 5b 6 6a 6b 7 7a 7b 7c 7d 7e 8 8a 8b 8c 9".split())  # noqa: SIM905
 RECOVERING = tuple("1 1a 1b 1c 1d 1e 1f 2 3 3a 3b 4".split())  # noqa: SIM905
 LIMITS = (
-    "bridges/spark/processor_join_core.py", "bridges/spark/processor.py", "bridges/spark/processor_reader.py",
-    "bridges/spark/processor_core.py", "bridges/node/snapshots.py",
-)  # fmt: skip
+    "bridges/spark/processor_join_core.py",
+    "bridges/spark/processor.py",
+    "bridges/spark/processor_reader.py",
+    "bridges/spark/processor_core.py",
+    "bridges/node/snapshots.py",
+)
 
 
 @pytest.fixture(scope="module")

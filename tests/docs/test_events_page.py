@@ -30,13 +30,18 @@ def of_code() -> set[str]:
     """What the code of a router process can log by name."""
     shell = {each.value for each in RouterEvent} | {LIBRARY_MESSAGE}
     named = {
-        name for folder in ("topology", "oncewire/transport") for file in (ROOT / folder).rglob("*.py")
+        name
+        for folder in ("topology", "oncewire/transport")
+        for file in (ROOT / folder).rglob("*.py")
         for name in NAMED.findall(file.read_text(encoding="utf-8"))
-    }  # fmt: skip
+    }
     noted = {
-        Decision[name].value for file in (ROOT / "delivery_records").rglob("*.py")
-        for names in NOTED.findall(file.read_text(encoding="utf-8")) for name in names if name
-    }  # fmt: skip
+        Decision[name].value
+        for file in (ROOT / "delivery_records").rglob("*.py")
+        for names in NOTED.findall(file.read_text(encoding="utf-8"))
+        for name in names
+        if name
+    }
     return shell | named | noted
 
 

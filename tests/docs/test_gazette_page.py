@@ -74,9 +74,11 @@ async def test_the_tutorial_runs_and_prints_what_the_page_says(page: str, tmp_pa
     async with running_router("--standalone") as router:
         program = tutorial.replace("amqp://127.0.0.1:5672", router.url)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-c", program), cwd=tmp_path, stdout=subprocess.PIPE,
+            *(sys.executable, "-W", "error", "-c", program),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-        )  # fmt: skip
+        )
         out, errors = await asyncio.wait_for(process.communicate(), 100)
     assert (errors.decode(), out.decode(), process.returncode) == ("", "1 3 6\n", 0)
 
@@ -92,7 +94,11 @@ def test_the_program_without_a_consumer_runs_and_prints_what_the_page_says(page:
     program = programs()[1]
     (told,) = re.findall(r"runs by itself and prints `(\d+)`", page)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     assert (done.stdout, done.stderr, done.returncode) == (f"{told}\n", "", 0)

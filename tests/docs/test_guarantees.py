@@ -37,10 +37,13 @@ from tests.support.protocol import protocol_text
 PAGES = [
     ROOT / "docs" / name
     for name in (
-        "guarantees.md", "guarantees-exactly-once.md", "guarantees-weaker.md", "guarantees-spark.md",
+        "guarantees.md",
+        "guarantees-exactly-once.md",
+        "guarantees-weaker.md",
+        "guarantees-spark.md",
         "evidence/guarantees.md",
     )
-]  # fmt: skip
+]
 EVIDENCE = re.compile(r"\[((?:real|sim|gold|core|part)-[\w-]+)\](?!\()")
 COMMANDS = click.Group(commands={"demo": demo, "chaos": chaos})
 
@@ -222,9 +225,15 @@ def small_facts(tmp_path: Path) -> Facts:
 
 def all_problems(page: str, facts: Facts) -> list[str]:
     return [
-        *wrong_tables(page), *wrong_answers(page), *wrong_evidence(page), *missing_evidence(page, facts),
-        *wrong_links(page, facts.root), *wrong_rules(page, facts), *wrong_gaps(page), *wrong_score(page),
-    ]  # fmt: skip
+        *wrong_tables(page),
+        *wrong_answers(page),
+        *wrong_evidence(page),
+        *missing_evidence(page, facts),
+        *wrong_links(page, facts.root),
+        *wrong_rules(page, facts),
+        *wrong_gaps(page),
+        *wrong_score(page),
+    ]
 
 
 def test_a_page_without_a_fault_passes(small_facts: Facts) -> None:
@@ -233,66 +242,122 @@ def test_a_page_without_a_fault_passes(small_facts: Facts) -> None:
 
 PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "a test that does not exist": (
-        "test_a.py::test_it |", "test_a.py::test_gone |", ["tests/router/test_a.py has no test test_gone"]),
+        "test_a.py::test_it |",
+        "test_a.py::test_gone |",
+        ["tests/router/test_a.py has no test test_gone"],
+    ),
     "a helper instead of a test": (
-        "test_a.py::test_it |", "test_a.py::helper |", ["tests/router/test_a.py has no test helper"]),
+        "test_a.py::test_it |",
+        "test_a.py::helper |",
+        ["tests/router/test_a.py has no test helper"],
+    ),
     "a file that does not exist": (
-        "tests/router/test_a.py::test_it |", "tests/router/test_x.py::test_it |",
-        ["there is no file tests/router/test_x.py"]),
+        "tests/router/test_a.py::test_it |",
+        "tests/router/test_x.py::test_it |",
+        ["there is no file tests/router/test_x.py"],
+    ),
     "a test without processes among the real ones": (
-        "tests/router/test_a.py::test_it |", "tests/router/test_b.py::test_it |",
-        ["tests/router/test_b.py starts no process"]),
+        "tests/router/test_a.py::test_it |",
+        "tests/router/test_b.py::test_it |",
+        ["tests/router/test_b.py starts no process"],
+    ),
     "a fault the simulator does not have": (
-        "simulated:crash", "simulated:flood", ["the simulator has no simulated:flood"]),
+        "simulated:crash",
+        "simulated:flood",
+        ["the simulator has no simulated:flood"],
+    ),
     "a trait the simulator does not have": (
-        "simulated:crash", "simulated-trait:crash", ["the simulator has no simulated-trait:crash"]),
+        "simulated:crash",
+        "simulated-trait:crash",
+        ["the simulator has no simulated-trait:crash"],
+    ),
     "a scenario that does not exist": (
-        "scenarios/one.txt` |", "scenarios/two.txt` |", ["there is no file tests/delivery_records/scenarios/two.txt"]),
+        "scenarios/one.txt` |",
+        "scenarios/two.txt` |",
+        ["there is no file tests/delivery_records/scenarios/two.txt"],
+    ),
     "an experiment that does not exist": (
-        "tests/router/test_a.py::test_it |", "docs/evidence/none.md |", ["there is no file docs/evidence/none.md"]),
+        "tests/router/test_a.py::test_it |",
+        "docs/evidence/none.md |",
+        ["there is no file docs/evidence/none.md"],
+    ),
     "a rule that does not exist": (
-        "argued: [I-3](protocol/i.md#i-3)", "argued: [I-33](protocol/i.md#i-33)", ["there is no rule I-33"]),
+        "argued: [I-3](protocol/i.md#i-3)",
+        "argued: [I-33](protocol/i.md#i-33)",
+        ["there is no rule I-33"],
+    ),
     "a rule of the bridge that does not exist": ("[O-2](bridge", "[O-3](bridge", ["there is no rule O-3"]),
     "a rule of the bridge whose link leads elsewhere": (
-        "bridge.md#from-a-query-to-the-network", "bridge.md#reasons", ["the link of O-2 leads to reasons"]),
+        "bridge.md#from-a-query-to-the-network",
+        "bridge.md#reasons",
+        ["the link of O-2 leads to reasons"],
+    ),
     "a fault of the bridge without a row": (
-        "| driver killed | any |", "| node killed | any |",
-        ["Spark bridge has no row for: driver killed", "a fault that is not on the list: node killed"]),
+        "| driver killed | any |",
+        "| node killed | any |",
+        ["Spark bridge has no row for: driver killed", "a fault that is not on the list: node killed"],
+    ),
     "a rule whose link leads elsewhere": (
-        "asleep | [I-3](protocol/i.md#i-3)", "asleep | [I-3](protocol/i.md#i-4)", ["the link of I-3 leads to i-4"]),
+        "asleep | [I-3](protocol/i.md#i-3)",
+        "asleep | [I-3](protocol/i.md#i-4)",
+        ["the link of I-3 leads to i-4"],
+    ),
     "evidence that is in no list": (
-        "| [real-1] |\n| stopped", "| [real-9] |\n| stopped", ["killed (P): unknown evidence real-9"]),
-    "a row without evidence": (
-        "[gold-1] [part-1] |", "yes |", ["stopped (S): no evidence", "'yes' is no evidence"]),
+        "| [real-1] |\n| stopped",
+        "| [real-9] |\n| stopped",
+        ["killed (P): unknown evidence real-9"],
+    ),
+    "a row without evidence": ("[gold-1] [part-1] |", "yes |", ["stopped (S): no evidence", "'yes' is no evidence"]),
     "a row with a part only": (
-        "[gold-1] [part-1] |", "[part-1] |", ["stopped (S): no evidence", "gold-1 shows nothing"]),
-    "a row argued from nothing": (
-        "argued: [I-3](protocol/i.md#i-3)", "argued: ", ["stopped (P): argued from no rule"]),
+        "[gold-1] [part-1] |",
+        "[part-1] |",
+        ["stopped (S): no evidence", "gold-1 shows nothing"],
+    ),
+    "a row argued from nothing": ("argued: [I-3](protocol/i.md#i-3)", "argued: ", ["stopped (P): argued from no rule"]),
     "a mode without a fault of the others": (
-        "| stopped | S | may | no | no | R | P | [gold-1] [part-1] |\n", "",
-        ["At-most-once has no row for: stopped"]),
+        "| stopped | S | may | no | no | R | P | [gold-1] [part-1] |\n",
+        "",
+        ["At-most-once has no row for: stopped"],
+    ),
     "a fault that is on no list": (
-        "| stopped | S |", "| drowned | S |",
-        ["At-most-once has no row for: stopped", "At-most-once has a fault that is not on the list: drowned"]),
-    "a mode without a table": (
-        "## Stock clients\n", "## Others\n", ["Stock clients: no table"]),
-    "an answer that is none": (
-        "| killed | P | may |", "| killed | P | hardly |", ["lost? 'hardly' is no answer"]),
-    "a note that is not there": (
-        "| no (a) |", "| no (b) |", ["there is no note (b)", "note (a) belongs to no cell"]),
+        "| stopped | S |",
+        "| drowned | S |",
+        ["At-most-once has no row for: stopped", "At-most-once has a fault that is not on the list: drowned"],
+    ),
+    "a mode without a table": ("## Stock clients\n", "## Others\n", ["Stock clients: no table"]),
+    "an answer that is none": ("| killed | P | may |", "| killed | P | hardly |", ["lost? 'hardly' is no answer"]),
+    "a note that is not there": ("| no (a) |", "| no (b) |", ["there is no note (b)", "note (a) belongs to no cell"]),
     "an empty cell": (
-        "| killed | P | may | no | no | R | P |", "| killed | P | may | no | no |  | P |", ["killed: a cell is empty"]),
+        "| killed | P | may | no | no | R | P |",
+        "| killed | P | may | no | no |  | P |",
+        ["killed: a cell is empty"],
+    ),
     "a gap that is not listed": (
-        "- Exactly-once, not shown: stopped (P).\n", "", ["Exactly-once, not shown: the rows are stopped (P)"]),
+        "- Exactly-once, not shown: stopped (P).\n",
+        "",
+        ["Exactly-once, not shown: the rows are stopped (P)"],
+    ),
     "a gap that is none any more": (
-        "| R | P | not shown |", "| R | P | [real-1] |", ["Exactly-once, not shown: the rows are none"]),
+        "| R | P | not shown |",
+        "| R | P | [real-1] |",
+        ["Exactly-once, not shown: the rows are none"],
+    ),
     "a count that is wrong": (
-        "| At-most-once  | 2    |", "| At-most-once  | 3    |", ["At-most-once: the counts are [2, 0, 2, 0, 0, 0]"]),
+        "| At-most-once  | 2    |",
+        "| At-most-once  | 3    |",
+        ["At-most-once: the counts are [2, 0, 2, 0, 0, 0]"],
+    ),
     "evidence that links elsewhere": (
-        "[real-1]: ../tests/router/test_a.py", "[real-1]: ../tests/router/test_b.py", ["real-1 links to"]),
+        "[real-1]: ../tests/router/test_a.py",
+        "[real-1]: ../tests/router/test_b.py",
+        ["real-1 links to"],
+    ),
     "evidence in a list of another kind": (
-        "| real-1 | tests", "| core-1 | tests", ["core-1 is in the list of real", "unknown evidence real-1"]),
-}  # fmt: skip
+        "| real-1 | tests",
+        "| core-1 | tests",
+        ["core-1 is in the list of real", "unknown evidence real-1"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -309,5 +374,6 @@ def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
     assert list(wrong_commands(".venv/bin/oncewire demo --json\n", group)) == []
     page = ".venv/bin/oncewire demo --fast  # quick\n.venv/bin/oncewire dmo\n"
     assert list(wrong_commands(page, group)) == [
-        "oncewire demo --fast: there is no --fast", "oncewire dmo: there is no dmo",
-    ]  # fmt: skip
+        "oncewire demo --fast: there is no --fast",
+        "oncewire dmo: there is no dmo",
+    ]

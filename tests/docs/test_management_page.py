@@ -54,8 +54,10 @@ def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:
         f"After {MAX_FAILURES} wrong passwords from one address within {FAILURE_WINDOW_S:g} s",
         f"after {MAX_GUESSES} different wrong passwords within {GUESS_WINDOW_S:g} s",
         f"at most {MAX_LINKS} such links, {CREDIT} requests of {MAX_REQUEST_BYTES // 1024} KiB",
-        f"when more than {MAX_WAITING} requests", f"`{NODE_TYPE}`", f"GET {PREFIX}/schema",
-    ):  # fmt: skip
+        f"when more than {MAX_WAITING} requests",
+        f"`{NODE_TYPE}`",
+        f"GET {PREFIX}/schema",
+    ):
         assert said in words, said
 
 

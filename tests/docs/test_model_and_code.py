@@ -18,10 +18,32 @@ from chaos.simulator.actions import ACTIONS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "model-and-code.md").read_text(encoding="utf-8")
 MODEL = {
-    "P.connect", "P.send", "P.recv", "P.settle", "S.connect", "S.recv", "S.process", "R.recvP", "R.recvS", "R.recvR",
-    "R.watch", "R.confirm", "R.fence", "R.restart", "K.lease", "!crash", "!iso", "!reset", "!dropP", "!dropS", "!expP",
-    "!expS", "!pcrash", "!scrash", "!closeS",
-}  # fmt: skip
+    "P.connect",
+    "P.send",
+    "P.recv",
+    "P.settle",
+    "S.connect",
+    "S.recv",
+    "S.process",
+    "R.recvP",
+    "R.recvS",
+    "R.recvR",
+    "R.watch",
+    "R.confirm",
+    "R.fence",
+    "R.restart",
+    "K.lease",
+    "!crash",
+    "!iso",
+    "!reset",
+    "!dropP",
+    "!dropS",
+    "!expP",
+    "!expS",
+    "!pcrash",
+    "!scrash",
+    "!closeS",
+}
 """The model's actions. `R.heal` and `K.reap` are missing: the page says why."""
 
 ROOMS = (
@@ -59,11 +81,7 @@ def resolves(name: str) -> bool:
 
 def unknown(page: str) -> Iterator[str]:
     """Names on a page that stand for nothing."""
-    known = {
-        *MODEL,
-        *ACTIONS,
-        *(edit.name for edit in (*EDITS, *DIRECTED_EDITS)),
-    }
+    known = {*MODEL, *ACTIONS, *(edit.name for edit in (*EDITS, *DIRECTED_EDITS))}
     for name in names(page):
         if name not in known and not (DOTTED.fullmatch(name) and resolves(name)):
             yield name

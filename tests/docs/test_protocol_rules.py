@@ -122,14 +122,8 @@ def mentions_in_source(source: str, path: Path) -> Iterator[Mention]:
         if token.type == tokenize.COMMENT:
             yield from (Mention(found.group(), path, token.start[0]) for found in RULE.finditer(token.string))
     for node in ast.walk(ast.parse(source, filename=str(path))):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield from (
-                Mention(found.group(), path, node.lineno) for found in RULE.finditer(node.value.value)
-            )
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from (Mention(found.group(), path, node.lineno) for found in RULE.finditer(node.value.value))
 
 
 def mentions_under(root: Path, folders: Iterable[str]) -> list[Mention]:
@@ -143,9 +137,7 @@ def mentions_under(root: Path, folders: Iterable[str]) -> list[Mention]:
 
 def constant_rows(page: str) -> dict[str, float]:
     """Constant -> value, of the table rows `| name | value | `CONSTANT` | ...`; times in seconds, sizes in bytes."""
-    return {
-        row["name"]: float(row["number"]) * UNITS[row["unit"] or ""] for row in CONSTANT_ROW.finditer(page)
-    }
+    return {row["name"]: float(row["number"]) * UNITS[row["unit"] or ""] for row in CONSTANT_ROW.finditer(page)}
 
 
 def marked(rules: dict[str, Rule], mark: str) -> set[str]:
@@ -183,9 +175,7 @@ def carried_out(mentions: list[Mention]) -> list[Mention]:
     return [mention for mention in mentions if mention.path.parts[0] in CARRYING_OUT]
 
 
-def test_every_rule_named_in_the_code_is_on_the_protocol_page(
-    rules: dict[str, Rule], mentions: list[Mention]
-) -> None:
+def test_every_rule_named_in_the_code_is_on_the_protocol_page(rules: dict[str, Rule], mentions: list[Mention]) -> None:
     unknown = unknown_names(rules, mentions)
     assert not unknown, "not defined in docs/protocol:\n" + "\n".join(map(str, unknown))
 

@@ -27,10 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("spark.md", "spark-reference.md", "spark-cluster.md", "tutorials/spark.md")
 PAGE = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
 COMMANDS = click.Group(
-    commands={
-        "bridge": bridge, "demo-spark": demo_spark, "inspect": inspect, "local": local, "pub": pub, "sub": sub,
-    }
-)  # fmt: skip
+    commands={"bridge": bridge, "demo-spark": demo_spark, "inspect": inspect, "local": local, "pub": pub, "sub": sub}
+)
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SHELL = "\n".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).replace("\\\n", " ")

@@ -31,9 +31,12 @@ def texts_of(page: str) -> list[str]:
 @contextlib.asynccontextmanager
 async def running(folder: Path, *command: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        *command,
+        cwd=folder,
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     try:
         yield process
     finally:
@@ -87,9 +90,7 @@ async def test_the_fastapi_service_does_what_its_page_says(tmp_path: Path) -> No
         await until_it_answers(f"{url}/dishes")
         async with running(tmp_path, sys.executable, "kitchen.py", ROUTERS=router.url) as cooks:
             assert await line_of(cooks) == "the kitchen is open\n"
-            assert await answer("POST", f"{url}/orders?dish=soup") == (
-                202, {"dish": "soup", "state": "will be cooked"}
-            )  # fmt: skip
+            assert await answer("POST", f"{url}/orders?dish=soup") == (202, {"dish": "soup", "state": "will be cooked"})
             assert await answer("POST", f"{url}/orders/now?dish=cake") == (200, {"dish": "cake", "state": "cooked"})
             await until_cooked(url, ["soup", "cake"])
         # Without the kitchen: one order is taken, the other one is told who does not answer.

@@ -52,25 +52,84 @@ def test_the_tables_of_and_or_and_not(one: str, other: str) -> None:
 
 
 TRUE = (
-    "age = 30", "age = 30.0", "age <> 31", "age BETWEEN 30 AND 30", "age NOT BETWEEN 31 AND 40", "age + 2 * 5 = 40",
-    "(age - 1) / 2 = 14", "-age < 0", "+age = 30", "half * 2 = 1", "color IN ('red', 'blue')", "color NOT IN ('blue')",
-    "color LIKE 'r_d'", "color NOT LIKE 'x%'", "missing IS NULL", "color IS NOT NULL", "flag", "flag = TRUE",
-    "flag <> FALSE", "NOT age > 30", "color = 'red' AND age >= 30", "age NOT IN ('30')", "sym = 'symbol'",
-    "when > 1000", "uuid = '00000000-0000-0000-0000-000000000007'", "-7 / 2 = -3", "age / 4.0 = 7.5", "letter = 'a'",
-)  # fmt: skip
+    "age = 30",
+    "age = 30.0",
+    "age <> 31",
+    "age BETWEEN 30 AND 30",
+    "age NOT BETWEEN 31 AND 40",
+    "age + 2 * 5 = 40",
+    "(age - 1) / 2 = 14",
+    "-age < 0",
+    "+age = 30",
+    "half * 2 = 1",
+    "color IN ('red', 'blue')",
+    "color NOT IN ('blue')",
+    "color LIKE 'r_d'",
+    "color NOT LIKE 'x%'",
+    "missing IS NULL",
+    "color IS NOT NULL",
+    "flag",
+    "flag = TRUE",
+    "flag <> FALSE",
+    "NOT age > 30",
+    "color = 'red' AND age >= 30",
+    "age NOT IN ('30')",
+    "sym = 'symbol'",
+    "when > 1000",
+    "uuid = '00000000-0000-0000-0000-000000000007'",
+    "-7 / 2 = -3",
+    "age / 4.0 = 7.5",
+    "letter = 'a'",
+)
 NOT_TRUE = (
-    "age = '30'", "age <> '30'", "color <> 30", "color > 'a'", "flag > FALSE", "flag = 1", "missing = 1",
+    "age = '30'",
+    "age <> '30'",
+    "color <> 30",
+    "color > 'a'",
+    "flag > FALSE",
+    "flag = 1",
+    "missing = 1",
     "missing <> 1",
-    "missing IN ('a')", "missing NOT IN ('a')", "missing LIKE '%'", "missing NOT LIKE '%'", "NOT missing = 1",
-    "missing BETWEEN 1 AND 2", "missing NOT BETWEEN 1 AND 2", "age / 0 = 1", "age / 0 IS NOT NULL", "color + 1 = 1",
-    "flag + 1 = 2", "-color IS NOT NULL", "age LIKE '3%'", "binary IS NOT NULL", "color", "age", "NOT color",
-    "decimal IS NOT NULL", "array IS NOT NULL", "decimal = 0",
-    "nan = nan", "Color = 'red'", "missing IS NOT NULL", "huge * huge * 1e300 * 1e300 < 0",
-)  # fmt: skip
+    "missing IN ('a')",
+    "missing NOT IN ('a')",
+    "missing LIKE '%'",
+    "missing NOT LIKE '%'",
+    "NOT missing = 1",
+    "missing BETWEEN 1 AND 2",
+    "missing NOT BETWEEN 1 AND 2",
+    "age / 0 = 1",
+    "age / 0 IS NOT NULL",
+    "color + 1 = 1",
+    "flag + 1 = 2",
+    "-color IS NOT NULL",
+    "age LIKE '3%'",
+    "binary IS NOT NULL",
+    "color",
+    "age",
+    "NOT color",
+    "decimal IS NOT NULL",
+    "array IS NOT NULL",
+    "decimal = 0",
+    "nan = nan",
+    "Color = 'red'",
+    "missing IS NOT NULL",
+    "huge * huge * 1e300 * 1e300 < 0",
+)
 PERSON = with_properties(
-    age=UInt(30), color="red", flag=True, half=0.5, sym=Symbol("symbol"), when=Timestamp(1500), uuid=UUID(int=7),
-    binary=b"x", decimal=Decimal64(bytes(8)), array=AmqpArray(int, (1,)), nan=float("nan"), huge=2**62, letter="a",
-)  # fmt: skip
+    age=UInt(30),
+    color="red",
+    flag=True,
+    half=0.5,
+    sym=Symbol("symbol"),
+    when=Timestamp(1500),
+    uuid=UUID(int=7),
+    binary=b"x",
+    decimal=Decimal64(bytes(8)),
+    array=AmqpArray(int, (1,)),
+    nan=float("nan"),
+    huge=2**62,
+    letter="a",
+)
 
 
 @pytest.mark.parametrize("selector", TRUE)
@@ -84,42 +143,69 @@ def test_false_and_unknown_choose_nothing(selector: str) -> None:
 
 
 JMS = Message(
-    b"", header=Header(durable=True, priority=7, ttl=5000),
+    b"",
+    header=Header(durable=True, priority=7, ttl=5000),
     properties=Properties(
-        message_id="m1", user_id=b"anna", subject="news", correlation_id=UUID(int=1), creation_time=1700, to="t",
-        group_id="g", group_sequence=3, reply_to="r", content_type="text/plain", absolute_expiry_time=9000,
+        message_id="m1",
+        user_id=b"anna",
+        subject="news",
+        correlation_id=UUID(int=1),
+        creation_time=1700,
+        to="t",
+        group_id="g",
+        group_sequence=3,
+        reply_to="r",
+        content_type="text/plain",
+        absolute_expiry_time=9000,
     ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
     "selector",
     [
-        "JMSMessageID = 'ID:AMQP_NO_PREFIX:m1'", "JMSPriority = 7", "JMSDeliveryMode = 'PERSISTENT'",
-        "JMSTimestamp = 1700", "JMSType = 'news'", "JMSXGroupID = 'g' AND JMSXGroupSeq = 3", "JMSXUserID = 'anna'",
-        "JMSCorrelationID = 'ID:AMQP_UUID:00000000-0000-0000-0000-000000000001'", "JMSExpiration = 9000",
-        "amqp.message_id = 'm1' AND amqp.subject LIKE 'n%' AND amqp.to = 't'", "amqp.durable AND amqp.ttl = 5000",
+        "JMSMessageID = 'ID:AMQP_NO_PREFIX:m1'",
+        "JMSPriority = 7",
+        "JMSDeliveryMode = 'PERSISTENT'",
+        "JMSTimestamp = 1700",
+        "JMSType = 'news'",
+        "JMSXGroupID = 'g' AND JMSXGroupSeq = 3",
+        "JMSXUserID = 'anna'",
+        "JMSCorrelationID = 'ID:AMQP_UUID:00000000-0000-0000-0000-000000000001'",
+        "JMSExpiration = 9000",
+        "amqp.message_id = 'm1' AND amqp.subject LIKE 'n%' AND amqp.to = 't'",
+        "amqp.durable AND amqp.ttl = 5000",
         "amqp.content_type = 'text/plain' AND amqp.reply_to = 'r' AND amqp.priority > 4",
     ],
-)  # fmt: skip
+)
 def test_fields_are_named_as_jms_clients_know_them(selector: str) -> None:
     assert is_chosen(selector, JMS)
 
 
 @pytest.mark.parametrize(
     "selector",
-    ["JMSPriority = 4", "JMSDeliveryMode = 'NON_PERSISTENT'", "JMSMessageID IS NULL", "JMSType IS NULL",
-     "NOT amqp.durable"],
-)  # fmt: skip
+    [
+        "JMSPriority = 4",
+        "JMSDeliveryMode = 'NON_PERSISTENT'",
+        "JMSMessageID IS NULL",
+        "JMSType IS NULL",
+        "NOT amqp.durable",
+    ],
+)
 def test_a_message_without_sections_has_amqps_defaults(selector: str) -> None:
     assert is_chosen(selector, Message(b"x"))
 
 
 @pytest.mark.parametrize(
     ("identifier", "known_as"),
-    [("ID:x", "ID:x"), (ULong(5), "ID:AMQP_ULONG:5"), (b"\xab", "ID:AMQP_BINARY:AB"),
-     (UUID(int=2), f"ID:AMQP_UUID:{UUID(int=2)}"), ("x", "ID:AMQP_NO_PREFIX:x")],
-)  # fmt: skip
+    [
+        ("ID:x", "ID:x"),
+        (ULong(5), "ID:AMQP_ULONG:5"),
+        (b"\xab", "ID:AMQP_BINARY:AB"),
+        (UUID(int=2), f"ID:AMQP_UUID:{UUID(int=2)}"),
+        ("x", "ID:AMQP_NO_PREFIX:x"),
+    ],
+)
 def test_message_ids_of_every_type(identifier: str | bytes | UUID | int, known_as: str) -> None:
     assert is_chosen(f"JMSMessageID = '{known_as}'", Message(b"", properties=Properties(message_id=identifier)))
 

@@ -58,11 +58,16 @@ def test_all_filters_of_a_source_must_match() -> None:
 @pytest.mark.parametrize(
     ("pattern", "subject", "matches"),
     [
-        ("*.stock.#", "usd.stock", True), ("*.stock.#", "eur.stock.db", True), ("*.stock.#", "stock.nasdaq", False),
-        ("#", None, True), ("a", None, False), ("#.#.#.x", "a.b.c.x", True), ("#", ".".join("a" * 500), True),
+        ("*.stock.#", "usd.stock", True),
+        ("*.stock.#", "eur.stock.db", True),
+        ("*.stock.#", "stock.nasdaq", False),
+        ("#", None, True),
+        ("a", None, False),
+        ("#.#.#.x", "a.b.c.x", True),
+        ("#", ".".join("a" * 500), True),
         ("a.#", "a" + ".a" * 500, False),
     ],
-)  # fmt: skip
+)
 def test_subject_patterns(pattern: str, subject: str | None, matches: bool) -> None:
     properties = None if subject is None else Properties(subject=subject)
     assert chosen(text_of(a=(PATTERN, pattern)), Message(b"", properties=properties)) is matches
@@ -71,19 +76,41 @@ def test_subject_patterns(pattern: str, subject: str | None, matches: bool) -> N
 ORDER = Message(
     b"",
     properties=Properties(
-        message_id=5, user_id=b"u", to="to", subject="&x", correlation_id=UUID(int=3), content_type="text/plain",
-        creation_time=77, group_sequence=9,
+        message_id=5,
+        user_id=b"u",
+        to="to",
+        subject="&x",
+        correlation_id=UUID(int=3),
+        content_type="text/plain",
+        creation_time=77,
+        group_sequence=9,
     ),
     application_properties={"region": "europe-west", "n": UInt(7), "flag": True, "sym": Symbol("s"), "none": None},
-)  # fmt: skip
+)
 MATCHING: list[dict[object, object]] = [
-    {"region": "europe-west"}, {"region": "&p:europe"}, {"region": "&s:west"}, {"n": 7}, {"n": 7.0}, {"flag": True},
-    {"region": None}, {"none": None}, {"sym": "s"}, {"region": Symbol("europe-west")}, {"region": "&p:", "n": 7},
-]  # fmt: skip
+    {"region": "europe-west"},
+    {"region": "&p:europe"},
+    {"region": "&s:west"},
+    {"n": 7},
+    {"n": 7.0},
+    {"flag": True},
+    {"region": None},
+    {"none": None},
+    {"sym": "s"},
+    {"region": Symbol("europe-west")},
+    {"region": "&p:", "n": 7},
+]
 OTHER: list[dict[object, object]] = [
-    {"region": "europe"}, {"region": "&p:west"}, {"n": "7"}, {"flag": 1}, {"missing": None}, {"n": True},
-    {"region": Symbol("&p:europe")}, {"region": "&&p:europe"}, {"region": "&p:europe", "n": 8},
-]  # fmt: skip
+    {"region": "europe"},
+    {"region": "&p:west"},
+    {"n": "7"},
+    {"flag": 1},
+    {"missing": None},
+    {"n": True},
+    {"region": Symbol("&p:europe")},
+    {"region": "&&p:europe"},
+    {"region": "&p:europe", "n": 8},
+]
 
 
 @pytest.mark.parametrize("fields", MATCHING)
@@ -98,10 +125,15 @@ def test_application_properties_that_do_not(fields: dict[object, object]) -> Non
 
 def test_properties_of_each_type() -> None:
     fields: dict[object, object] = {
-        Symbol("message-id"): ULong(5), Symbol("user-id"): b"u", Symbol("to"): "&p:t", Symbol("subject"): "&&x",
-        Symbol("correlation-id"): UUID(int=3), Symbol("content-type"): Symbol("text/plain"),
-        Symbol("creation-time"): Timestamp(77), Symbol("group-sequence"): UInt(9),
-    }  # fmt: skip
+        Symbol("message-id"): ULong(5),
+        Symbol("user-id"): b"u",
+        Symbol("to"): "&p:t",
+        Symbol("subject"): "&&x",
+        Symbol("correlation-id"): UUID(int=3),
+        Symbol("content-type"): Symbol("text/plain"),
+        Symbol("creation-time"): Timestamp(77),
+        Symbol("group-sequence"): UInt(9),
+    }
     text = text_of(a=(PROPERTIES, fields))
     assert chosen(text, ORDER)
     assert not chosen(text, Message(b""))
@@ -150,10 +182,15 @@ def test_nine_filters_are_too_many() -> None:
 
 
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False),
-    st.text(st.characters(codec="utf-8"), max_size=5).filter(lambda s: not s.startswith("&")), st.binary(max_size=5),
-    st.uuids(), st.from_regex(r"\A[a-z]{1,5}\Z").map(Symbol),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(codec="utf-8"), max_size=5).filter(lambda s: not s.startswith("&")),
+    st.binary(max_size=5),
+    st.uuids(),
+    st.from_regex(r"\A[a-z]{1,5}\Z").map(Symbol),
+)
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), VALUES, min_size=1, max_size=4))
@@ -168,12 +205,31 @@ def test_the_properties_of_a_look_up_are_described_with_their_types() -> None:
     assert canonical_text(described(text)) == text
 
 
-@given(st.text(max_size=30) | st.sampled_from([
-    "[]", "{}", "[[]]", '[["selector"]]', '[["selector",5]]', '[["selector","a ="]]', '[["new-kind",1]]', "[1]",
-    '[["properties",5]]', '[["properties",{"x":1}]]', '[["application-properties",{"a":{"uuid":"x"}}]]',
-    '[["application-properties",{"a":[1]}]]', '[["application-properties",{"a":{"b":{}}}]]', "[[[],1]]", "[[{},1]]",
-    '[["subject",null]]', '[["no-local",1],["properties",{"message-id":{"binary":"zz"}}]]', "[" * 100_000,
-]))  # fmt: skip
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(
+        [
+            "[]",
+            "{}",
+            "[[]]",
+            '[["selector"]]',
+            '[["selector",5]]',
+            '[["selector","a ="]]',
+            '[["new-kind",1]]',
+            "[1]",
+            '[["properties",5]]',
+            '[["properties",{"x":1}]]',
+            '[["application-properties",{"a":{"uuid":"x"}}]]',
+            '[["application-properties",{"a":[1]}]]',
+            '[["application-properties",{"a":{"b":{}}}]]',
+            "[[[],1]]",
+            "[[{},1]]",
+            '[["subject",null]]',
+            '[["no-local",1],["properties",{"message-id":{"binary":"zz"}}]]',
+            "[" * 100_000,
+        ]
+    )
+)
 def test_a_text_that_nobody_here_wrote_is_refused_and_never_raises_anything_else(text: str) -> None:
     try:
         found = compile_text(text)

@@ -52,7 +52,7 @@ def test_equal_selectors_have_one_canonical_text(text: str) -> None:
 
 WRONG = {
     "color =": "character 8 is the end; expected",
-    "a = 'x": "character 5 is \"'x\"; a string ends with a single quote",
+    "a = 'x": 'character 5 is "\'x"; a string ends with a single quote',
     "a = 1 2": "character 7 is '2'; expected * or /, + or -, AND, OR, the end",
     "AND": "character 1 is 'AND'",
     "like = 1": "character 1 is 'like = 1'",

@@ -58,10 +58,16 @@ class LargeNetwork:
     def put(self, number: int, router: int) -> None:
         """Attach a subscription at a router."""
         record = SubscriptionRecord(
-            container_id=f"warehouse-{number:05}.rotterdam.example", link_name="all-orders",
-            topic=topic_of(number), rid=rid_of(router), nonce=f"{number}", timeout_s=60.0,
-            mode=SubscriptionMode.EXACTLY_ONCE, map_bound=20_000, peer=f"10.1.2.3:{40_000 + number % 20_000}",
-        )  # fmt: skip
+            container_id=f"warehouse-{number:05}.rotterdam.example",
+            link_name="all-orders",
+            topic=topic_of(number),
+            rid=rid_of(router),
+            nonce=f"{number}",
+            timeout_s=60.0,
+            mode=SubscriptionMode.EXACTLY_ONCE,
+            map_bound=20_000,
+            peer=f"10.1.2.3:{40_000 + number % 20_000}",
+        )
         key = store_key(f"subs/{link_key(record.container_id, record.link_name)}")
         self.revision = self.etcd.compare_and_put(key, encode_record(record), None, 0).revision
 
@@ -77,12 +83,14 @@ class LargeNetwork:
         changed = (rid_of(7), rid_of(8))
         updates = [
             LinkStateUpdate(
-                rid, f"r{number:03}", time.monotonic_ns(),
+                rid,
+                f"r{number:03}",
+                time.monotonic_ns(),
                 tuple((peer, cost if {rid, peer} == set(changed) else 1) for peer in sorted(rids) if peer != rid),
             )
             for number, rid in enumerate(rids)
             if rid != own
-        ]  # fmt: skip
+        ]
         for rid in rids[1:]:
             routing.heard(rid)
         routing.receive(encode_message(Announcement(tuple(updates))), rid_of(1))
@@ -116,9 +124,13 @@ async def large_network() -> AsyncIterator[LargeNetwork]:
     etcd = MemoryEtcd()
     # Nobody is given up for its silence: the neighbours are in the link states only.
     config = RouterConfig(
-        id="r000", standalone=True, listen_port=0, http_port=0,
-        inter_router_silence_s=180.0, inter_router_heartbeat_s=60.0,
-    )  # fmt: skip
+        id="r000",
+        standalone=True,
+        listen_port=0,
+        http_port=0,
+        inter_router_silence_s=180.0,
+        inter_router_heartbeat_s=60.0,
+    )
     node = RouterNode(config, "1.0")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(router_node, "store_factory", lambda config, log: etcd.client)

@@ -16,9 +16,11 @@ from topology.gateway_store import GatewayStore
 from topology.store import UNCONDITIONAL
 
 SETTINGS = {
-    "users": "ann:secret-of-ann,vera:v", "roles": "ann=admin,vera=viewer", "http.anonymous_role": "none",
+    "users": "ann:secret-of-ann,vera:v",
+    "roles": "ann=admin,vera=viewer",
+    "http.anonymous_role": "none",
     "http.loopback_role": "none",
-}  # fmt: skip
+}
 LENT = 0xBEEF
 """The incarnation that the thief's key names."""
 
@@ -53,9 +55,10 @@ async def refused_everywhere(network: LocalNetwork, request: bytes) -> None:
     assert len(stolen) == 1
     for router in network.routers.values():
         for method, path, body in (
-            ("GET", "/api/v1/overview", None), ("GET", "/api/v1/state", None),
+            ("GET", "/api/v1/overview", None),
+            ("GET", "/api/v1/state", None),
             ("PUT", "/api/v1/management/log/router", {"level": "debug"}),
-        ):  # fmt: skip
+        ):
             status, found = await call(router.http, method, path, body, stolen)
             assert (status, "is refused" in found["error"]) == (403, True), (path, found)
 

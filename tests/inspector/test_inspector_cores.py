@@ -12,14 +12,7 @@ from rich.console import Console
 from topology.inspector.answers_core import answer_of
 from topology.inspector.changes_core import MAX_MARKS, Shown, ShownAttachments
 from topology.inspector.events_core import EVENTS_KEPT, MAX_TEXT, EventRing
-from topology.inspector.parameters_core import (
-    WAIT_PARAMETERS,
-    after_of,
-    page_request,
-    tag_of,
-    watch_request,
-    wish_id,
-)
+from topology.inspector.parameters_core import WAIT_PARAMETERS, after_of, page_request, tag_of, watch_request, wish_id
 from topology.inspector.rows_core import MAX_ROWS, Filter, Head, InputError, Row
 from topology.inspector.show_cli import shown
 
@@ -27,8 +20,17 @@ from topology.inspector.show_cli import shown
 
 
 def record(role: str, router: str, state: str = "in-doubt", **more: object) -> Row:
-    return {"network_tag": "00", "role": role, "router": router, "state": state, "local_subscriptions": [],
-            "local_count": 0, "other_routers": [], "arrived_s": 3.0, **more}  # fmt: skip
+    return {
+        "network_tag": "00",
+        "role": role,
+        "router": router,
+        "state": state,
+        "local_subscriptions": [],
+        "local_count": 0,
+        "other_routers": [],
+        "arrived_s": 3.0,
+        **more,
+    }
 
 
 def local(name: str, state: str, detail: str) -> Row:
@@ -42,26 +44,34 @@ def local(name: str, state: str, detail: str) -> Row:
         ([record("past", "r1", "settled")], "settled", "It is settled: no router has a record", []),
         (
             [
-                record("ingress", "r1", local_subscriptions=[local("a/1", "accepted", "done")], local_count=1,
-                       other_routers=[{"router": "r2", "subscriptions": 2, "owing": 1}]),
+                record(
+                    "ingress",
+                    "r1",
+                    local_subscriptions=[local("a/1", "accepted", "done")],
+                    local_count=1,
+                    other_routers=[{"router": "r2", "subscriptions": 2, "owing": 1}],
+                ),
                 record(
                     "egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "held"), local("b/2", "accepted", "")]
                 ),
             ],
-            "in-doubt", "Not accepted yet: 1 of 3 subscriptions has not accepted it.", [("b/1", "r2", "held", 3.0)],
+            "in-doubt",
+            "Not accepted yet: 1 of 3 subscriptions has not accepted it.",
+            [("b/1", "r2", "held", 3.0)],
         ),
         ([record("ingress", "r1")], "in-doubt", "All 0 subscriptions have processed it; an earlier", []),
         ([record("ingress", "r1", "accepted")], "accepted", "Accepted; its publisher has the outcome", []),
         ([record("ingress", "r1", "rejected")], "rejected", "Rejected; its publisher has the outcome", []),
         (
             [record("egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "sent")])],
-            "in-doubt", "1 subscription has not accepted it; its publisher's router is not among these.",
+            "in-doubt",
+            "1 subscription has not accepted it; its publisher's router is not among these.",
             [("b/1", "r2", "in-doubt", None)],
         ),
         ([record("egress", "r2", "accepted")], "accepted", "Done at the routers below", []),
         ([record("egress", "r1"), record("egress", "r1", network_tag="01")], "unknown", "Several deliveries", []),
     ],
-)  # fmt: skip
+)
 def test_one_sentence_says_what_has_become_of_a_delivery(
     found: list[Row], state: str, text: str, waiting: list[tuple[object, ...]]
 ) -> None:
@@ -114,9 +124,7 @@ def test_fields_go_out_as_json_that_a_browser_reads_exactly() -> None:
     ring = EventRing()
     ring.add(0.0, "info", "x", {"big": 2**60, "tag": b"\x01\xff", "long": "y" * 5000, "none": None, "share": 0.5})
     (item,) = ring.after(0, 1).items
-    assert item["fields"] == {
-        "big": str(2**60), "tag": "01ff", "long": "y" * MAX_TEXT, "none": None, "share": 0.5,
-    }  # fmt: skip
+    assert item["fields"] == {"big": str(2**60), "tag": "01ff", "long": "y" * MAX_TEXT, "none": None, "share": 0.5}
     assert item["time"] == "1970-01-01T00:00:00.000Z"
 
 
@@ -230,11 +238,21 @@ def test_one_message_has_at_most_so_many_rows_and_the_next_has_the_rest() -> Non
 @pytest.mark.parametrize(
     "query",
     [
-        {"limit": "0"}, {"limit": "501"}, {"limit": "-1"}, {"limit": "ten"}, {"limit": ""}, {"limit": "1" * 99},
-        {"limit": "٣"}, {"topik": "orders"}, {"topic": "x" * 5000}, {"min_s": "nan"}, {"min_s": "-1"},
-        {"min_s": "soon"}, {"network": "yes"},
+        {"limit": "0"},
+        {"limit": "501"},
+        {"limit": "-1"},
+        {"limit": "ten"},
+        {"limit": ""},
+        {"limit": "1" * 99},
+        {"limit": "٣"},
+        {"topik": "orders"},
+        {"topic": "x" * 5000},
+        {"min_s": "nan"},
+        {"min_s": "-1"},
+        {"min_s": "soon"},
+        {"network": "yes"},
     ],
-)  # fmt: skip
+)
 def test_parameters_that_make_no_sense_are_refused_with_what_to_do(query: dict[str, str]) -> None:
     with pytest.raises(InputError) as refused:
         page_request(query, WAIT_PARAMETERS)
@@ -262,11 +280,19 @@ def test_a_tag_is_one_to_32_bytes() -> None:
 @pytest.mark.parametrize(
     "wish",
     [
-        None, [], "overview", {}, {"tables": []}, {"tables": "overview"}, {"tables": ["windows"]}, {"tables": [[]]},
-        {"tables": ["overview"], "topic": 5}, {"tables": ["overview"], "id": "x" * 65},
+        None,
+        [],
+        "overview",
+        {},
+        {"tables": []},
+        {"tables": "overview"},
+        {"tables": ["windows"]},
+        {"tables": [[]]},
+        {"tables": ["overview"], "topic": 5},
+        {"tables": ["overview"], "id": "x" * 65},
         {"tables": ["overview"], "a": 1},
     ],
-)  # fmt: skip
+)
 def test_a_wish_that_makes_no_sense_is_refused_with_an_example(wish: object) -> None:
     with pytest.raises(InputError) as refused:
         watch_request(wish)

@@ -88,11 +88,13 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     (row,) = found["items"]
     assert (row["publisher"], row["router"], row["reason"], row["unsettled"]) == ("till/pub", "r3", "subscriptions", 1)
     assert {(e["subscription"], e["router"], e["state"]) for e in row["waiting_for"]} == {
-        ("store/all", "r1", "in-doubt"), ("far/poor", "r2", "held"),
-    }  # fmt: skip
+        ("store/all", "r1", "in-doubt"),
+        ("far/poor", "r2", "held"),
+    }
     assert {each["ends_with"] for each in row["waiting_for"]} == {
-        "oncewire manage delete subscription store/all", "oncewire manage delete subscription far/poor",
-    }  # fmt: skip
+        "oncewire manage delete subscription store/all",
+        "oncewire manage delete subscription far/poor",
+    }
     assert {each["owner"] for each in row["waiting_for"]} == {"client"}
     assert row["oldest_tag"] == delivery.tag.hex()
     assert found["missing"] == []
@@ -179,8 +181,10 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     assert accepted.keys() == {"ingress r3", "egress r1", "egress r2"}
     ingress = accepted["ingress r3"]
     assert (ingress["publisher"], ingress["publisher_tag"], ingress["network_tag"]) == (
-        "till/pub", TAG.hex(), delivery.tag.hex(),
-    )  # fmt: skip
+        "till/pub",
+        TAG.hex(),
+        delivery.tag.hex(),
+    )
     bare = b64decode(ingress["first_bytes"])
     assert decode_message(bare).body == BODY
     assert (ingress["size"], ingress["digest"]) == (len(bare), hashlib.sha256(bare).hexdigest())
@@ -279,11 +283,23 @@ async def test_a_moved_subscription_changes_rows_of_a_watch_at_any_router(networ
 
 async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetwork) -> None:
     for path in (
-        "subscriptions?limit=0", "subscriptions?limit=501", "subscriptions?cursor=zz", "subscriptions?topik=a",
-        "subscriptions?topic=a.*/b", "links?network=true&own=true", "connections?network=true&cursor=WyJhIiwiYiJd",
-        "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x", "events?network=true&after=3",
-        "deliveries/xyz", "deliveries/00?network=maybe", "events?after=x", "watch", "holders?of=00", "holders",
-    ):  # fmt: skip
+        "subscriptions?limit=0",
+        "subscriptions?limit=501",
+        "subscriptions?cursor=zz",
+        "subscriptions?topik=a",
+        "subscriptions?topic=a.*/b",
+        "links?network=true&own=true",
+        "connections?network=true&cursor=WyJhIiwiYiJd",
+        "waits?network=true&cursor=WyJhIiwiYiJd",
+        "waits?min_s=x",
+        "events?network=true&after=3",
+        "deliveries/xyz",
+        "deliveries/00?network=maybe",
+        "events?after=x",
+        "watch",
+        "holders?of=00",
+        "holders",
+    ):
         told = await get(network, "r1", f"/api/v1/{path}", 400)
         assert told["error"], path
         assert told["fix"], path

@@ -59,9 +59,17 @@ def test_rows_that_stay_are_seen_once_whatever_comes_or_goes(
 
 @pytest.mark.parametrize(
     "cursor",
-    ["", "zz", "%%", "null", "x" * 10_000, "[" * 3000, "ä",
-     *(base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in (1, [], ["a"], ["a", 1], "a"))],
-)  # fmt: skip
+    [
+        "",
+        "zz",
+        "%%",
+        "null",
+        "x" * 10_000,
+        "[" * 3000,
+        "ä",
+        *(base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in (1, [], ["a"], ["a", 1], "a")),
+    ],
+)
 def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
     with pytest.raises(InputError) as refused:
         page_of([Head("a", "1", "a")], ALL, cursor, 1)
@@ -76,11 +84,16 @@ def test_a_cursor_may_name_a_row_that_has_gone() -> None:
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Filter(), "abc"), (Filter(topic="orders.eu"), "ab"), (Filter(topic="orders.*"), "ab"),
-        (Filter(router="r1"), "a"), (Filter(router="7f"), "bc"), (Filter(text="SHOP"), "bc"),
-        (Filter(text="shop", topic="bills"), "c"), (Filter(topic="nothing"), ""),
+        (Filter(), "abc"),
+        (Filter(topic="orders.eu"), "ab"),
+        (Filter(topic="orders.*"), "ab"),
+        (Filter(router="r1"), "a"),
+        (Filter(router="7f"), "bc"),
+        (Filter(text="SHOP"), "bc"),
+        (Filter(text="shop", topic="bills"), "c"),
+        (Filter(topic="nothing"), ""),
     ],
-)  # fmt: skip
+)
 def test_rows_are_narrowed_by_topic_router_and_text(wanted: Filter, found: str) -> None:
     heads = [
         Head("a", "a", "till/1", "orders.eu", ("r1", "1a")),

@@ -21,9 +21,11 @@ from router.operator.queues import queue_reader
 from tests.router.processes import RouterProcess, run_to_end, running_router
 
 USERS = (
-    "--users=ann:a,olga:o,vic:v", "--roles=ann=admin,olga=operator,vic=viewer", "--http-loopback-role=none",
+    "--users=ann:a,olga:o,vic:v",
+    "--roles=ann=admin,olga=operator,vic=viewer",
+    "--http-loopback-role=none",
     "--http-anonymous-role=none",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -52,16 +54,11 @@ async def router(url: str) -> AsyncIterator[RouterProcess]:
         yield found
 
 
-async def ask(
-    router: RouterProcess, path: str, user: str = "", method: str = "GET", **more: Any
-) -> tuple[int, Any]:
+async def ask(router: RouterProcess, path: str, user: str = "", method: str = "GET", **more: Any) -> tuple[int, Any]:
     """Status and content; who asks logs in by the first letter as password."""
     login = {"Authorization": f"Basic {b64encode(f'{user}:{user[0]}'.encode()).decode()}"} if user else {}
     address = f"{router.http}/api/v1/queues{path}"
-    async with (
-        aiohttp.ClientSession(headers=login) as session,
-        session.request(method, address, **more) as answer,
-    ):
+    async with aiohttp.ClientSession(headers=login) as session, session.request(method, address, **more) as answer:
         return answer.status, await answer.json()
 
 
@@ -77,9 +74,16 @@ async def test_queues_are_shown_in_numbers(router: RouterProcess) -> None:
     assert mails.pop("oldest_s") >= 0
     assert mails.pop("next_s") > 0
     assert mails == {
-        "key": "mails", "queue": "mails", "depth": 3, "ready": 1, "waiting": 1, "reserved": 1, "dead": 1,
-        "ended_last_minute": 2, "count_limit": 10_000,
-    }  # fmt: skip
+        "key": "mails",
+        "queue": "mails",
+        "depth": 3,
+        "ready": 1,
+        "waiting": 1,
+        "reserved": 1,
+        "dead": 1,
+        "ended_last_minute": 2,
+        "count_limit": 10_000,
+    }
 
 
 async def metrics(router: RouterProcess) -> dict[str, float]:
@@ -97,8 +101,10 @@ async def test_what_waits_in_the_outbox_is_in_the_metrics(router: RouterProcess,
     found = await metrics(router)
     assert found.pop("oncewire_outbox_oldest_seconds") >= 120
     assert found == {
-        "oncewire_queue_store_readable": 1, "oncewire_outbox_messages": 2, "oncewire_outbox_unpublished_messages": 0,
-    }  # fmt: skip
+        "oncewire_queue_store_readable": 1,
+        "oncewire_outbox_messages": 2,
+        "oncewire_outbox_unpublished_messages": 0,
+    }
     _, answer = await ask(router, "", "vic")
     assert [(each["topic"], each["unsent"]) for each in answer["outbox"]] == [("paid", 1), ("sent", 1)]
 
@@ -193,9 +199,7 @@ async def test_rules_of_access_decide_who_sees_payloads_and_replays_in_the_place
         ("/mails/entries?order=up", 400, "order"),
     ],
 )
-async def test_bad_questions_get_a_reason_and_a_fix(
-    router: RouterProcess, path: str, status: int, error: str
-) -> None:
+async def test_bad_questions_get_a_reason_and_a_fix(router: RouterProcess, path: str, status: int, error: str) -> None:
     found, answer = await ask(router, path, "vic")
     assert found == status, answer
     assert error in answer["error"]

@@ -128,14 +128,37 @@ def test_an_arrival_whose_mark_is_no_longer_there_is_not_guessed() -> None:
 
 
 def test_rows_of_all_routers_are_joined_by_who_knows_what() -> None:
-    topics = [{"key": "t", "published_rate": 1.0, "delivered_rate": 0.0, "waiting": 1, "accepted_p50_s": None,
-               "accepted_p99_s": 0.1, "publishers": 2}]  # fmt: skip
-    more = {"key": "t", "published_rate": 2.5, "delivered_rate": 4.0, "waiting": 2, "accepted_p50_s": 0.2,
-            "accepted_p99_s": 0.3, "publishers": 9}  # fmt: skip
+    topics = [
+        {
+            "key": "t",
+            "published_rate": 1.0,
+            "delivered_rate": 0.0,
+            "waiting": 1,
+            "accepted_p50_s": None,
+            "accepted_p99_s": 0.1,
+            "publishers": 2,
+        }
+    ]
+    more = {
+        "key": "t",
+        "published_rate": 2.5,
+        "delivered_rate": 4.0,
+        "waiting": 2,
+        "accepted_p50_s": 0.2,
+        "accepted_p99_s": 0.3,
+        "publishers": 9,
+    }
     assert merged("topics", topics, [more, {"key": "other"}]) == [
-        {"key": "t", "published_rate": 3.5, "delivered_rate": 4.0, "waiting": 3, "accepted_p50_s": 0.2,
-         "accepted_p99_s": 0.3, "publishers": 2}
-    ]  # fmt: skip
+        {
+            "key": "t",
+            "published_rate": 3.5,
+            "delivered_rate": 4.0,
+            "waiting": 3,
+            "accepted_p50_s": 0.2,
+            "accepted_p99_s": 0.3,
+            "publishers": 2,
+        }
+    ]
     here: list[Row] = [{"key": "s", "rid": "2", "state": "elsewhere"}]
     assert merged("subscriptions", here, [{"key": "s", "rid": "1", "state": "detached"}]) == here, "it has moved on"
     assert merged("subscriptions", here, [{"key": "s", "rid": "2", "state": "attached"}])[0]["state"] == "attached"
@@ -179,9 +202,11 @@ async def network() -> AsyncIterator[LocalNetwork]:
 async def test_each_router_shows_the_rates_of_all_of_them(network: LocalNetwork) -> None:
     one, two = (network.routers[name] for name in ("r1", "r2"))
     async with (
-        connect(one.url, container_id="till") as till, connect(two.url, container_id="store") as store,
-        aiohttp.ClientSession() as session, asyncio.timeout(DEADLINE_S),
-    ):  # fmt: skip
+        connect(one.url, container_id="till") as till,
+        connect(two.url, container_id="store") as store,
+        aiohttp.ClientSession() as session,
+        asyncio.timeout(DEADLINE_S),
+    ):
         tasks = [
             asyncio.create_task(accept_all(await store.subscriber("orders", name="all"))),
             asyncio.create_task(publish(await till.publisher("orders", name="sales"))),

@@ -126,8 +126,9 @@ async def test_a_link_whose_cost_changes_is_two_rows_of_ten_thousand(network: La
         network.link(cost=5)
         told, size = await change(watcher, lambda tables: "links" in tables)
         assert {(row["from"], row["to"], row["cost"]) for row in told["links"]["put"]} == {
-            ("r007", "r008", 5), ("r008", "r007", 5),
-        }  # fmt: skip
+            ("r007", "r008", 5),
+            ("r008", "r007", 5),
+        }
         assert size < MAX_CHANGE_BYTES
 
 
@@ -231,5 +232,3 @@ async def test_a_reader_that_fell_too_far_behind_gets_new_snapshots(network: Lar
         watched.is_stale = True
         found = await snapshots(watcher, 2)
         assert {each["table"] for each in found} == {"subscriptions", "routers"}
-
-

@@ -64,8 +64,12 @@ def test_the_api_has_it_with_type_unit_and_meaning() -> None:
     assert found.read("subscription", "box/sub")["weight"] == 2_000
     told: Any = as_data()["types"]
     assert told["subscription"]["attributes"][-1] == {
-        "name": "weight", "type": "integer", "meaning": "What it weighs.", "changed_by": None, "unit": "bytes",
-    }  # fmt: skip
+        "name": "weight",
+        "type": "integer",
+        "meaning": "What it weighs.",
+        "changed_by": None,
+        "unit": "bytes",
+    }
 
 
 @pytest.mark.usefixtures("weighed")
@@ -73,8 +77,7 @@ async def test_the_management_node_has_it() -> None:
     found, access = management()
     request = read_request(
         Message(
-            {"attributeNames": []},
-            application_properties={"operation": "QUERY", "entityType": "oncewire.subscription"},
+            {"attributeNames": []}, application_properties={"operation": "QUERY", "entityType": "oncewire.subscription"}
         )
     )
     answer = decode_message(await Answering(found, access, list).answer(request, Caller(Role.VIEWER)))
@@ -134,8 +137,12 @@ def test_a_new_attribute_of_a_delivery_is_shown_by_command_line_page_and_referen
     with console.capture() as capture:
         console.print(shown("delivery", document, 200))
     assert [line.split() for line in capture.get().splitlines()] == [
-        ["it", "waits"], [], ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
-    ]  # fmt: skip
+        ["it", "waits"],
+        [],
+        ["ingress", "at", "router", "r1"],
+        ["weight", "2000", "bytes"],
+        [],
+    ]
     tables = tables_of_page()
     assert tables["deliveries"] == [WEIGHT]
     page = reference.written(reference.INSPECTOR_PAGE, (DOCS / reference.INSPECTOR_PAGE).read_text(encoding="utf-8"))

@@ -39,9 +39,12 @@ def example(kind: str, role: str, urls: str, *arguments: str) -> list[str]:
 async def running(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program for the time of the block."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
         env={**os.environ, "RHEA": str(TOOLS / "node_modules" / "rhea")},
-    )  # fmt: skip
+    )
     try:
         yield process
     finally:
@@ -75,9 +78,16 @@ async def until_line(process: asyncio.subprocess.Process, wanted: str) -> None:
 
 
 PAIRS = (
-    (PROTON, PROTON), (RHEA, RHEA), (GO, GO), (OURS, OURS),
-    (PROTON, OURS), (OURS, RHEA), (RHEA, PROTON), (GO, OURS), (OURS, GO),
-)  # fmt: skip
+    (PROTON, PROTON),
+    (RHEA, RHEA),
+    (GO, GO),
+    (OURS, OURS),
+    (PROTON, OURS),
+    (OURS, RHEA),
+    (RHEA, PROTON),
+    (GO, OURS),
+    (OURS, GO),
+)
 
 
 def pair(asks: str, answers: str) -> ParameterSet:

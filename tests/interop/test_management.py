@@ -19,9 +19,13 @@ END_S = 60.0
 
 async def ask(url: str, *requests: dict[str, Any]) -> list[Any]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SCRIPT), url, *map(json.dumps, requests),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        str(SCRIPT),
+        url,
+        *map(json.dumps, requests),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
         out, err = await asyncio.wait_for(process.communicate(), END_S)
     finally:
@@ -41,11 +45,15 @@ async def test_proton_reads_changes_and_ends_what_a_router_has() -> None:
         types, found, level = await ask(
             router.url,
             {"properties": {"operation": "GET-TYPES", **node}},
-            {"properties": {"operation": "QUERY", "entityType": "oncewire.subscription", **node},
-             "body": {"attributeNames": ["name", "epoch", "identity"]}},
-            {"properties": {"operation": "UPDATE", "type": "oncewire.log", "name": "router"},
-             "body": {"level": "debug"}},
-        )  # fmt: skip
+            {
+                "properties": {"operation": "QUERY", "entityType": "oncewire.subscription", **node},
+                "body": {"attributeNames": ["name", "epoch", "identity"]},
+            },
+            {
+                "properties": {"operation": "UPDATE", "type": "oncewire.log", "name": "router"},
+                "body": {"level": "debug"},
+            },
+        )
         assert types["properties"]["statusCode"] == 200
         assert "oncewire.subscription" in types["body"]
         ((name, epoch, identity),) = found["body"]["results"]

@@ -115,9 +115,7 @@ async def kill_while_unsettled(network: LocalNetwork, router: str, receiver: Sto
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_router(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_router(kind: str, tmp_path: Path) -> None:
     async with LocalNetwork(2, settings=SETTINGS, log_folder=tmp_path) as network:
         urls = urls_of(network, kind)
         async with stock_client(kind, "receive", urls, tmp_path / "receiver.jsonl") as receiver:
@@ -127,9 +125,7 @@ async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_rou
                 await kill_while_unsettled(network, "r1", receiver)
                 await until(lambda: sender.process.returncode == 0, receiver, sender)
                 wanted = set(range(1, MESSAGES + 1))
-                await until(
-                    lambda: {each["received"] for each in receiver.events("received")} == wanted, receiver
-                )
+                await until(lambda: {each["received"] for each in receiver.events("received")} == wanted, receiver)
         accepted = {event["accepted"] for event in sender.events("accepted")}
         assert accepted == wanted
         assert sender.events("disconnected")
@@ -158,9 +154,7 @@ async def test_a_stock_client_publishes_and_receives_by_websocket_through_tls(
 
 
 @pytest.mark.parametrize("kind", CLIENTS[:2])
-async def test_a_stock_subscriber_is_told_which_messages_the_network_repeats(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_stock_subscriber_is_told_which_messages_the_network_repeats(kind: str, tmp_path: Path) -> None:
     source = tmp_path / "rows.txt"
     source.write_text("".join(f"row {number}\n" for number in range(1, MESSAGES + 1)))
     async with LocalNetwork(2, settings={"etcd.lease_ttl_s": "4"}, log_folder=tmp_path) as network:

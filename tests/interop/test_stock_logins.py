@@ -71,10 +71,15 @@ class World:
             name = "stranger"
         files = self.authority.issue(name)
         return {
-            "LOGIN_PORT": str(port), "LOGIN_MECHANISM": mechanism, "LOGIN_USER": user, "LOGIN_SECRET": secret,
-            "LOGIN_CA": str(self.authority.file), "LOGIN_CERT": str(files.certificate), "LOGIN_KEY": str(files.key),
+            "LOGIN_PORT": str(port),
+            "LOGIN_MECHANISM": mechanism,
+            "LOGIN_USER": user,
+            "LOGIN_SECRET": secret,
+            "LOGIN_CA": str(self.authority.file),
+            "LOGIN_CERT": str(files.certificate),
+            "LOGIN_KEY": str(files.key),
             "LOGIN_STORE": str(self._store(files)),
-        }  # fmt: skip
+        }
 
     def _store(self, files: CertificateFiles) -> Path:
         """Certificate and key as Java reads them."""
@@ -88,9 +93,12 @@ class World:
 
 async def log_in(kind: str, variables: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
-        *command(kind), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT, env={**os.environ, **variables},
-    )  # fmt: skip
+        *command(kind),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, **variables},
+    )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), DEADLINE_S)
     finally:
@@ -106,11 +114,17 @@ async def test_a_stock_client_logs_in_and_a_wrong_login_is_refused(kind: str, me
     own = world.authority.issue("router")
     allows = "always" if mechanism == "ANONYMOUS" else "never"
     flags = (
-        "--standalone", "--listen-tls=true", f"--tls-cert-file={own.certificate}", f"--tls-key-file={own.key}",
-        f"--tls-ca-file={world.authority.file}", "--tls-client-certificates=optional", "--external-rules=CN ann",
-        "--users=ann:secret-of-ann", f"--listen-allow-anonymous={allows}",
+        "--standalone",
+        "--listen-tls=true",
+        f"--tls-cert-file={own.certificate}",
+        f"--tls-key-file={own.key}",
+        f"--tls-ca-file={world.authority.file}",
+        "--tls-client-certificates=optional",
+        "--external-rules=CN ann",
+        "--users=ann:secret-of-ann",
+        f"--listen-allow-anonymous={allows}",
         *settings_of_tokens(jwks_file=str(world.issuer.write(tmp_path / "keys.json"))),
-    )  # fmt: skip
+    )
     async with running_router(*flags) as router:
         told = await log_in(kind, world.variables(router.port, mechanism, is_right=True))
         assert "opened" in told, told

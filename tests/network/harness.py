@@ -85,9 +85,7 @@ class Experiment:
         return self.trial.verdict()
 
     def _plans(self) -> list[PublisherPlan]:
-        return [
-            client.plan for client in self.trial.publishers.values() if isinstance(client.plan, PublisherPlan)
-        ]
+        return [client.plan for client in self.trial.publishers.values() if isinstance(client.plan, PublisherPlan)]
 
 
 @asynccontextmanager
@@ -123,13 +121,9 @@ def assert_no_internal_error(folder: Path) -> None:
         assert "internal_error" not in log.read_text(), log.read_text()
 
 
-def _plans(
-    folder: Path, load: Load, network: LocalNetwork
-) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
+def _plans(folder: Path, load: Load, network: LocalNetwork) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
     def urls(first: str) -> tuple[str, ...]:
-        return tuple(
-            network.routers[name].url for name in (first, *(n for n in network.routers if n != first))
-        )
+        return tuple(network.routers[name].url for name in (first, *(n for n in network.routers if n != first)))
 
     def durable(name: str) -> str | None:
         return str(folder / f"{name}.sqlite") if load.durable else None

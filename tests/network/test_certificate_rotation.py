@@ -64,9 +64,12 @@ async def test_certificates_and_their_authority_are_replaced_in_a_network_under_
         path.write_bytes(source.read_bytes())
     monkeypatch.setenv("SSL_CERT_FILE", str(both))  # what the clients trust
     settings = {
-        "listen.tls": "true", "inter_router.tls": "true", "tls.cert_file": str(certificate),
-        "tls.key_file": str(key), "tls.ca_file": str(trusted),
-    }  # fmt: skip
+        "listen.tls": "true",
+        "inter_router.tls": "true",
+        "tls.cert_file": str(certificate),
+        "tls.key_file": str(key),
+        "tls.ca_file": str(trusted),
+    }
     async with network_under_load(tmp_path, LOAD, settings=settings) as experiment:
         network = experiment.network
         await experiment.until_published(0.1)

@@ -10,22 +10,11 @@ import pytest
 
 from chaos.checker import longest_gap_within
 from chaos.events import Accepted
-from tests.network.harness import (
-    Experiment,
-    Load,
-    assert_nothing_wrong,
-    assert_resumed,
-    network_under_load,
-)
+from tests.network.harness import Experiment, Load, assert_nothing_wrong, assert_resumed, network_under_load
 
 pytestmark = pytest.mark.slow
 
-SPREAD = Load(
-    publishers={"p1": "r1", "p2": "r2"},
-    subscribers={"s1": "r2", "s2": "r3"},
-    messages=8_000,
-    seconds=8.0,
-)
+SPREAD = Load(publishers={"p1": "r1", "p2": "r2"}, subscribers={"s1": "r2", "s2": "r3"}, messages=8_000, seconds=8.0)
 LEASE_S = 10.0
 FENCE_S = LEASE_S * 2 / 3
 """K-3: routers stop accepting this long after their last keep-alive was sent."""
@@ -77,9 +66,7 @@ async def test_etcd_is_unreachable_for_20_s_and_routers_stop_accepting_and_all_r
         assert_nothing_wrong(experiment, verdict)
         assert_resumed(experiment, "p1", "p2", "s1", "s2")
         after = await incarnations(experiment)
-        assert all(after[router] not in (0, before[router]) for router in before), (
-            "a router did not fence itself"
-        )
+        assert all(after[router] not in (0, before[router]) for router in before), "a router did not fence itself"
         accepted = [
             event.t - began
             for publisher in experiment.trial.publishers.values()

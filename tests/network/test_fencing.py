@@ -10,12 +10,7 @@ from tests.network.harness import Load, assert_nothing_wrong, network_under_load
 
 pytestmark = pytest.mark.slow
 
-SPREAD = Load(
-    publishers={"p1": "r1", "p2": "r2"},
-    subscribers={"s1": "r2", "s2": "r3"},
-    messages=8_000,
-    seconds=8.0,
-)
+SPREAD = Load(publishers={"p1": "r1", "p2": "r2"}, subscribers={"s1": "r2", "s2": "r3"}, messages=8_000, seconds=8.0)
 
 
 async def test_a_router_stopped_beyond_its_lease_fences_itself_and_nothing_is_lost(tmp_path: Path) -> None:

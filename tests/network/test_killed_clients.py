@@ -8,22 +8,11 @@ import pytest
 
 from chaos.client_process import ClientProcess
 from chaos.events import Opened
-from tests.network.harness import (
-    UNSETTLED,
-    Experiment,
-    Load,
-    assert_nothing_wrong,
-    assert_resumed,
-    network_under_load,
-)
+from tests.network.harness import UNSETTLED, Experiment, Load, assert_nothing_wrong, assert_resumed, network_under_load
 
 pytestmark = pytest.mark.slow
 
-DURABLE = Load(
-    publishers={"p1": "r1", "p2": "r2"},
-    subscribers={"s1": "r2", "s2": "r3"},
-    durable=True,
-)
+DURABLE = Load(publishers={"p1": "r1", "p2": "r2"}, subscribers={"s1": "r2", "s2": "r3"}, durable=True)
 
 
 async def kill_and_start_again(experiment: Experiment, client: ClientProcess, router: str) -> None:

@@ -11,10 +11,7 @@ from tests.network.harness import UNSETTLED, Load, assert_nothing_wrong, assert_
 
 pytestmark = pytest.mark.slow
 
-SPREAD = Load(
-    publishers={"p1": "r1", "p2": "r1"},
-    subscribers={"s1": "r2", "s2": "r2", "s3": "r3"},
-)
+SPREAD = Load(publishers={"p1": "r1", "p2": "r1"}, subscribers={"s1": "r2", "s2": "r2", "s3": "r3"})
 """The publishers at r1, subscribers at r2 and r3: each router has one part to play."""
 
 
@@ -53,9 +50,7 @@ async def test_all_routers_are_killed_and_started_again(tmp_path: Path) -> None:
         await experiment.until_published(0.3)
         targets = [await experiment.target(router) for router in ("r3", "r2", "r1")]
         await experiment.strikes.kill_all(targets)
-        restarting = asyncio.gather(
-            *(experiment.network.restart(name) for name in experiment.network.routers)
-        )
+        restarting = asyncio.gather(*(experiment.network.restart(name) for name in experiment.network.routers))
         await experiment.trial.meanwhile(restarting)
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)

@@ -124,9 +124,7 @@ async def ends_at(network: LocalNetwork, ingress: str, egress: str) -> AsyncIter
 
 
 @pytest.mark.parametrize("killed", ["r1", "r2"])
-async def test_a_router_is_killed_in_mid_message_and_the_message_comes_once(
-    network: LocalNetwork, killed: str
-) -> None:
+async def test_a_router_is_killed_in_mid_message_and_the_message_comes_once(network: LocalNetwork, killed: str) -> None:
     """r1 is the ingress, r2 the egress."""
     async with ends_at(network, "r1", "r2") as (publisher, subscriber):
         sending = await publisher.submit(HUGE)
@@ -235,7 +233,10 @@ def test_routers_hold_next_to_nothing_of_a_message_that_is_larger_than_their_win
     script = Path(__file__).parents[2] / "benchmarks" / "large_messages.py"
     done = subprocess.run(
         [sys.executable, str(script), "--size", str(256 * MIB), "--subscribers", "2", "--json"],
-        capture_output=True, text=True, check=False, timeout=200,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
         env={**os.environ, "PYTHONSAFEPATH": ""},  # it imports what lies beside it
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr

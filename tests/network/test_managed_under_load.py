@@ -15,9 +15,7 @@ CHANGES = 12
 
 
 async def test_costs_and_connections_change_under_load_and_nothing_is_lost_or_comes_twice(tmp_path: Path) -> None:
-    load = Load(
-        publishers={"p1": "r1", "p2": "r2"}, subscribers={"s1": "r1", "s2": "r3"}, messages=6_000, seconds=6.0
-    )
+    load = Load(publishers={"p1": "r1", "p2": "r2"}, subscribers={"s1": "r1", "s2": "r3"}, messages=6_000, seconds=6.0)
     async with network_under_load(tmp_path, load) as experiment:
         routers = experiment.network.routers
         for number in range(CHANGES):

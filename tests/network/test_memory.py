@@ -23,8 +23,12 @@ def run_script(name: str, *options: str) -> tuple[int, dict[str, Any]]:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONSAFEPATH"}
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / name), *options],
-        capture_output=True, text=True, timeout=TIMEOUT_S, env=environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=environment,
+        check=False,
+    )
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, found
@@ -38,17 +42,26 @@ def test_a_hundred_thousand_settled_messages_leave_no_memory_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    "mode",
-    [["two-step"], ["three-step"], ["three-step", "--stock"]],
-    ids=["two steps", "three steps", "stock"],
+    "mode", [["two-step"], ["three-step"], ["three-step", "--stock"]], ids=["two steps", "three steps", "stock"]
 )
 async def test_every_message_is_delivered_once_in_order_and_settled(mode: list[str]) -> None:
     async with running_router("--standalone") as router:
         address = f"127.0.0.1:{router.port}"
         code, found = run_script(
-            "load.py", "--publish", address, "--subscribe", address, "--subscribers", "2", "--mode", *mode,
-            "--messages", "3000", "--warmup", "0",
-        )  # fmt: skip
+            "load.py",
+            "--publish",
+            address,
+            "--subscribe",
+            address,
+            "--subscribers",
+            "2",
+            "--mode",
+            *mode,
+            "--messages",
+            "3000",
+            "--warmup",
+            "0",
+        )
         left = await router.state()
     assert code == 0
     assert (found["published"], found["accepted"], found["delivered"]) == (3000, 3000, 6000)

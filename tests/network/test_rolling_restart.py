@@ -10,12 +10,7 @@ import pytest
 from chaos.client_plan import PublisherPlan
 from chaos.client_process import ClientProcess
 from chaos.events import Accepted, Disconnected, Processed
-from tests.network.harness import (
-    Experiment,
-    Load,
-    assert_nothing_wrong,
-    network_under_load,
-)
+from tests.network.harness import Experiment, Load, assert_nothing_wrong, network_under_load
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +47,11 @@ def causes(client: ClientProcess) -> list[str]:
 def at_work(experiment: Experiment) -> list[ClientProcess]:
     """Subscribers, who stay to the end, and the publishers who have something left to send."""
     return [
-        client for client in experiment.trial.clients
+        client
+        for client in experiment.trial.clients
         if not isinstance(client.plan, PublisherPlan)
         or client.counts["sent"] < client.plan.share.limit // client.plan.share.of
-    ]  # fmt: skip
+    ]
 
 
 async def test_every_router_is_drained_and_started_again_under_load(tmp_path: Path) -> None:

@@ -21,9 +21,7 @@ async def test_no_message_comes_twice_round_a_ring_of_four_without_any_fault(tmp
         messages=4_000,
         seconds=3.0,
     )
-    async with network_under_load(
-        tmp_path, load, routers=4, edges=ring(["r1", "r2", "r3", "r4"])
-    ) as experiment:
+    async with network_under_load(tmp_path, load, routers=4, edges=ring(["r1", "r2", "r3", "r4"])) as experiment:
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
         for subscriber in experiment.trial.subscribers.values():
@@ -33,9 +31,7 @@ async def test_no_message_comes_twice_round_a_ring_of_four_without_any_fault(tmp
         assert not verdict.total("resumed")
 
 
-async def test_nothing_leaks_when_the_middle_of_a_chain_is_killed_between_accept_and_settle(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_leaks_when_the_middle_of_a_chain_is_killed_between_accept_and_settle(tmp_path: Path) -> None:
     """A -> B <- C (skupper-router #1817): what C's subscriber accepted and nobody settled yet must not stay."""
     load = Load(publishers={"p1": "r1"}, subscribers={"s1": "r3"}, messages=5_000, seconds=5.0)
     edges = [Edge("r1", "r2"), Edge("r3", "r2")]

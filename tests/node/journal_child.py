@@ -39,9 +39,7 @@ def main() -> None:
         arrivals = []
         for n in group:
             (effect,) = (
-                e
-                for e in core.transfer(0, rng.randbytes(16), b"", resume=False)
-                if isinstance(e, DeliverMessage)
+                e for e in core.transfer(0, rng.randbytes(16), b"", resume=False) if isinstance(e, DeliverMessage)
             )
             core.complete(effect.serial, ACCEPTED)
             arrivals.append(Arrival(source, b"%d" % n, Identity("p", n, max(0, number - 60))))

@@ -231,12 +231,13 @@ def test_a_replaced_certificate_is_shown_to_the_next_client(tmp_path: Path) -> N
         ({"tls__client_certificates": "required"}, "tls.client_certificates in", "set listen.tls = true"),
         (
             {"http__tls": True, "tls__cert_file": "NODE", "http__client_certificates": "required"},
-            "http.client_certificates in", "set tls.ca_file",
+            "http.client_certificates in",
+            "set tls.ca_file",
         ),
         ({"users_file": "none", "http__host": "0.0.0.0"}, "users_file in", "set http.tls"),
         ({"users_file": "none"}, "none cannot be read", "oncewire users add"),
     ],
-)  # fmt: skip
+)
 def test_settings_of_doors_that_cannot_be_used_are_refused_in_a_sentence(
     settings: dict[str, object], what: str, fix: str, pki: Pki, tmp_path: Path
 ) -> None:
@@ -249,8 +250,11 @@ def test_settings_of_doors_that_cannot_be_used_are_refused_in_a_sentence(
     )
     done = subprocess.run(
         [sys.executable, "-P", "-m", "bridges.node", "--config", config],
-        capture_output=True, text=True, timeout=START_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
     assert what in done.stderr
     assert fix in done.stderr
@@ -259,9 +263,13 @@ def test_settings_of_doors_that_cannot_be_used_are_refused_in_a_sentence(
 
 def test_spark_gives_its_nodes_the_files_and_refuses_them_without_tls(pki: Pki) -> None:
     given = {
-        "bridge": "tls://node:7072", "bridge.secret": "a secret of some length", "subscribe": "orders",
-        "subscription": "s", "bridge.tls.ca": str(pki.ca), "bridge.tls.certificate": str(pki.client),
-    }  # fmt: skip
+        "bridge": "tls://node:7072",
+        "bridge.secret": "a secret of some length",
+        "subscribe": "orders",
+        "subscription": "s",
+        "bridge.tls.ca": str(pki.ca),
+        "bridge.tls.certificate": str(pki.client),
+    }
     assert source_options(given).bridge.node_tls == TlsFiles(pki.ca, pki.client)
     with pytest.raises(BadRequest, match="asks for no TLS"):
         source_options({**given, "bridge": "tcp://node:7072"})

@@ -80,8 +80,12 @@ def test_a_gap_is_told_to_the_range_that_passes_it_and_to_no_other(receiving: Re
     receiving.append(7, 7, 7)
     receiving.append(9, 9)
     assert [receiving.gaps(low, high) != [] for low, high in [(0, 3), (0, 4), (2, 5), (3, 4), (4, 5)]] == [
-        False, True, True, True, False,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_change_that_was_not_written_is_noticed_again(receiving: Receiving) -> None:

@@ -21,14 +21,7 @@ from bridges.node.errors import (
     RangeTrimmed,
     StorageError,
 )
-from bridges.node.journal import (
-    EARLIEST,
-    LATEST,
-    ROW_BYTES,
-    Arrival,
-    JournalControl,
-    ReceiverJournal,
-)
+from bridges.node.journal import EARLIEST, LATEST, ROW_BYTES, Arrival, JournalControl, ReceiverJournal
 from bridges.node.journal_reader import CHUNK_ROWS, JournalReader
 from bridges.node.producers_core import Identity, Judgement
 from oncewire.client import JournalLocked, SqliteJournal
@@ -93,9 +86,7 @@ def everything(reader: JournalReader, low: int = 0) -> list[bytes]:
 # --- positions and ranges ---------------------------------------------------------------------------------------------
 
 
-def test_a_range_is_what_was_appended_between_two_positions(
-    receiving: Receiving, reader: JournalReader
-) -> None:
+def test_a_range_is_what_was_appended_between_two_positions(receiving: Receiving, reader: JournalReader) -> None:
     receiving.append(b"a", b"b", b"c")
     receiving.append(b"d")
     (chunk,) = reader.read(1, 3)
@@ -171,9 +162,7 @@ def test_limits_by_rows_and_bytes_end_a_range_but_never_before_one_message(
 # --- nothing is missing silently --------------------------------------------------------------------------------------
 
 
-def test_a_trimmed_range_is_refused(
-    receiving: Receiving, reader: JournalReader, control: JournalControl
-) -> None:
+def test_a_trimmed_range_is_refused(receiving: Receiving, reader: JournalReader, control: JournalControl) -> None:
     receiving.append(b"a", b"b", b"c")
     control.trim(2, now=1.0)
     control.delete_expired(now=1.0)
@@ -194,9 +183,7 @@ def test_a_hole_is_found(receiving: Receiving, reader: JournalReader) -> None:
         list(reader.read(0, 3))
 
 
-def test_offsets_beyond_the_end_and_of_another_journal_are_refused(
-    receiving: Receiving, reader: JournalReader
-) -> None:
+def test_offsets_beyond_the_end_and_of_another_journal_are_refused(receiving: Receiving, reader: JournalReader) -> None:
     receiving.append(b"a")
     with pytest.raises(RangeNotThere, match="older than the offsets"):
         list(reader.read(0, 2))

@@ -99,9 +99,7 @@ async def test_a_batch_is_read_written_and_published(kind: str, router: RouterPr
             await publish(client, "orders", [str(n) for n in range(500)])
             offsets = await call(node.offsets, "flights", 0, max_rows=300)
             assert (offsets.journal, offsets.last, offsets.end, offsets.owner) == (journal, 500, 300, None)
-            read = await call(
-                lambda: texts(node.read_range("flights", 0, 300, journal=journal, query="query"))
-            )
+            read = await call(lambda: texts(node.read_range("flights", 0, 300, journal=journal, query="query")))
             assert read == [str(n) for n in range(300)]
             subscriber = await client.subscriber("out")
             part = await call(stage, node, 0, read)
@@ -172,9 +170,7 @@ async def test_errors_keep_their_kind_on_the_way(kind: str, router: RouterProces
 
 
 @KINDS
-async def test_an_empty_batch_and_a_repeated_commit_are_done(
-    kind: str, router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_an_empty_batch_and_a_repeated_commit_are_done(kind: str, router: RouterProcess, tmp_path: Path) -> None:
     with opened(kind, tmp_path / "node", router) as node:
         first = await call(node.commit, "sink", WRITER, 0, [], 10.0)
         again = await call(node.commit, "sink", WRITER, 0, [], 10.0)
@@ -251,9 +247,7 @@ async def test_a_program_that_only_claims_to_be_the_node_learns_nothing(tmp_path
     server.close()
 
 
-async def test_bytes_that_are_no_request_end_their_connection_only(
-    router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_bytes_that_are_no_request_end_their_connection_only(router: RouterProcess, tmp_path: Path) -> None:
     from bridges.node.frames import HEAD, MAGIC, MAX_BODY_BYTES, encode_frame
 
     with running_node(tmp_path / "node", [router.url]) as process:
@@ -275,13 +269,18 @@ async def test_bytes_that_are_no_request_end_their_connection_only(
         with process.connect() as node:
             assert isinstance(node, RemoteNode)
             for request in (
-                {"op": "nothing"}, {"op": ["range"]}, {}, {"op": "range", "subscription": 3},
-                {"op": "trim", "subscription": "s", "position": -1}, {"op": "commit", "sink": "s", "parts": 1},
-                {"op": "stage", "sink": "x" * 2000}, {"op": "subscribe", "subscription": "s", "topics": "t"},
+                {"op": "nothing"},
+                {"op": ["range"]},
+                {},
+                {"op": "range", "subscription": 3},
+                {"op": "trim", "subscription": "s", "position": -1},
+                {"op": "commit", "sink": "s", "parts": 1},
+                {"op": "stage", "sink": "x" * 2000},
+                {"op": "subscribe", "subscription": "s", "topics": "t"},
                 {"op": "commit", "sink": "s", "query": "q", "run": "r", "batch": 0, "parts": [[0, "a"]]},
                 {"op": "finished", "sink": "s", "number": 0, "wait_s": "long"},
                 {"op": "commit", "sink": "s", "query": "q", "run": "r", "takeover": 1, "batch": 0, "parts": []},
-            ):  # fmt: skip
+            ):
                 with pytest.raises(BadRequest):
                     await call(node._ask, request)
             assert (await call(node.status))["ready"]
@@ -299,27 +298,20 @@ async def test_a_node_that_is_not_there_is_told_from_one_that_refuses(tmp_path: 
 
 
 @KINDS
-async def test_a_node_can_be_pickled_before_and_after_use(
-    kind: str, router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_a_node_can_be_pickled_before_and_after_use(kind: str, router: RouterProcess, tmp_path: Path) -> None:
     with opened(kind, tmp_path / "node", router) as node:
         await call(node.subscribe, "flights", ["orders"])
         with pickle.loads(pickle.dumps(node)) as twin:
             assert (await call(twin.offsets, "flights")).last == 0
 
 
-async def test_operators_see_health_readiness_metrics_and_state(
-    router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_operators_see_health_readiness_metrics_and_state(router: RouterProcess, tmp_path: Path) -> None:
     more = '[[subscription]]\nname = "flights"\ntopics = ["orders"]\n'
     with running_node(tmp_path / "node", [router.url], more) as process, process.connect() as node:
         await call(node.commit, "sink", WRITER, 0, [])
 
         async def get(path: str) -> tuple[int, str]:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(process.announced["http"] + path) as answer,
-            ):
+            async with aiohttp.ClientSession() as session, session.get(process.announced["http"] + path) as answer:
                 return answer.status, await answer.text()
 
         assert (await get("/healthz"))[0] == 200
@@ -343,9 +335,7 @@ async def test_operators_see_health_readiness_metrics_and_state(
         await asyncio.sleep(0)
 
 
-async def test_kill_9_of_the_node_at_any_time_loses_and_doubles_nothing(
-    router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_kill_9_of_the_node_at_any_time_loses_and_doubles_nothing(router: RouterProcess, tmp_path: Path) -> None:
     """topic -> journal -> batches -> outbox -> topic, while the node is killed again and again."""
     total = max(2000, rounds(6000))
     received: list[str] = []

@@ -75,9 +75,7 @@ class Publishing:
         """Submit every row that is decided."""
         while (rows := self.journal.rows_from(self.topic, self.core.next_number)) is not None:
             number = self.core.next_number
-            for payload in self.journal.annotated(
-                self.topic, rows, number, rows.first + len(rows.payloads)
-            ):
+            for payload in self.journal.annotated(self.topic, rows, number, rows.first + len(rows.payloads)):
                 self.core.submit(payload)
             self.sent += self._commit()
 
@@ -156,10 +154,7 @@ def test_numbers_are_dense_for_each_topic_over_batches(outbox: Outbox) -> None:
             stage(outbox, batch, f"b{batch}", f"{batch}x", topic="errors", partition=1),
         ]
         outbox.commit(WRITER, batch, parts)
-    for topic, expected in (
-        ("out", ["0a", "0b", "1a", "1b", "2a", "2b"]),
-        ("errors", ["0x", "1x", "2x"]),
-    ):
+    for topic, expected in (("out", ["0a", "0b", "1a", "1b", "2a", "2b"]), ("errors", ["0x", "1x", "2x"])):
         publishing = Publishing(outbox, topic)
         publishing.take_all()
         assert publishing.bodies() == list(enumerate(expected))

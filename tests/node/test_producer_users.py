@@ -68,9 +68,10 @@ def test_what_another_user_sends_under_a_producers_name_keeps_nothing_out(
     life = Life(tmp_path / "flights.journal", level)
     shop = Producer(SHOP)
     forged = [
-        SequenceHeader(SHOP, 500, Flag.ALONE, floor=500), final_rollback(SHOP, 1),
+        SequenceHeader(SHOP, 500, Flag.ALONE, floor=500),
+        final_rollback(SHOP, 1),
         SequenceHeader(SHOP, LAST_SEQUENCE - 1, Flag.ALONE, floor=LAST_SEQUENCE - 1),
-    ]  # fmt: skip
+    ]
     for header in (shop.alone(), shop.pending(), shop.last(), shop.alone()):
         life.append(*(received(attacker, each) for each in forged))
         life.append(received("ann", header, b"%d" % header.sequence))

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.node.group_commit_core import DepthGate, GroupCommit
-from bridges.node.producers_core import (
-    MAX_GAPS,
-    Identity,
-    Judgement,
-    ProducerLedger,
-    ProducerRow,
-)
+from bridges.node.producers_core import MAX_GAPS, Identity, Judgement, ProducerLedger, ProducerRow
 from bridges.node.range_set_core import RangeSet
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
@@ -126,5 +120,11 @@ def test_a_group_is_written_when_its_first_message_has_waited_or_it_is_full() ->
 def test_a_full_journal_takes_messages_again_only_when_it_is_clearly_less_full() -> None:
     gate = DepthGate(1000)
     assert [gate.is_open(depth) for depth in (999, 1000, 950, 900, 899, 950, 1000)] == [
-        True, False, False, False, True, True, False,
-    ]  # fmt: skip
+        True,
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]

@@ -74,9 +74,7 @@ def stored(path: Path) -> list[tuple[str, object]]:
 
 
 def decide(outbox: Outbox, batch: int, values: list[str], topics: list[str] | None = None) -> None:
-    body = encode_rows(
-        topics or ["orders"] * len(values), [encode_data_message(value.encode()) for value in values]
-    )
+    body = encode_rows(topics or ["orders"] * len(values), [encode_data_message(value.encode()) for value in values])
     part = StagedPart(0, f"attempt-{batch}", 1, len(values))
     outbox.stage(WRITER, batch, part, 0, count_topics(body), body)
     outbox.commit(WRITER, batch, [part])
@@ -149,15 +147,10 @@ async def test_a_producer_whose_floor_stands_still_is_rejected_and_others_are_no
         assert receiver.numbers.messages["too-many-gaps"] == 3
 
 
-async def test_a_full_journal_holds_publishers_back_until_it_is_trimmed(
-    router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_a_full_journal_holds_publishers_back_until_it_is_trimmed(router: RouterProcess, tmp_path: Path) -> None:
     path = tmp_path / "flights.db"
     settings = subscription("orders", max_journal_bytes=20_000, credit=8, group_count=4)
-    async with (
-        receiving(router, settings, path) as receiver,
-        connect(router.url, container_id="shop") as client,
-    ):
+    async with receiving(router, settings, path) as receiver, connect(router.url, container_id="shop") as client:
         publisher = await client.publisher("orders", name="p", window=200)
         sendings = [await publisher.submit(bytes(1000)) for _ in range(100)]
         await until(lambda: receiver.numbers.is_full)
@@ -180,9 +173,7 @@ async def test_a_full_journal_holds_publishers_back_until_it_is_trimmed(
         control.close()
 
 
-async def test_decided_rows_arrive_once_whichever_end_is_broken_off(
-    router: RouterProcess, tmp_path: Path
-) -> None:
+async def test_decided_rows_arrive_once_whichever_end_is_broken_off(router: RouterProcess, tmp_path: Path) -> None:
     """Both ends are ended hard again and again (their tasks are cancelled in the middle of whatever they do)."""
     journal, outbox_path = tmp_path / "flights.db", tmp_path / "sink.db"
     settings = subscription("orders", "errors", credit=64, group_count=16)

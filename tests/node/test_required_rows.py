@@ -138,10 +138,7 @@ async def test_rows_go_to_nobody_when_a_later_commit_no_longer_requires_anybody(
 
 
 async def test_rows_of_other_topics_do_not_wait(router: RouterProcess, outbox: Outbox) -> None:
-    async with (
-        publishing(outbox.path, router.url) as publisher,
-        connect(router.url, container_id="reader") as client,
-    ):
+    async with publishing(outbox.path, router.url) as publisher, connect(router.url, container_id="reader") as client:
         subscriber = await client.subscriber("heard")
         decide(outbox, 0, [0])
         decide(outbox, 1, [1], topic="heard")

@@ -164,8 +164,11 @@ async def test_a_released_subscription_lets_the_publishers_go_that_its_full_jour
                 await fill(publisher, remote)
             assert publisher.unfinished
             assert await run(node, "release", "flights") == {
-                "subscription": "flights", "released": True, "ended": True, "deleted": True,
-            }  # fmt: skip
+                "subscription": "flights",
+                "released": True,
+                "ended": True,
+                "deleted": True,
+            }
             await publisher.flush(LONG)
             await call(node.restart)
             with node.connect() as remote:

@@ -79,7 +79,7 @@ def test_a_file_with_everything_is_read(tmp_path: Path) -> None:
         (GOOD + "defaults.group_ms = -1", "defaults.group_ms = -1", "what is allowed"),
         ("= 3", "is not TOML", "fix that line"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_used_is_told_with_its_remedy(tmp_path: Path, text: str, what: str, fix: str) -> None:
     with pytest.raises(CliError) as caught:
         load(file_of(tmp_path, text))
@@ -138,10 +138,7 @@ def test_a_folder_that_cannot_be_used_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = file_of(tmp_path, f'folder = "{tmp_path}/file/x"\nrouters = ["amqp://x"]\n')
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "bridges.node", "--config", config],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-P", "-m", "bridges.node", "--config", config], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "cannot be used" in done.stderr

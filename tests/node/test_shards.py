@@ -65,19 +65,22 @@ SYMBOLS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=3
     st.builds(
         Message,
         st.binary(max_size=300),
-        properties=st.none() | st.builds(
+        properties=st.none()
+        | st.builds(
             Properties,
             message_id=st.none() | TEXTS | st.integers(0, 1 << 63) | st.binary(max_size=9) | st.uuids(),
-            to=st.none() | TEXTS, content_type=st.none() | SYMBOLS.map(Symbol),
+            to=st.none() | TEXTS,
+            content_type=st.none() | SYMBOLS.map(Symbol),
             creation_time=st.none() | st.integers(-5, 1 << 40),
-            group_id=st.none() | TEXTS, group_sequence=st.none() | st.integers(0, 9),
+            group_id=st.none() | TEXTS,
+            group_sequence=st.none() | st.integers(0, 9),
         ),
         header=st.none() | st.builds(Header, durable=st.booleans(), priority=st.none() | st.integers(0, 9)),
         annotations=st.dictionaries(SYMBOLS.map(Symbol), TEXTS | st.binary(max_size=300), max_size=3),
         application_properties=st.dictionaries(TEXTS, TEXTS | st.integers(0, 9), max_size=3),
         footer=st.dictionaries(SYMBOLS.map(Symbol), TEXTS, max_size=1),
     )
-)  # fmt: skip
+)
 def test_the_short_way_to_the_key_finds_what_the_long_one_does(message: Message) -> None:
     payload = encode_message(message)
     assert shard_key(payload) == _any_key(payload)
@@ -114,9 +117,7 @@ async def test_two_nodes_keep_each_message_once_and_all_of_a_key_in_order(
     shards = [Shard(0, 2), Shard(1, 2)]
     async with AsyncExitStack() as stack:
         receivers = [
-            await stack.enter_async_context(
-                receiving(router, subscription(shard), tmp_path / f"{shard.number}.db")
-            )
+            await stack.enter_async_context(receiving(router, subscription(shard), tmp_path / f"{shard.number}.db"))
             for shard in shards
         ]
         client = await stack.enter_async_context(connect(router.url, container_id="shop"))

@@ -166,8 +166,11 @@ def test_a_daemon_with_wrong_files_ends_with_a_sentence(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-P", "-m", "bridges.node", "--config", config],
-        capture_output=True, text=True, timeout=START_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )
     assert done.returncode == 2
     assert "the TLS files cannot be used" in done.stderr
     assert "Traceback" not in done.stderr
@@ -175,10 +178,15 @@ def test_a_daemon_with_wrong_files_ends_with_a_sentence(tmp_path: Path) -> None:
 
 def test_spark_gives_an_embedded_node_its_files(authority: Authority, tmp_path: Path) -> None:
     given = {
-        "amqp.urls": "amqps://router", "bridge.folder": str(tmp_path), "subscribe": "orders", "subscription": "s",
-        "amqp.tls.ca": str(authority.ca), "amqp.tls.certificate": str(authority.client_certificate),
-        "amqp.tls.key": str(authority.client_key), "amqp.tls.checkHostname": "false",
-    }  # fmt: skip
+        "amqp.urls": "amqps://router",
+        "bridge.folder": str(tmp_path),
+        "subscribe": "orders",
+        "subscription": "s",
+        "amqp.tls.ca": str(authority.ca),
+        "amqp.tls.certificate": str(authority.client_certificate),
+        "amqp.tls.key": str(authority.client_key),
+        "amqp.tls.checkHostname": "false",
+    }
     assert source_options(given).bridge.tls == TlsFiles(
         authority.ca, authority.client_certificate, authority.client_key, checks_hostname=False
     )

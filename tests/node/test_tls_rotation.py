@@ -25,8 +25,10 @@ from topology.store import ABSENT, StoreTimeout, StoreUnavailable
 
 def replace_all(files: TlsFiles, authority: Authority) -> None:
     for mine, its in (
-        (files.ca, authority.ca), (files.key, authority.client_key), (files.certificate, authority.client_certificate),
-    ):  # fmt: skip
+        (files.ca, authority.ca),
+        (files.key, authority.client_key),
+        (files.certificate, authority.client_certificate),
+    ):
         assert mine is not None
         replace_file(mine, its.read_bytes())
 
@@ -59,26 +61,34 @@ async def test_a_client_and_a_node_use_replaced_files_for_their_next_connections
 
 def etcd_arguments(folder: Path) -> list[str]:
     return [
-        f"--cert-file={folder / 'etcd.pem'}", f"--key-file={folder / 'etcd-key.pem'}",
-        "--client-cert-auth", f"--trusted-ca-file={folder / 'ca.pem'}",
-    ]  # fmt: skip
+        f"--cert-file={folder / 'etcd.pem'}",
+        f"--key-file={folder / 'etcd-key.pem'}",
+        "--client-cert-auth",
+        f"--trusted-ca-file={folder / 'ca.pem'}",
+    ]
 
 
 def renew(folder: Path, authority: TestAuthority) -> None:
     """Put the files of etcd and of the router in place."""
     etcd, own = authority.issue("etcd"), authority.issue("router")
     for name, source in (
-        ("ca.pem", authority.file), ("etcd.pem", etcd.certificate), ("etcd-key.pem", etcd.key),
-        ("router-key.pem", own.key), ("router.pem", own.certificate),
-    ):  # fmt: skip
+        ("ca.pem", authority.file),
+        ("etcd.pem", etcd.certificate),
+        ("etcd-key.pem", etcd.key),
+        ("router-key.pem", own.key),
+        ("router.pem", own.certificate),
+    ):
         replace_file(folder / name, source.read_bytes())
 
 
 def config(folder: Path, etcd: EtcdServer, store: str) -> RouterConfig:
     return RouterConfig(
-        store=store, etcd_endpoints=tuple(etcd.urls), etcd_ca_file=str(folder / "ca.pem"),
-        etcd_cert_file=str(folder / "router.pem"), etcd_key_file=str(folder / "router-key.pem"),
-    )  # fmt: skip
+        store=store,
+        etcd_endpoints=tuple(etcd.urls),
+        etcd_ca_file=str(folder / "ca.pem"),
+        etcd_cert_file=str(folder / "router.pem"),
+        etcd_key_file=str(folder / "router-key.pem"),
+    )
 
 
 @pytest.mark.parametrize("store", ["gateway", "etcd3"])
@@ -115,9 +125,11 @@ async def test_a_router_that_runs_reaches_etcd_after_both_have_certificates_of_a
     renew(tmp_path, TestAuthority(tmp_path / "old"))
     async with asyncio.timeout(LONG), EtcdServer(arguments=etcd_arguments(tmp_path)) as etcd:
         flags = [
-            f"--etcd-endpoints={','.join(etcd.urls)}", f"--etcd-ca-file={tmp_path / 'ca.pem'}",
-            f"--etcd-cert-file={tmp_path / 'router.pem'}", f"--etcd-key-file={tmp_path / 'router-key.pem'}",
-        ]  # fmt: skip
+            f"--etcd-endpoints={','.join(etcd.urls)}",
+            f"--etcd-ca-file={tmp_path / 'ca.pem'}",
+            f"--etcd-cert-file={tmp_path / 'router.pem'}",
+            f"--etcd-key-file={tmp_path / 'router-key.pem'}",
+        ]
         async with running_router(*flags) as router:
             await attach(router, "one")
             renew(tmp_path, TestAuthority(tmp_path / "new"))

@@ -21,9 +21,14 @@ def test_every_test_file_is_imported_without_an_optional_package_or_program(tmp_
     environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.only_test_packages", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "--collect-only", "-q", "-m", ""], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=COLLECT_S, check=False,
-    )  # fmt: skip
+        [*command, "--collect-only", "-q", "-m", ""],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=COLLECT_S,
+        check=False,
+    )
     errors = [line for line in done.stdout.splitlines() if line.startswith(("ERROR", "E  "))]
     assert errors == []
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

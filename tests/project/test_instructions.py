@@ -57,9 +57,7 @@ def test_figures_of_other_versions_are_not_compared(script: Any) -> None:
 @pytest.mark.needs("valgrind")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "arguments",
-    [("--sources",), pytest.param((), marks=pytest.mark.needs("compiled"))],
-    ids=["pure", "compiled"],
+    "arguments", [("--sources",), pytest.param((), marks=pytest.mark.needs("compiled"))], ids=["pure", "compiled"]
 )
 def test_no_load_costs_three_percent_more_instructions_than_the_baseline(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, str(SCRIPT), "--check", *arguments]

@@ -34,9 +34,12 @@ TAKE = "from topology.etcd_server import free_port; print(*(free_port() for _ in
 def other_run(*begins: int) -> Iterator[tuple[subprocess.Popen[str], PortBlock]]:
     """A process that claims one of these blocks, as another test run does."""
     process = subprocess.Popen(
-        [sys.executable, "-c", CLAIM, *map(str, begins)], env={**os.environ, "PYTHONPATH": CHILD_PATH}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", CLAIM, *map(str, begins)],
+        env={**os.environ, "PYTHONPATH": CHILD_PATH},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
         assert process.stdout is not None
         yield process, PortBlock(int(process.stdout.readline()))
@@ -75,9 +78,7 @@ def test_a_block_is_free_again_when_its_process_was_killed() -> None:
 def test_a_program_that_a_test_starts_takes_ports_of_the_block_but_none_of_the_tests_own(
     ports_of_this_run: PortBlock,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", TAKE], capture_output=True, text=True, check=True, timeout=END_S
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", TAKE], capture_output=True, text=True, check=True, timeout=END_S)
     first, last = ports_of_this_run.of_programs
     taken = sorted(map(int, done.stdout.split()))
     assert first <= taken[0] < taken[-1] <= last
@@ -100,8 +101,11 @@ def test_a_command_without_an_address_reaches_no_router_of_the_user(
 ) -> None:
     commands = "pub=oncewire.client.cli:pub,inspect=topology.cli:inspect"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", ONCEWIRE, commands, *arguments], capture_output=True, text=True, check=False,
+        [sys.executable, "-P", "-c", ONCEWIRE, commands, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=END_S,
-    )  # fmt: skip
+    )
     assert done.returncode == 2
     assert f"{ports_of_this_run.refusing} (the local network of process {os.getpid()})" in done.stderr

@@ -71,8 +71,12 @@ def test_results_name_their_commit_say_what_was_counted_and_a_failure_anywhere_i
     name, date = a_commit_of(tmp_path)
     subprocess.run(
         [*command, "-p", "long_runs", "-p", "no:cacheprovider"],
-        cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     document = json.loads((tmp_path / "out.json").read_text())
     assert (document["commit"], document["date"]) == (name, date)
     found = document["tests"]

@@ -75,7 +75,7 @@ class Tree:
         environment = {"PATH": os.environ["PATH"]}
         done = subprocess.run(
             ["make", *goals], cwd=self._folder, env=environment, capture_output=True, text=True, check=False, timeout=60
-        )  # fmt: skip
+        )
         self.said = done.stdout + done.stderr
         assert bool(done.returncode) == fails, self.said
         return (self._folder / "log").read_text().removeprefix(before).splitlines()

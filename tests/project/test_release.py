@@ -50,8 +50,13 @@ def test_a_version_without_an_entry_in_the_changelog_or_without_the_map_is_not_b
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
     done = subprocess.run(
         [ROOT / "scripts" / "release.sh", sys.prefix, tmp_path],
-        cwd=tmp_path, env={"PATH": os.defpath}, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "error: 0.1.0 cannot be released"
     assert why in done.stderr
@@ -87,8 +92,12 @@ def test_the_wheel_has_every_package_with_its_files_and_no_other(tmp_path: Path)
 def test_what_is_tried_in_a_fresh_environment_works_here() -> None:
     done = subprocess.run(
         [sys.executable, "-P", ROOT / "scripts" / "try_release.py", VERSION],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=BUILD_S,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_S,
+    )
     assert done.returncode == 0, done.stderr
     assert "each once and in order" in done.stdout
 

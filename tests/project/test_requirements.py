@@ -47,9 +47,7 @@ def run_pytest(
     command = [sys.executable, "-m", "pytest", "test_sample.py", "--rootdir", str(folder)]
     command += ["-p", "requirements", "-p", "no:cacheprovider", "--strict-markers", *options]
     command += ["-o", "markers=needs: parts\nslow: long\ncampaign: longer"]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_each_missing_part_has_one_line_at_the_end_with_the_number_of_tests_and_the_command(tmp_path: Path) -> None:

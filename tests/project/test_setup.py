@@ -34,8 +34,12 @@ def build(folder: Path, second: str) -> subprocess.CompletedProcess[str]:
     (folder / "second.c").write_text(GOOD.replace("first", "second"))
     return subprocess.run(
         [sys.executable, "-c", CODE.format(root=str(ROOT), second=second)],
-        capture_output=True, text=True, cwd=folder, check=False, env={**os.environ, "ONCEWIRE_COMPILED": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        env={**os.environ, "ONCEWIRE_COMPILED": "1"},
+    )
 
 
 @pytest.mark.needs("compiler")
@@ -66,8 +70,12 @@ def test_an_installation_by_pip_has_the_map_or_one_warning(tmp_path: Path, *, is
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ONCEWIRE_")}
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_py", "--build-lib=out"],
-        capture_output=True, text=True, cwd=tmp_path, check=False, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     built = tmp_path / "out/topology/inspector/page/files"
     assert (built / "index.html").exists()

@@ -5,14 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from oncewire.wire import (
-    ACCEPTED,
-    DeliveryAborted,
-    DeliveryBegun,
-    DeliveryEnded,
-    DeliveryPart,
-    encode_data_message,
-)
+from oncewire.wire import ACCEPTED, DeliveryAborted, DeliveryBegun, DeliveryEnded, DeliveryPart, encode_data_message
 from tests.router.raw_client import DEADLINE_S, RawClient, RawPublisher, RawSubscriber
 
 MIB = 1 << 20

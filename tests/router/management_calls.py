@@ -23,8 +23,8 @@ def entity(*names: str) -> str:
 
 
 async def call(
-    http: str, method: str, path: str, body: object = None, headers: dict[str, str] | None = None,
-) -> tuple[int, Any]:  # fmt: skip
+    http: str, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
     """One request: status and content; text and bytes go as they are, anything else as JSON."""
     sent: dict[str, Any] = {"data": body} if isinstance(body, str | bytes) else {"json": body}
     if body is None:

@@ -76,10 +76,11 @@ class ManagementClient:
         correlation: Any = properties.pop("correlation_id", None)
         reply_to: Any = properties.pop("reply_to", self.reply_to)
         message = Message(
-            {} if body is None else body, BodyKind.VALUE,
+            {} if body is None else body,
+            BodyKind.VALUE,
             properties=Properties(message_id=message_id, reply_to=reply_to, correlation_id=correlation),
             application_properties=dict(properties),
-        )  # fmt: skip
+        )
         return self.send_bytes(encode_message(message))
 
     def send_bytes(self, payload: bytes) -> int:
@@ -103,6 +104,9 @@ class ManagementClient:
         told = message.application_properties or {}
         assert message.properties is not None
         return Answer(
-            int(str(told["statusCode"])), str(told["statusDescription"]), message.body,
-            message.properties.correlation_id, message,
-        )  # fmt: skip
+            int(str(told["statusCode"])),
+            str(told["statusDescription"]),
+            message.body,
+            message.properties.correlation_id,
+            message,
+        )

@@ -63,7 +63,8 @@ async def start_router(*flags: str, descriptors: int | None = None) -> RouterPro
     """Start a router and wait until it is ready; it can be given less descriptors than others."""
     limited = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh")
     process = await asyncio.create_subprocess_exec(
-        *limited, *router_command("--announce", "--listen-port=0", "--http-port=0", "--log-format=json", *flags),
+        *limited,
+        *router_command("--announce", "--listen-port=0", "--http-port=0", "--log-format=json", *flags),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

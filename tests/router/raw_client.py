@@ -415,9 +415,7 @@ class RawSubscriber:
         return await self.client.wait_for(
             DispositionReceived,
             lambda event: (
-                event.link is self.link
-                and event.settled
-                and any(found == tag for _, found in event.deliveries)
+                event.link is self.link and event.settled and any(found == tag for _, found in event.deliveries)
             ),
         )
 

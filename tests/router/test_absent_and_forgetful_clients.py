@@ -20,9 +20,7 @@ async def router() -> AsyncIterator[RouterProcess]:
         yield process
 
 
-async def test_a_subscriber_away_beyond_its_time_is_owed_nothing_and_hears_of_it(
-    router: RouterProcess,
-) -> None:
+async def test_a_subscriber_away_beyond_its_time_is_owed_nothing_and_hears_of_it(router: RouterProcess) -> None:
     publisher = await (await RawClient.connect(router.port)).publisher("orders")
     client = await RawClient.connect(router.port, "store")
     subscriber = await client.subscriber("orders", timeout=AWAY_S)
@@ -40,9 +38,7 @@ async def test_a_subscriber_away_beyond_its_time_is_owed_nothing_and_hears_of_it
     back.accept(delivery)
 
 
-async def test_a_publisher_away_beyond_its_time_hears_that_its_outcomes_are_unknown(
-    router: RouterProcess,
-) -> None:
+async def test_a_publisher_away_beyond_its_time_hears_that_its_outcomes_are_unknown(router: RouterProcess) -> None:
     subscriber = await (await RawClient.connect(router.port)).subscriber("orders")
     client = await RawClient.connect(router.port, "box")
     publisher = await client.publisher("orders")
@@ -52,9 +48,12 @@ async def test_a_publisher_away_beyond_its_time_hears_that_its_outcomes_are_unkn
     await subscriber.settled(delivery.tag)  # E-6: the session is gone, the message stays processed or not
     client = await RawClient.connect(router.port, "box")
     link = client.session.attach_sender(
-        "pub", source=Source(address="pub"), target=Target(address="orders"), unsettled={b"t0": None},
+        "pub",
+        source=Source(address="pub"),
+        target=Target(address="orders"),
+        unsettled={b"t0": None},
         desired_capabilities=[EXACTLY_ONCE],
-    )  # fmt: skip
+    )
     client.flush()
     refused = await client.detached(link)
     assert refused.error is not None
@@ -64,9 +63,7 @@ async def test_a_publisher_away_beyond_its_time_hears_that_its_outcomes_are_unkn
     assert decode_message((await subscriber.delivery()).payload).body == b"other"
 
 
-async def test_a_subscriber_that_lost_its_map_gets_flagged_repeats_and_misses_nothing(
-    router: RouterProcess,
-) -> None:
+async def test_a_subscriber_that_lost_its_map_gets_flagged_repeats_and_misses_nothing(router: RouterProcess) -> None:
     publisher = await (await RawClient.connect(router.port)).publisher("orders")
     client = await RawClient.connect(router.port, "store")
     subscriber = await client.subscriber("orders")
@@ -93,9 +90,7 @@ async def test_a_subscriber_that_lost_its_map_gets_flagged_repeats_and_misses_no
     await publisher.outcome(b"t3")
 
 
-async def test_a_publisher_that_lost_its_map_starts_anew_and_nothing_of_it_is_swallowed(
-    router: RouterProcess,
-) -> None:
+async def test_a_publisher_that_lost_its_map_starts_anew_and_nothing_of_it_is_swallowed(router: RouterProcess) -> None:
     subscriber = await (await RawClient.connect(router.port)).subscriber("orders")
     client = await RawClient.connect(router.port, "box")
     publisher = await client.publisher("orders")
@@ -104,9 +99,7 @@ async def test_a_publisher_that_lost_its_map_starts_anew_and_nothing_of_it_is_sw
     client.cut()
     publisher = await (await RawClient.connect(router.port, "box")).publisher("orders")
     await subscriber.settled(first.tag)  # nobody is left who could say what became of it
-    publisher.send(
-        b"t0", b"new"
-    )  # its counter starts again: the session in the tag tells the two apart (C15)
+    publisher.send(b"t0", b"new")  # its counter starts again: the session in the tag tells the two apart (C15)
     second = await subscriber.delivery()
     assert decode_message(second.payload).body == b"new"
     assert second.tag != first.tag

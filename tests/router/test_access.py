@@ -11,15 +11,7 @@ from oncewire.cli.users import Users, token
 from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
 from router.logs import EventLog
-from router.operator.access import (
-    MAX_ADDRESSES,
-    MAX_FAILURES,
-    Access,
-    AccessDenied,
-    Caller,
-    Route,
-    add_routes,
-)
+from router.operator.access import MAX_ADDRESSES, MAX_FAILURES, Access, AccessDenied, Caller, Route, add_routes
 from router.operator.http import _LOG, _say_as_json
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
@@ -41,14 +33,22 @@ async def test_each_role_may_do_what_it_is_for() -> None:
     async with running_router("--standalone", *USERS) as router:
         reload = entity("router", "x", "reload")
         for user, password, may_read, may_set in (
-            ("ann", "a", 200, 200), ("olga", "o", 200, 200), ("vera", "v", 200, 403), ("nick", "n", 200, 403),
-        ):  # fmt: skip
+            ("ann", "a", 200, 200),
+            ("olga", "o", 200, 200),
+            ("vera", "v", 200, 403),
+            ("nick", "n", 200, 403),
+        ):
             who = login(user, password) | PROXIED
             assert (await call(router.http, "GET", LOG, headers=who))[0] == may_read
             assert (await set_level(router, who))[0] == may_set, user
         status, told = await call(router.http, "POST", reload, {}, login("olga", "o"))
-        assert (status, told) == (403, {"error": "this needs the role admin; olga is operator",
-                                        "fix": "log in as another user, or set roles.olga"})  # fmt: skip
+        assert (status, told) == (
+            403,
+            {
+                "error": "this needs the role admin; olga is operator",
+                "fix": "log in as another user, or set roles.olga",
+            },
+        )
 
 
 async def test_without_login_the_role_is_that_of_the_place() -> None:

@@ -238,9 +238,7 @@ async def test_no_client_has_the_name_of_an_inner_publisher(router: RouterProces
 
 
 async def test_a_user_reaches_the_addresses_that_the_rules_allow() -> None:
-    rules = json.dumps(
-        [{"users": ["ann"], "publish": ["orders.#"]}, {"users": ["bob"], "subscribe": ["orders.#"]}]
-    )
+    rules = json.dumps([{"users": ["ann"], "publish": ["orders.#"]}, {"users": ["bob"], "subscribe": ["orders.#"]}])
     flags = ("--users=ann:a,bob:b", f"--access-rules={rules}", "--listen-allow-anonymous=never")
     async with running_router("--standalone", *flags) as router:
         reader = await RawClient.connect(router.port, "reader", sasl=SaslClient("PLAIN", "bob", "b"))

@@ -13,7 +13,7 @@ from router.clients.attach_rate_core import (
     MAX_USERS,
     AttachRates,
     Bucket,
-)  # fmt: skip
+)
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.wire import (
-    AmqpError,
-    ConnectionClosed,
-    Described,
-    Source,
-    Symbol,
-    Target,
-    ULong,
-)
+from oncewire.wire import AmqpError, ConnectionClosed, Described, Source, Symbol, Target, ULong
 from oncewire.wire.frames import encode_frame
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
@@ -37,11 +29,7 @@ async def a_third_theft_within_ten_seconds(port: int) -> AmqpError | None:
     for client in clients[:3]:
         await client.subscriber("orders", "all")
     link = clients[3].session.attach_receiver(
-        "all",
-        source=Source(address="orders"),
-        target=Target(),
-        unsettled={},
-        desired_capabilities=[EXACTLY_ONCE],
+        "all", source=Source(address="orders"), target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
     clients[3].flush()
     return (await clients[3].detached(link)).error

@@ -37,9 +37,12 @@ def authority(tmp_path: Path) -> TestAuthority:
 def tls_flags(authority: TestAuthority, shown: str = "optional", rules: str = RULES) -> list[str]:
     own = authority.issue("router")
     return [
-        f"--tls-cert-file={own.certificate}", f"--tls-key-file={own.key}", f"--tls-ca-file={authority.file}",
-        f"--tls-client-certificates={shown}", *([f"--external-rules={rules}"] if rules else []),
-    ]  # fmt: skip
+        f"--tls-cert-file={own.certificate}",
+        f"--tls-key-file={own.key}",
+        f"--tls-ca-file={authority.file}",
+        f"--tls-client-certificates={shown}",
+        *([f"--external-rules={rules}"] if rules else []),
+    ]
 
 
 class NamingClient(ExternalClient):
@@ -65,9 +68,11 @@ class Noting(SaslClient):
 
 
 async def attempt(
-    router: RouterProcess, authority: TestAuthority, files: CertificateFiles | None,
+    router: RouterProcess,
+    authority: TestAuthority,
+    files: CertificateFiles | None,
     client: ExternalClient | None = None,
-) -> tuple[bool | None, tuple[str, ...]]:  # fmt: skip
+) -> tuple[bool | None, tuple[str, ...]]:
     """How a login with EXTERNAL ends (None = it was not offered), and what the router offers."""
     sasl = Noting([client or ExternalClient()])
     raw = await TlsRawClient.dial_tls(router.port, sasl, authority.context(files))
@@ -157,10 +162,15 @@ async def test_a_certificate_of_another_authority_is_nobody(authority: TestAutho
 
 async def test_an_operator_is_known_by_the_certificate(authority: TestAuthority) -> None:
     flags = (
-        *tls_flags(authority), "--http-tls=true", "--http-client-certificates=optional", "--roles=ann=admin",
-        "--http-anonymous-role=none", "--http-loopback-role=none",
-    )  # fmt: skip
+        *tls_flags(authority),
+        "--http-tls=true",
+        "--http-client-certificates=optional",
+        "--roles=ann=admin",
+        "--http-anonymous-role=none",
+        "--http-loopback-role=none",
+    )
     async with running_router(*GUARDED, *flags) as router:
+
         async def status(files: CertificateFiles | None, **headers: str) -> int:
             context = authority.context(files)
             context.check_hostname = False
@@ -241,7 +251,8 @@ def test_the_settings_of_the_page_make_users_of_certificates(tmp_path: Path) -> 
     (tmp_path / "router.toml").write_text(block)
     rules = load(str(tmp_path / "router.toml"), {}, {}).config.external_rules
     for kind, name, user in (
-        ("URI", "spiffe://example.org/ns/sales/sa/import", "sales-import"), ("DNS", "a.clients.example.org", None),
-    ):  # fmt: skip
+        ("URI", "spiffe://example.org/ns/sales/sa/import", "sales-import"),
+        ("DNS", "a.clients.example.org", None),
+    ):
         assert user_of(rules, {"subjectAltName": ((kind, name),)}) == user
     assert user_of(rules, {"subject": ((("commonName", "ann.clients.example.org"),),)}) == "ann"

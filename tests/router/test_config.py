@@ -16,9 +16,7 @@ from tests.support.golden import assert_golden
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def loaded(
-    folder: Path, toml: str = "", environment: Mapping[str, str] | None = None, **flags: object
-) -> LoadedConfig:
+def loaded(folder: Path, toml: str = "", environment: Mapping[str, str] | None = None, **flags: object) -> LoadedConfig:
     file = folder / "router.toml"
     file.write_text(toml)
     return load(str(file), flags, environment or {})
@@ -43,14 +41,9 @@ def test_every_setting_has_a_flag_a_variable_and_a_reason() -> None:
 
 
 def test_the_printed_settings_are_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
-    first = loaded(
-        tmp_path, "", {}, mesh="configured", connectors="r2=3,r3", etcd_endpoints="http://a:1,http://b:2"
-    )
+    first = loaded(tmp_path, "", {}, mesh="configured", connectors="r2=3,r3", etcd_endpoints="http://a:1,http://b:2")
     printed = format_config(first)
-    assert tomllib.loads(printed)["inter_router"]["connectors"] == [
-        {"to": "r2", "cost": 3},
-        {"to": "r3", "cost": 1},
-    ]
+    assert tomllib.loads(printed)["inter_router"]["connectors"] == [{"to": "r2", "cost": 3}, {"to": "r3", "cost": 1}]
     second = loaded(tmp_path, printed)
     assert second.config == first.config
     assert second.config.connectors == (ConnectorSettings("r2", 3), ConnectorSettings("r3", 1))
@@ -92,9 +85,7 @@ MISTAKES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_reported_with_what_is_allowed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_is_reported_with_what_is_allowed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     toml, environment, flags = MISTAKES[name]
     Path("router.toml").write_text(toml)

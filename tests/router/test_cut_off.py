@@ -58,9 +58,8 @@ async def cut_network(folder: Path) -> AsyncIterator[CutNetwork]:
         assert etcd_port is not None
         to_etcd = await stack.enter_async_context(relay_to(etcd_port, free_port()))
         routers = LocalNetwork(
-            2, etcd_urls=etcd.urls, settings={"etcd.lease_ttl_s": f"{LEASE_S}"}, log_folder=folder,
-            log_level="info",
-        )  # fmt: skip
+            2, etcd_urls=etcd.urls, settings={"etcd.lease_ttl_s": f"{LEASE_S}"}, log_folder=folder, log_level="info"
+        )
         routers.routers["r1"].settings["etcd.endpoints"] = f"http://127.0.0.1:{to_etcd.port}"
         between = []
         for router in routers.routers.values():
@@ -93,9 +92,7 @@ async def until_accepted(publisher: RawPublisher, sent: dict[bytes, int]) -> Non
     publisher.settle(*sent.values())
 
 
-async def test_a_router_cut_off_from_etcd_fences_itself_and_its_clients_go_on_elsewhere(
-    tmp_path: Path,
-) -> None:
+async def test_a_router_cut_off_from_etcd_fences_itself_and_its_clients_go_on_elsewhere(tmp_path: Path) -> None:
     async with cut_network(tmp_path) as network:
         subscriber = await (await network.connect("r2", "store")).subscriber("t")
         client = await network.connect("r1", "box")
@@ -104,16 +101,12 @@ async def test_a_router_cut_off_from_etcd_fences_itself_and_its_clients_go_on_el
         await take(subscriber, range(5))
         network.to_etcd.cut()
         await client.closed()  # K-3: by its own clock, before its lease can end
-        late = await (await network.connect("r2", "late")).subscriber(
-            "t"
-        )  # confirmed without r1: its key is gone
+        late = await (await network.connect("r2", "late")).subscriber("t")  # confirmed without r1: its key is gone
         await take(subscriber, range(5, 10))
         client = await network.connect("r2", "box")
         publisher = await client.publisher("t", unsettled=dict.fromkeys(sent))
         sent = publish(publisher, FIRST)
-        await take(
-            late, FIRST
-        )  # it was there when the publisher went on here; the first subscriber has them already
+        await take(late, FIRST)  # it was there when the publisher went on here; the first subscriber has them already
         await until_accepted(publisher, sent)
         sent = publish(publisher, SECOND)
         await take(subscriber, SECOND)
@@ -123,9 +116,7 @@ async def test_a_router_cut_off_from_etcd_fences_itself_and_its_clients_go_on_el
         await network.routers.wait_ready("r1")
 
 
-async def test_routers_cut_off_from_each_other_deliver_once_and_in_order_when_they_meet_again(
-    tmp_path: Path,
-) -> None:
+async def test_routers_cut_off_from_each_other_deliver_once_and_in_order_when_they_meet_again(tmp_path: Path) -> None:
     async with cut_network(tmp_path) as network:
         subscriber = await (await network.connect("r2", "store")).subscriber("t")
         publisher = await (await network.connect("r1", "box")).publisher("t")
@@ -163,9 +154,7 @@ async def test_routers_cut_off_in_one_direction_deliver_once_and_in_order_when_i
         for delivery in deliveries:
             subscriber.accept(delivery)
         sent |= publish(publisher, SECOND)
-        await network.until_link_is(
-            False
-        )  # T-4: a silent neighbour is given up, although one direction works
+        await network.until_link_is(False)  # T-4: a silent neighbour is given up, although one direction works
         for relay in network.between:
             relay.heal()
         await take(subscriber, SECOND)

@@ -50,19 +50,14 @@ def port_of(network: LocalNetwork, name: str) -> int:
 
 
 async def state_of(network: LocalNetwork, name: str) -> Any:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"{network.routers[name].http}/api/v1/state") as answer,
-    ):
+    async with aiohttp.ClientSession() as session, session.get(f"{network.routers[name].http}/api/v1/state") as answer:
         return await answer.json()
 
 
 async def stock_subscriber(port: int, container_id: str, **options: Any) -> RawSubscriber:
     """It keeps no map and settles as it accepts (rcv-settle-mode first)."""
     client = await RawClient.connect(port, container_id, resumes=False)
-    return await client.subscriber(
-        "orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST, **options
-    )
+    return await client.subscriber("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST, **options)
 
 
 async def closed_with(client: RawClient) -> tuple[str, dict[str, Any]]:
@@ -77,9 +72,16 @@ async def run_drain(*arguments: str, **environment: str) -> tuple[int, str, str]
     program = "import sys; from router.commands.drain import drain; from oncewire.cli.run import run; import click; "
     program += "sys.exit(run(['drain', *sys.argv[1:]], click.Group('oncewire', commands={'drain': drain})))"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", program, *arguments, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**os.environ, **environment},
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        program,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
     out, err = await asyncio.wait_for(process.communicate(), DEADLINE_S)
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
@@ -185,9 +187,7 @@ async def test_a_draining_router_takes_no_links_says_so_everywhere_and_takes_cre
     assert state["waiting_for"] == ["its end: it drains, and takes no clients"]
     async with aiohttp.ClientSession() as session, session.get(network.routers["r1"].http + "/readyz") as answer:
         assert answer.status == 503
-    seen = await until(
-        lambda: state_of(network, "r2"), lambda state: any(row["draining"] for row in state["routers"])
-    )
+    seen = await until(lambda: state_of(network, "r2"), lambda state: any(row["draining"] for row in state["routers"]))
     assert [row["id"] for row in seen["routers"] if row["draining"]] == ["r1"]
     other = await RawClient.dial(port_of(network, "r2"))
     opened = await other.wait_for(ConnectionOpened)

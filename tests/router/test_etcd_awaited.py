@@ -30,8 +30,10 @@ async def router_without_etcd(*flags: str) -> AsyncIterator[RouterProcess]:
     amqp, http = free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
         *router_command(f"--listen-port={amqp}", f"--http-port={http}", "--log-format=json", *flags),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
         yield RouterProcess(process, f"amqp://127.0.0.1:{amqp}", f"http://127.0.0.1:{http}")
     finally:
@@ -65,8 +67,9 @@ async def test_a_router_started_while_etcd_is_unreachable_waits_and_is_ready_whe
             assert (awaited["etcd"], awaited["patience_s"]) == (etcd.urls[0], 86_400.0)
             assert "etcd cannot be reached" in str(awaited["why"])
             assert await router.get("/readyz") == (
-                503, {"ready": False, "waiting_for": ["etcd, which cannot be reached"]},
-            )  # fmt: skip
+                503,
+                {"ready": False, "waiting_for": ["etcd, which cannot be reached"]},
+            )
             if store == "gateway":
                 async with asyncio.timeout(START_TIMEOUT_S):
                     while (await router.state())["uptime_s"] <= FORMER_PATIENCE_S:

@@ -54,9 +54,12 @@ async def test_an_etcd_that_lost_its_data_ends_all_sessions_once_an_operator_has
             assert "oncewire_history_lost 0.0" in (await answer_of(f"{http}/metrics"))[1]
             box, store = await RawClient.connect(port, "box"), await RawClient.connect(port, "store")
             link = box.session.attach_sender(
-                "pub", source=Source(address="pub"), target=Target(address="orders"), unsettled={b"t0": None},
+                "pub",
+                source=Source(address="pub"),
+                target=Target(address="orders"),
+                unsettled={b"t0": None},
                 desired_capabilities=[EXACTLY_ONCE],
-            )  # fmt: skip
+            )
             box.flush()
             refused = await box.detached(link)
             assert refused.error is not None

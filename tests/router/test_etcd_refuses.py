@@ -141,9 +141,7 @@ async def test_an_etcd_without_space_refuses_new_links_only_and_says_what_to_do(
     await healthy.deliver()
 
 
-async def test_an_etcd_that_is_away_refuses_new_links_only_while_the_lease_is_kept(
-    etcd: EtcdServer, port: int
-) -> None:
+async def test_an_etcd_that_is_away_refuses_new_links_only_while_the_lease_is_kept(etcd: EtcdServer, port: int) -> None:
     healthy = await Healthy.attach(port)
     await etcd.kill()
     error = await healthy.refused("new")

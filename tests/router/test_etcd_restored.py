@@ -72,9 +72,12 @@ class Clients:
         """The publisher learns that the outcome of this delivery is unknown (A-5)."""
         client = await RawClient.connect(self._ports[1], name)
         link = client.session.attach_sender(
-            "pub", source=Source(address="pub"), target=Target(address="orders"), unsettled={tag: None},
+            "pub",
+            source=Source(address="pub"),
+            target=Target(address="orders"),
+            unsettled={tag: None},
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
         client.flush()
         refused = await client.detached(link)
         assert refused.error is not None

@@ -44,10 +44,8 @@ def lines_of(log: Path, event: str) -> list[str]:
         ({"inter_router_silence_s": "10"}, "raise etcd.lease_ttl_s"),
         ({"lease_ttl_s": "3", "inter_router_silence_s": "3"}, "lower inter_router.silence_s"),
     ],
-)  # fmt: skip
-def test_a_silence_must_hold_three_heartbeats_and_end_before_the_lease(
-    given: dict[str, str], named: str
-) -> None:
+)
+def test_a_silence_must_hold_three_heartbeats_and_end_before_the_lease(given: dict[str, str], named: str) -> None:
     with pytest.raises(CliError) as refused:
         load(None, given, {})
     what, why, fix = refused.value.what, refused.value.why, refused.value.fix

@@ -98,9 +98,12 @@ async def test_the_reply_states_the_filters_as_the_client_wrote_them(router: Rou
 async def test_a_look_up_states_the_filter_that_is_kept(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port, "box")
     source = Source(
-        address="orders", durable=ULong(2), timeout=60, expiry_policy=Symbol("never"),
+        address="orders",
+        durable=ULong(2),
+        timeout=60,
+        expiry_policy=Symbol("never"),
         filter={Symbol("mine"): Described(SELECTOR, "color='red'")},
-    )  # fmt: skip
+    )
     link = client.session.attach_receiver("sub", source=source, target=Target())
     client.flush()
     await client.attached(link)
@@ -145,7 +148,7 @@ REFUSED = {
     "unknown": (Described(Symbol("example:filter"), "x"), "amqp:not-implemented", "filter f (example:filter) is not"),
     "not described": ("color = 'red'", "amqp:not-implemented", "filter f is not offered"),
     "too long": (Described(SELECTOR, "a = 1 OR " * 1000), "amqp:invalid-field", "more than 4096"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -21,9 +21,7 @@ async def test_what_is_sent_settled_right_after_a_confirmation_all_arrives(tmp_p
         far = await RawClient.connect(network.routers["r2"].amqp_port, "far")
         with_map = await far.subscriber("t", "with-map", timeout=3600)
         once = await far.subscriber("t", "once", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED)
-        late = await far.subscriber(
-            "t", "late", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED, credit=0
-        )
+        late = await far.subscriber("t", "late", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED, credit=0)
         near = await RawClient.connect(network.routers["r1"].amqp_port, "near")
         publisher = await near.publisher("t", exactly_once=False)
         for number in range(MESSAGES):

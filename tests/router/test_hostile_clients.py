@@ -57,9 +57,12 @@ async def test_a_map_with_a_long_tag_is_refused_and_ends_no_incarnation(network:
         attacker.flush()
         await attacker.detached(before.link)
         link = attacker.session.attach_sender(
-            "pub", source=Source(address="pub"), target=Target(address=TOPIC), unsettled={b"t" * length: None},
+            "pub",
+            source=Source(address="pub"),
+            target=Target(address=TOPIC),
+            unsettled={b"t" * length: None},
             desired_capabilities=[EXACTLY_ONCE],
-        )  # fmt: skip
+        )
         attacker.flush()
         event = await attacker.first_end_or_echo(link)
         if isinstance(event, int):  # what used to happen: the proof of life makes U and its SYNC

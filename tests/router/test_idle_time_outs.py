@@ -17,12 +17,8 @@ class Line:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.client = Connection(
-            Role.CLIENT, container_id="c", idle_time_out_ms=round(IDLE_TIME_OUT_S * 1000), now=0.0
-        )
-        self.router = Connection(
-            Role.SERVER, container_id="r", idle_time_out_ms=round(IDLE_TIMEOUT_S * 1000), now=0.0
-        )
+        self.client = Connection(Role.CLIENT, container_id="c", idle_time_out_ms=round(IDLE_TIME_OUT_S * 1000), now=0.0)
+        self.router = Connection(Role.SERVER, container_id="r", idle_time_out_ms=round(IDLE_TIMEOUT_S * 1000), now=0.0)
         self.carries_to_router = True
         self.carries_to_client = True
         self.is_router_stopped = False

@@ -42,8 +42,11 @@ def merge(*arguments: str | Path, stdin: bytes | None = None) -> subprocess.Comp
     program = "import sys; from oncewire.cli.run import run; sys.exit(run(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", program, "logs", "merge", *map(str, arguments)],
-        input=stdin, capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
 
 
 WHY = 'he said "no" = no\nand left\x1b[2J\r\u2028'
@@ -96,8 +99,13 @@ def test_entries_of_several_logs_come_in_the_order_of_their_times() -> None:
         ("c", []),
     ]
     assert [(entry.router, entry.at.second) for entry in merged(logs)] == [
-        ("r1", 0), ("r2", 1), ("r1", 3), ("r2", 3), ("r1", 4), ("r2", 9)
-    ]  # fmt: skip
+        ("r1", 0),
+        ("r2", 1),
+        ("r1", 3),
+        ("r2", 3),
+        ("r1", 4),
+        ("r2", 9),
+    ]
 
 
 def test_a_foreign_line_stays_with_the_line_before_it() -> None:
@@ -144,9 +152,7 @@ def test_nothing_in_a_log_acts_on_a_terminal_or_breaks_the_output(tmp_path: Path
     shown = done.stdout.decode()
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert "nobody" in shown
-    assert [line.strip() for line in shown.splitlines()[1:]] == [
-        "one\\x1b[2J", "two\\ud800", "another program\\x1b[2J",
-    ]  # fmt: skip
+    assert [line.strip() for line in shown.splitlines()[1:]] == ["one\\x1b[2J", "two\\ud800", "another program\\x1b[2J"]
     printed = merge("--json", log)
     assert json.loads(printed.stdout, parse_constant=pytest.fail)["fields"]["number"] == "NaN"
 
@@ -225,9 +231,14 @@ def test_the_command_prints_json_and_chooses_by_router_event_and_time(tmp_path: 
     lines = [json.loads(line) for line in merge(one, other, "--json").stdout.splitlines()]
     assert [line["event"] for line in lines] == ["router_started", "neighbour_up", "store_failed"]
     assert lines[2] == {
-        "time": stamp(2), "router": "r1", "source": "r1.log", "level": "info", "event": "store_failed",
-        "fields": {"why": "no quorum"}, "lines": ["boom"],
-    }  # fmt: skip
+        "time": stamp(2),
+        "router": "r1",
+        "source": "r1.log",
+        "level": "info",
+        "event": "store_failed",
+        "fields": {"why": "no quorum"},
+        "lines": ["boom"],
+    }
     assert merge(one, other, "--router", "r2").stdout.count(b"\n") == 1
     assert merge(one, other, "--event", "store_failed", "--event", "neighbour_up").stdout.count(b"info") == 2
     assert merge(one, other, "--since", stamp(1)).stdout.count(b"info") == 2

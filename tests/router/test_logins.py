@@ -20,15 +20,7 @@ from oncewire.cli.users import Users
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
-from oncewire.wire import (
-    SCRAM_HASHES,
-    ConnectionClosed,
-    Deferred,
-    SaslClient,
-    ScramClient,
-    Symbol,
-    password_mechanisms,
-)
+from oncewire.wire import SCRAM_HASHES, ConnectionClosed, Deferred, SaslClient, ScramClient, Symbol, password_mechanisms
 from oncewire.wire.performatives import SaslMechanisms
 from router.commands.local_network import LocalNetwork
 from router.commands.users import users
@@ -167,8 +159,10 @@ async def test_a_file_that_others_may_read_is_warned_of(file: str) -> None:
 
 async def test_a_file_of_settings_with_passwords_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
     for text, mode, warned in (
-        ('users = {ann = "a"}', 0o644, 1), ('users = {ann = "a"}', 0o600, 0), ('log.level = "info"', 0o644, 0),
-    ):  # fmt: skip
+        ('users = {ann = "a"}', 0o644, 1),
+        ('users = {ann = "a"}', 0o600, 0),
+        ('log.level = "info"', 0o644, 0),
+    ):
         config = tmp_path / f"router-{warned}-{mode:o}.toml"
         config.write_text(f"standalone = true\n{text}\n")
         config.chmod(mode)
@@ -315,9 +309,16 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
         arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
         program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", program, *arguments, "--token-file", str(token_file),
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            program,
+            *arguments,
+            "--token-file",
+            str(token_file),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
         told.append(text_of(f"/proc/{process.pid}/cmdline"))
         output, _ = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 2, output

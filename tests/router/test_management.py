@@ -82,8 +82,11 @@ async def test_the_schema_is_served() -> None:
     level = found["settings"]["log.level"]
     assert (level["default"], level["takes_effect"], level["flag"]) == ("info", "now", "--log-level")
     assert [name for name, each in found["settings"].items() if each["secret"]] == [
-        "users", "inter_router.password", "queue_store", "etcd.password",
-    ]  # fmt: skip
+        "users",
+        "inter_router.password",
+        "queue_store",
+        "etcd.password",
+    ]
 
 
 def test_no_login_in_a_url_is_shown() -> None:
@@ -133,7 +136,7 @@ BAD_INPUT: list[tuple[str, str, object, int, str]] = [
     ("PUT", entity("queue", "x"), {}, 405, f"{PREFIX}/queue/x knows no PUT"),
     ("POST", f"{PREFIX}/subscription", {}, 405, f"{PREFIX}/subscription knows no POST"),
     ("GET", f"{PREFIX}/topic/", None, 404, f"there is nothing at {PREFIX}/topic/"),
-]  # fmt: skip
+]
 
 
 async def test_bad_input_says_what_is_wrong_and_what_to_do(alpha: RouterProcess) -> None:
@@ -150,8 +153,11 @@ CHANGE = b"PUT /api/v1/management/log/router HTTP/1.1\r\nHost: localhost\r\nCont
 async def test_what_is_no_http_or_ends_too_soon_is_no_fault_of_the_router() -> None:
     async with running_router("--standalone") as router:
         host, port = router.http.removeprefix("http://").split(":")
-        for sent in (b"\x00\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-                     CHANGE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"):  # fmt: skip
+        for sent in (
+            b"\x00\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            CHANGE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(sent)
             assert b" 400 " in await reader.readline()
@@ -191,8 +197,9 @@ async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_tol
     assert (status, told["fix"]) == (409, "ask router r2, or delete it")
     status, told = await call(http, "DELETE", path, {"epoch": row["epoch"] - 1})
     assert (status, told["error"]) == (
-        409, f"stuck/sub has changed since epoch {row['epoch'] - 1}; its epoch is {row['epoch']}. It was not ended",
-    )  # fmt: skip
+        409,
+        f"stuck/sub has changed since epoch {row['epoch'] - 1}; its epoch is {row['epoch']}. It was not ended",
+    )
     assert publisher.accepted_tags() == []
     assert await call(http, "DELETE", path, {"epoch": row["epoch"]}) == (200, {"deleted": "stuck/sub"})
     detached = await stuck.detached(subscriber.link)
@@ -298,8 +305,9 @@ async def test_an_operator_closes_a_connection_and_its_subscription_stays(alpha:
     closed = await client.wait_for(ConnectionClosed)
     assert closed.error is not None
     assert (closed.error.condition, closed.error.description) == (
-        "amqp:connection:forced", "an operator has closed this connection",
-    )  # fmt: skip
+        "amqp:connection:forced",
+        "an operator has closed this connection",
+    )
     row = await until(lambda: shown(alpha.http, "subscription", "box/sub"), lambda found: found["state"] == "detached")
     assert row["expires_in_s"] > 0
 
@@ -399,9 +407,12 @@ async def test_a_reload_says_what_has_changed_and_what_waits_for_a_restart(tmp_p
         status, told = await call(router.http, "POST", path, {})
         assert status == 200
         assert told["changed"] == [
-            "users (not shown)", "roles: none -> ann = admin", "http.loopback_role: admin -> viewer",
-            "limits.max_message_size: 67108864 -> 1048576, for new connections", "log.level: info -> debug",
-        ]  # fmt: skip
+            "users (not shown)",
+            "roles: none -> ann = admin",
+            "http.loopback_role: admin -> viewer",
+            "limits.max_message_size: 67108864 -> 1048576, for new connections",
+            "log.level: info -> debug",
+        ]
         assert told["needs_restart"] == ["limits.window: 64 -> 128"]
         config = await shown(router.http, "config", "router")
         assert (config["limits.window"], config["log.level"], config["users"]) == (64, "debug", True)

@@ -61,8 +61,9 @@ async def test_entities_are_queried_in_parts_and_by_attributes(alpha: RouterProc
     client = await ManagementClient.connect(alpha.port)
     found = await client.ask("QUERY", {"attributeNames": ["name", "publishers"]}, entityType="topic", offset=1, count=3)
     assert found.body == {
-        "attributeNames": ["name", "publishers"], "results": [["topic-1", 1], ["topic-2", 1], ["topic-3", 1]],
-    }  # fmt: skip
+        "attributeNames": ["name", "publishers"],
+        "results": [["topic-1", 1], ["topic-2", 1], ["topic-3", 1]],
+    }
     everything = await client.ask("QUERY")
     names = everything.body["attributeNames"]
     rows = [dict(zip(names, row, strict=True)) for row in everything.body["results"]]
@@ -187,8 +188,14 @@ async def test_a_request_that_cannot_be_answered_is_rejected(alpha: RouterProces
 
 
 async def test_the_role_of_the_sasl_user_applies() -> None:
-    flags = ("--standalone", "--id=alpha", "--users=ann:a,olga:o,vera:v", "--roles=ann=admin,olga=operator,vera=viewer",
-             "--http-loopback-role=none", "--http-anonymous-role=none")  # fmt: skip
+    flags = (
+        "--standalone",
+        "--id=alpha",
+        "--users=ann:a,olga:o,vera:v",
+        "--roles=ann=admin,olga=operator,vera=viewer",
+        "--http-loopback-role=none",
+        "--http-anonymous-role=none",
+    )
     async with running_router(*flags) as router:
         box = await RawClient.connect(router.port, "box")
         await box.subscriber("orders")
@@ -233,8 +240,11 @@ async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProces
     refused = await client.detached(links[-1])
     assert refused.error is not None
     assert refused.error.condition == "amqp:resource-limit-exceeded"
-    addresses = {str(link.remote_attach.source.address) for link in links[:-1] if link.remote_attach is not None
-                 and link.remote_attach.source is not None}  # fmt: skip
+    addresses = {
+        str(link.remote_attach.source.address)
+        for link in links[:-1]
+        if link.remote_attach is not None and link.remote_attach.source is not None
+    }
     assert len(addresses) == MAX_LINKS - 1
     links[0].detach(True)
     client.flush()

@@ -112,8 +112,10 @@ async def test_a_publisher_that_resumes_repeats_its_oldest_delivery_beside_one_t
 async def test_a_client_that_resumes_several_publishers_in_one_session_repeats_the_deliveries_of_each() -> None:
     """The bodies of the first ones fill what they share; the last one was detached for what it could not send."""
     flags = (
-        f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", f"--limits-max-message-size={WINDOW}",
-    )  # fmt: skip
+        f"--limits-window-bytes={WINDOW}",
+        f"--limits-max-frame-size={FRAME}",
+        f"--limits-max-message-size={WINDOW}",
+    )
     async with running_router("--standalone", *flags) as router:
         stuck = await (await RawClient.connect(router.port)).subscriber("stuck", credit=0)
         free = await (await RawClient.connect(router.port)).subscriber("free")
@@ -172,9 +174,11 @@ async def test_room_that_incomplete_messages_of_a_lost_connection_leave_is_given
 async def test_a_map_over_the_window_is_refused_and_names_the_setting(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     link = client.session.attach_sender(
-        "pub", source=Source(address="pub"), target=Target(address="orders"),
+        "pub",
+        source=Source(address="pub"),
+        target=Target(address="orders"),
         unsettled={b"%d" % number: None for number in range(65)},
-    )  # fmt: skip
+    )
     client.flush()
     detached = await client.detached(link)
     assert detached.error is not None
@@ -210,9 +214,12 @@ async def test_the_routers_budget_holds_for_all_clients_together() -> None:
 async def test_forty_publishers_together_hold_no_more_than_the_routers_budget_and_a_frame_each() -> None:
     """They were offered 35 MiB, and sent 31, where `router_bytes` was 4 MiB."""
     flags = (
-        f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", f"--limits-max-message-size={MESSAGE}",
-        "--limits-window=64", "--limits-router-bytes=4MiB",
-    )  # fmt: skip
+        f"--limits-window-bytes={WINDOW}",
+        f"--limits-max-frame-size={FRAME}",
+        f"--limits-max-message-size={MESSAGE}",
+        "--limits-window=64",
+        "--limits-router-bytes=4MiB",
+    )
     count = 40
     async with running_router("--standalone", *flags) as router:
         slow = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
@@ -244,9 +251,11 @@ async def test_forty_publishers_together_hold_no_more_than_the_routers_budget_an
 
 async def test_messages_that_become_much_larger_within_a_wide_window_end_their_connection_and_no_other() -> None:
     flags = (
-        f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", f"--limits-max-message-size={MESSAGE}",
+        f"--limits-window-bytes={WINDOW}",
+        f"--limits-max-frame-size={FRAME}",
+        f"--limits-max-message-size={MESSAGE}",
         "--limits-window=64",
-    )  # fmt: skip
+    )
     async with running_router("--standalone", *flags) as router:
         client = await RawClient.connect(router.port, max_frame_size=FRAME)
         publisher = await client.publisher("orders")

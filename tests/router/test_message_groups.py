@@ -36,10 +36,20 @@ def written(group_id: str | None = None, annotation: object = None) -> bytes:
         (encode_message(Message(b"body", annotations={Symbol("a"): MANY, ANNOTATION: "ann"})), None),
     ],
     ids=[
-        "group-id", "the annotation goes first", "a symbol", "no text", "none", "empty", "no properties", "malformed",
-        "nothing", "properties of more than 32 KiB", "annotations of more", "more values than are read",
+        "group-id",
+        "the annotation goes first",
+        "a symbol",
+        "no text",
+        "none",
+        "empty",
+        "no properties",
+        "malformed",
+        "nothing",
+        "properties of more than 32 KiB",
+        "annotations of more",
+        "more values than are read",
     ],
-)  # fmt: skip
+)
 def test_the_group_is_the_annotation_or_the_group_id(message: bytes, group: bytes | None) -> None:
     assert read_group(message, 0) == group
 

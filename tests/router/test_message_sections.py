@@ -44,7 +44,7 @@ REJECTED = {
     "annotations cut off": (HEADER + ANNOTATIONS[:-1], "the section message-annotations cannot be read"),
     "annotations that are no map": (b"\x00\x53\x72\x45" + DATA, "the section message-annotations is not a map"),
     "body alone, cut off in its descriptor": (b"\x00\x53\x75", "the message ends in the section data"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -55,8 +55,9 @@ async def router() -> AsyncIterator[RouterProcess]:
 
 async def test_a_message_without_a_body_or_in_another_order_goes_to_every_subscription(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
-    resuming, stock = await client.subscriber("orders", "one"), await client.subscriber(
-        "orders", "two", exactly_once=False
+    resuming, stock = (
+        await client.subscriber("orders", "one"),
+        await client.subscriber("orders", "two", exactly_once=False),
     )
     publisher = await client.publisher("orders")
     for name, (front, bare) in PASSED.items():

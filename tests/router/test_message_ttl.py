@@ -55,9 +55,19 @@ def with_ttl(body: bytes, milliseconds: int | None) -> bytes:
         (b"\x00\x53\x70\xc0\x05\x03\x40\x40\xa1\x00", None),
         (b"\x00\x53\x70\xa1\x02ab", None),
     ],
-    ids=["a ttl", "the longest", "none", "a short header", "no header", "nothing", "malformed", "cut off", "no number",
-         "no list"],
-)  # fmt: skip
+    ids=[
+        "a ttl",
+        "the longest",
+        "none",
+        "a short header",
+        "no header",
+        "nothing",
+        "malformed",
+        "cut off",
+        "no number",
+        "no list",
+    ],
+)
 def test_the_ttl_is_that_of_the_header(message: bytes, ttl: int | None) -> None:
     assert read_ttl(message, 0) == ttl
 

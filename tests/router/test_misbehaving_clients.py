@@ -6,13 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.wire import (
-    ACCEPTED,
-    ConnectionClosed,
-    Source,
-    Target,
-    encode_data_message,
-)
+from oncewire.wire import ACCEPTED, ConnectionClosed, Source, Target, encode_data_message
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 from oncewire.wire.performatives import Transfer
@@ -57,9 +51,7 @@ async def test_a_tag_over_32_bytes_is_refused_and_nobody_else_is_harmed(router: 
             assert "a tag of at most 32 bytes" in (detached.error.description or "")
 
 
-async def test_a_frame_over_the_agreed_size_is_refused_and_nobody_else_is_harmed(
-    router: RouterProcess,
-) -> None:
+async def test_a_frame_over_the_agreed_size_is_refused_and_nobody_else_is_harmed(router: RouterProcess) -> None:
     async with others_lose_nothing(router.port):
         whole = await _misbehaving(router.port)
         whole.client.write(encode_frame(0, bytes(MAX_FRAME + 1)))
@@ -73,9 +65,7 @@ async def test_a_frame_over_the_agreed_size_is_refused_and_nobody_else_is_harmed
 
 
 @pytest.mark.parametrize("size", [MAX_MESSAGE + 1, 10 * MAX_FRAME])
-async def test_a_message_over_the_limit_is_refused_and_nobody_else_is_harmed(
-    router: RouterProcess, size: int
-) -> None:
+async def test_a_message_over_the_limit_is_refused_and_nobody_else_is_harmed(router: RouterProcess, size: int) -> None:
     async with others_lose_nothing(router.port):
         publisher = await _misbehaving(router.port)
         publisher.reply.max_message_size = None  # our own engine would refuse to send it
@@ -89,9 +79,7 @@ async def test_a_message_over_the_limit_is_refused_and_nobody_else_is_harmed(
         assert again.link.credit > 0
 
 
-async def test_the_third_steal_names_both_clients_and_the_one_that_has_the_link_goes_on(
-    router: RouterProcess,
-) -> None:
+async def test_the_third_steal_names_both_clients_and_the_one_that_has_the_link_goes_on(router: RouterProcess) -> None:
     async with others_lose_nothing(router.port):
         clients = [await RawClient.connect(router.port, "till") for _ in range(4)]
         addresses = [client.address for client in clients]
@@ -100,9 +88,12 @@ async def test_the_third_steal_names_both_clients_and_the_one_that_has_the_link_
         survivor = await clients[2].subscriber("invoices", "all")
         for attempt in range(2):
             refused = clients[3].session.attach_receiver(
-                "all", source=Source(address="invoices"), target=Target(), unsettled={},
+                "all",
+                source=Source(address="invoices"),
+                target=Target(),
+                unsettled={},
                 desired_capabilities=[EXACTLY_ONCE],
-            )  # fmt: skip
+            )
             clients[3].flush()
             detached = await clients[3].detached(refused)
             assert detached.closed

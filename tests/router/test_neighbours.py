@@ -270,9 +270,11 @@ async def test_routed_links_of_who_has_proven_nothing_end_the_connection(peer: P
     client = await as_router(peer, hello(await peer.nonce()))
     client.session = await client.begun()
     client.session.attach_sender(
-        "routed", source=Source(address="q"), target=Target(address="queue://q"),
+        "routed",
+        source=Source(address="q"),
+        target=Target(address="queue://q"),
         properties={Symbol("x-opt-router-to"): ULong(1), Symbol("x-opt-router-hops"): UInt(1)},
-    )  # fmt: skip
+    )
     client.flush()
     closed = await client.wait_for(ConnectionClosed)
     assert closed.error is not None
@@ -354,9 +356,7 @@ async def test_routers_with_one_password_link_and_others_do_not(tmp_path: Path) 
         logs = [tmp_path / "r1.log", tmp_path / "r2.log"]
 
         async def refused() -> bool:
-            return any(
-                "neighbour_refused" in log.read_text() and "login failed" in log.read_text() for log in logs
-            )
+            return any("neighbour_refused" in log.read_text() and "login failed" in log.read_text() for log in logs)
 
         await until(refused, bool)
         assert await links() == []

@@ -44,9 +44,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(
-        3, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "3"}
-    ) as found:
+    async with LocalNetwork(3, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "3"}) as found:
         yield found
     assert_no_internal_error(tmp_path)
 
@@ -57,9 +55,7 @@ def is_running(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def test_a_message_is_accepted_when_subscriptions_at_all_routers_have_accepted(
-    network: LocalNetwork,
-) -> None:
+async def test_a_message_is_accepted_when_subscriptions_at_all_routers_have_accepted(network: LocalNetwork) -> None:
     clients = {name: await RawClient.connect(port_of(network, name)) for name in network.routers}
     subscribers = {name: await client.subscriber("orders", name) for name, client in clients.items()}
     publisher = await clients["r1"].publisher("orders")
@@ -163,9 +159,7 @@ async def test_sigterm_takes_the_router_out_of_the_network_at_once(network: Loca
 async def test_messages_cross_a_chain_and_go_on_when_the_middle_is_replaced(tmp_path: Path) -> None:
     names = ["r1", "r2", "r3"]
     settings = {"etcd.lease_ttl_s": "3"}
-    async with LocalNetwork(
-        3, edges=chain(names), log_folder=tmp_path, log_level="info", settings=settings
-    ) as network:
+    async with LocalNetwork(3, edges=chain(names), log_folder=tmp_path, log_level="info", settings=settings) as network:
         subscriber = await (await RawClient.connect(port_of(network, "r3"))).subscriber("orders")
         publisher = await (await RawClient.connect(port_of(network, "r1"))).publisher("orders")
         publisher.send(b"t0", b"m0")
@@ -180,8 +174,11 @@ async def test_messages_cross_a_chain_and_go_on_when_the_middle_is_replaced(tmp_
         assert (await publisher.outcome(b"t1")).state == ACCEPTED
         links = (await state_of(network, "r1"))["links"]
         assert {(link["from"], link["to"]) for link in links} == {
-            ("r1", "r2"), ("r2", "r1"), ("r2", "r3"), ("r3", "r2"),
-        }  # fmt: skip
+            ("r1", "r2"),
+            ("r2", "r1"),
+            ("r2", "r3"),
+            ("r3", "r2"),
+        }
 
 
 async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behind() -> None:
@@ -224,9 +221,7 @@ async def test_routers_end_with_the_process_that_started_them(tmp_path: Path) ->
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", code, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", code, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     described = json.loads(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
     process.kill()

@@ -18,15 +18,7 @@ from delivery_records.model.limits import KIB, MIB
 from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from oncewire.settings.parsers import NotAllowed
-from oncewire.wire import (
-    ConnectionClosed,
-    ConnectionOpened,
-    SaslClient,
-    SessionBegun,
-    SessionEnded,
-    Source,
-    Target,
-)
+from oncewire.wire import ConnectionClosed, ConnectionOpened, SaslClient, SessionBegun, SessionEnded, Source, Target
 from oncewire.wire.vocabulary import ANONYMOUS
 from router.config import RouterConfig
 from router.config_loading import format_config, load
@@ -116,9 +108,7 @@ def test_the_quotas_and_groups_of_the_page_mean_what_it_says_and_are_printed_as_
 
 
 async def test_connections_frames_and_sessions_beyond_a_quota_are_refused_at_open_and_begin() -> None:
-    rules = flags(
-        ["two", "wide", "eve"], two={"connections": 2, "sessions": 2}, wide={"min_frame_size": 4096},
-    )  # fmt: skip
+    rules = flags(["two", "wide", "eve"], two={"connections": 2, "sessions": 2}, wide={"min_frame_size": 4096})
     async with running_router(*rules) as router:
         first, _second = await raw(router, "two"), await raw(router, "two")
         error = (await refused_open(router, "two")).error
@@ -161,8 +151,11 @@ async def is_admitted(router: RouterProcess, user: str) -> bool:
 async def test_links_keys_maps_and_sizes_beyond_a_quota_are_refused_at_attach() -> None:
     rules = flags(
         ["link", "key", "map", "size"],
-        link={"links": 2}, key={"keys": 2}, map={"map_entries": 1, "min_map": 50}, size={"message_size": 1024},
-    )  # fmt: skip
+        link={"links": 2},
+        key={"keys": 2},
+        map={"map_entries": 1, "min_map": 50},
+        size={"message_size": 1024},
+    )
     async with running_router(*rules) as router:
         one, two = await raw(router, "link"), await raw(router, "link")
         await one.publisher("t")
@@ -302,9 +295,15 @@ async def test_a_message_asks_no_rule(tmp_path: Path) -> None:
     command = router_command("--listen-port=0", "--http-port=0", "--announce", "--log-level=error", *rules)
     at = command.index("-m")
     process = await asyncio.create_subprocess_exec(
-        *command[:at], "-m", "cProfile", "-o", str(profile), *command[at:], '--access-rules=[{"users": ["*"],'
-        ' "publish": ["#"], "subscribe": ["#"]}]', stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        *command[:at],
+        "-m",
+        "cProfile",
+        "-o",
+        str(profile),
+        *command[at:],
+        '--access-rules=[{"users": ["*"], "publish": ["#"], "subscribe": ["#"]}]',
+        stdout=asyncio.subprocess.PIPE,
+    )
     assert process.stdout is not None
     url = json.loads(await process.stdout.readline())["url"]
     async with connect(url.replace("//", "//ann:ann@")) as ann:
@@ -365,10 +364,15 @@ def test_a_group_that_there_is_not_is_an_error(named: dict[str, object]) -> None
 # --- management -------------------------------------------------------------------------------------------------------
 
 POLICY = (
-    "--standalone", SILENT, "--id=r1", "--users=ann:a,olga:o", "--roles=olga=operator", '--groups={"shops": ["ann"]}',
+    "--standalone",
+    SILENT,
+    "--id=r1",
+    "--users=ann:a,olga:o",
+    "--roles=olga=operator",
+    '--groups={"shops": ["ann"]}',
     '--access-rules=[{"users": ["@shops"], "publish": ["orders.#", "queue://jobs"], "replay": ["queue://jobs"]}]',
     '--quota-rules=[{"users": ["@shops"], "links": 3}]',
-)  # fmt: skip
+)
 
 
 async def test_management_shows_which_rule_decides_for_a_user() -> None:
@@ -380,17 +384,20 @@ async def test_management_shows_which_rule_decides_for_a_user() -> None:
         status, row = await call(router.http, "POST", explain, {**asked, "replay": "queue://jobs"}, login("olga", "o"))
         assert status == 200
         assert row == {
-            "user": "ann", "groups": ["shops"], "role": "viewer",
+            "user": "ann",
+            "groups": ["shops"],
+            "role": "viewer",
             "publish": "allowed by rule 1 of access.rules: users @shops, publish orders.#, queue://jobs",
             "subscribe": "refused: no rule of access.rules allows it",
             "view": "refused: no rule of access.rules has view, so it needs the role admin",
             "replay": "allowed by rule 1 of access.rules: users @shops, replay queue://jobs",
             "quota": {"rule": 1, "users": ["@shops"], "links": 3},
-            "slow": "none: publishers wait", "adopts_links": False,
+            "slow": "none: publishers wait",
+            "adopts_links": False,
             "policy": "on_empty=release/accept on_reject=accept max_attempts=10 retry=1-60s,"
             " by no rule of topics.rules",
             "use": {"connections": 1, "links": 1, "keys": 1, "bytes": 0},
-        }  # fmt: skip
+        }
         _, row = await call(router.http, "POST", explain, {"publish": "orders.eu"})
         assert (row["user"], row["quota"]) == (ANONYMOUS, "none")
         assert row["publish"] == "refused: no rule of access.rules allows it"
@@ -405,8 +412,11 @@ async def test_rules_are_set_over_management_by_admins_and_hold_at_once() -> Non
         status, _ = await call(router.http, "PUT", config, {"access.rules": rules}, login("olga", "o"))
         assert status == 403
         unusable: list[dict[str, object]] = [
-            {"access.rules": [{"users": []}]}, {"groups": {"a": 1}}, {"quota.rules": "x"}, {"id": "r2"},
-        ]  # fmt: skip
+            {"access.rules": [{"users": []}]},
+            {"groups": {"a": 1}},
+            {"quota.rules": "x"},
+            {"id": "r2"},
+        ]
         for wrong in unusable:
             status, answer = await call(router.http, "PUT", config, wrong)
             assert status == 400, answer

@@ -30,9 +30,17 @@ async def router() -> AsyncIterator[RouterProcess]:
 
 async def pub(*arguments: str, text: bytes) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", ONCEWIRE, COMMANDS, "pub", *arguments,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        ONCEWIRE,
+        COMMANDS,
+        "pub",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await process.communicate(text)
     assert b"Traceback" not in err, err.decode()
     return process.returncode, out.decode(), err.decode()
@@ -43,9 +51,7 @@ async def test_a_stock_publisher_may_require_subscriptions_and_a_subscriber_is_s
 ) -> None:
     client = await RawClient.connect(router.port)
     subscriber = await client.subscriber("orders")
-    strict = await client.publisher(
-        "orders", exactly_once=False, properties={vocabulary.REQUIRE: UInt(2)}
-    )
+    strict = await client.publisher("orders", exactly_once=False, properties={vocabulary.REQUIRE: UInt(2)})
     assert strict.reply.properties is not None
     assert strict.reply.properties[vocabulary.REQUIRE] == 2
     refused = strict.send(b"1", b"refused")

@@ -331,8 +331,9 @@ async def test_links_reach_a_service_two_routers_away_and_return_when_a_router_b
     ours, theirs = await sender(client, service)
     assert theirs.remote_attach is not None
     assert theirs.remote_attach.properties == {
-        Symbol("x-opt-router-container"): "shop", Symbol("x-opt-router-link"): "push",
-    }  # fmt: skip
+        Symbol("x-opt-router-container"): "shop",
+        Symbol("x-opt-router-link"): "push",
+    }
     theirs.grant(1_000)
     service.flush()
     await client.wait_for(LinkFlow, lambda flow: flow.credit_limit == 1_000)
@@ -370,8 +371,10 @@ def login(vhost: str) -> SaslClient:
 async def test_a_service_serves_the_virtual_host_of_its_connection_and_no_other(tmp_path: Path) -> None:
     #
     settings = {
-        "vhosts": '[{"name": "sales"}, {"name": "crm"}]', "users": "x@sales:word,x@crm:word", "services.role": "viewer",
-    }  # fmt: skip
+        "vhosts": '[{"name": "sales"}, {"name": "crm"}]',
+        "users": "x@sales:word,x@crm:word",
+        "services.role": "viewer",
+    }
     async with LocalNetwork(2, log_folder=tmp_path, settings=settings) as network:
         near, far = (router.amqp_port for router in network.routers.values())
         of_sales = await serve(far, sasl=login("sales"))

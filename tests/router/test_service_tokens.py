@@ -39,9 +39,13 @@ async def guarded(issuer: Issuer, folder: Path) -> AsyncIterator[RouterProcess]:
     """A router that wants logins of everybody; ann is an operator, all others are nobody."""
     flags = settings_of_tokens(jwks_file=str(issuer.write(folder / "keys.json")), leeway_s="0")
     async with running_router(
-        "--standalone", "--listen-allow-anonymous=never", "--roles=ann=operator", "--http-anonymous-role=none",
-        "--http-loopback-role=none", *flags,
-    ) as router:  # fmt: skip
+        "--standalone",
+        "--listen-allow-anonymous=never",
+        "--roles=ann=operator",
+        "--http-anonymous-role=none",
+        "--http-loopback-role=none",
+        *flags,
+    ) as router:
         yield router
 
 

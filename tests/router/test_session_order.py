@@ -20,9 +20,7 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("address", ["orders", None], ids=["named", "anonymous"])
-async def test_a_receiver_and_a_sender_attached_in_one_write_reach_each_other(
-    port: int, address: str | None
-) -> None:
+async def test_a_receiver_and_a_sender_attached_in_one_write_reach_each_other(port: int, address: str | None) -> None:
     for number in range(10):  # as Proton's helloworld.py
         client = await RawClient.connect(port)
         receiver = client.session.attach_receiver("in", source=Source(address="orders"), target=Target())

@@ -17,14 +17,7 @@ from oncewire.wire import (
     Target,
 )
 from router.clients.offers import IDLE_BYTES, QUICK_S, Offers
-from router.clients.session_window import (
-    FIRST_WINDOW,
-    ROUTER_PART,
-    STREAM_BYTES,
-    SessionWindows,
-    Stored,
-    WindowLimits,
-)
+from router.clients.session_window import FIRST_WINDOW, ROUTER_PART, STREAM_BYTES, SessionWindows, Stored, WindowLimits
 
 KIB = 1024
 FRAME = 4 * KIB
@@ -39,9 +32,7 @@ class Session:
     def __init__(
         self, limits: WindowLimits, budget: Budget, name: str = "client", offers: Offers | None = None
     ) -> None:
-        self.server = Connection(
-            Role.SERVER, container_id="router", max_frame_size=FRAME, incoming_window=FIRST_WINDOW
-        )
+        self.server = Connection(Role.SERVER, container_id="router", max_frame_size=FRAME, incoming_window=FIRST_WINDOW)
         self.client = Connection(Role.CLIENT, container_id=name, max_frame_size=FRAME)
         self.windows = SessionWindows(limits)
         self.windows.resumes = True
@@ -311,9 +302,7 @@ class Stock(Session):
 
     CREDIT = FIRST_CREDIT
 
-    def __init__(
-        self, limits: WindowLimits, budget: Budget, name: str = "stock", offers: Offers | None = None
-    ) -> None:
+    def __init__(self, limits: WindowLimits, budget: Budget, name: str = "stock", offers: Offers | None = None) -> None:
         super().__init__(limits, budget, name, offers)
         self.windows.resumes = False
         self.server.session_window = self.windows.first(budget)

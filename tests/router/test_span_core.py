@@ -54,9 +54,7 @@ class Watched(Net):
         """As `Net`, and follow it."""
         node = super().start_router()
         ids: Iterator[int] = self._ids
-        spans = self.spans[node.rid] = DeliverySpans(
-            node.core, self._ratio, lambda bits: next(ids), self.ended.append
-        )
+        spans = self.spans[node.rid] = DeliverySpans(node.core, self._ratio, lambda bits: next(ids), self.ended.append)
         node.core = cast("Records", Followed(node.core, spans))
         return node
 

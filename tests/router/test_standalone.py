@@ -90,9 +90,7 @@ async def test_the_attach_replies_say_what_was_granted(router: RouterProcess) ->
     assert publisher.reply.rcv_settle_mode == ReceiverSettleMode.SECOND
 
 
-async def test_a_publisher_resumes_with_its_map_and_sends_again_what_was_not_accepted(
-    router: RouterProcess,
-) -> None:
+async def test_a_publisher_resumes_with_its_map_and_sends_again_what_was_not_accepted(router: RouterProcess) -> None:
     subscribing = await RawClient.connect(router.port)
     subscriber = await subscribing.subscriber("orders")
     client = await RawClient.connect(router.port, "box")
@@ -117,9 +115,7 @@ async def test_a_publisher_resumes_with_its_map_and_sends_again_what_was_not_acc
     assert decode_message((await subscriber.delivery()).payload).body == b"m3"
 
 
-async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payload(
-    router: RouterProcess,
-) -> None:
+async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payload(router: RouterProcess) -> None:
     publishing = await RawClient.connect(router.port)
     client = await RawClient.connect(router.port, "store")
     subscriber = await client.subscriber("orders")
@@ -138,12 +134,7 @@ async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payl
     await publisher.outcome(b"t0")
     publisher.settle(ids[0])
     settled = await subscriber.delivery()
-    assert (settled.tag, settled.resume, settled.settled, settled.state) == (
-        accepted.tag,
-        True,
-        True,
-        ACCEPTED,
-    )
+    assert (settled.tag, settled.resume, settled.settled, settled.state) == (accepted.tag, True, True, ACCEPTED)
     assert settled.payload == b""
     subscriber.accept(again)
     subscriber.accept(new)
@@ -153,9 +144,12 @@ async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payl
 async def test_a_map_of_an_unknown_session_is_refused_as_expired(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     link = client.session.attach_sender(
-        "pub", source=Source(), target=Target(address="orders"), unsettled={b"t": None},
+        "pub",
+        source=Source(),
+        target=Target(address="orders"),
+        unsettled={b"t": None},
         desired_capabilities=[EXACTLY_ONCE],
-    )  # fmt: skip
+    )
     client.flush()
     reply = await client.attached(link)
     assert (reply.source, reply.target, reply.unsettled) == (None, None, None)
@@ -166,9 +160,7 @@ async def test_a_map_of_an_unknown_session_is_refused_as_expired(router: RouterP
     assert detached.error.info == {Symbol("x-opt-topic-resume"): "expired"}
 
 
-async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refused(
-    router: RouterProcess,
-) -> None:
+async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refused(router: RouterProcess) -> None:
     clients = [await RawClient.connect(router.port, "same") for _ in range(4)]
     links = [(await client.subscriber("orders", "one")).link for client in clients[:3]]
     for client, link in zip(clients[:2], links[:2], strict=True):
@@ -176,11 +168,7 @@ async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refuse
         assert stolen.error is not None
         assert stolen.error.condition == "amqp:link:stolen"
     fourth = clients[3].session.attach_receiver(
-        "one",
-        source=Source(address="orders"),
-        target=Target(),
-        unsettled={},
-        desired_capabilities=[EXACTLY_ONCE],
+        "one", source=Source(address="orders"), target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
     clients[3].flush()
     refused = await clients[3].detached(fourth)
@@ -239,9 +227,7 @@ async def test_a_waiting_publisher_can_ask_who_owes(router: RouterProcess) -> No
     publisher.send(b"t", b"x")
     publisher.link.flow({Symbol("x-opt-topic-ask"): b"t"})
     client.flush()
-    answer = await client.wait_for(
-        LinkFlow, lambda flow: Symbol("x-opt-topic-asked") in (flow.properties or {})
-    )
+    answer = await client.wait_for(LinkFlow, lambda flow: Symbol("x-opt-topic-asked") in (flow.properties or {}))
     assert answer.properties is not None
     assert answer.properties[Symbol("x-opt-topic-owing")] == ["box/slow"]
     assert answer.properties[Symbol("x-opt-topic-owing-count")] == 1
@@ -258,9 +244,7 @@ async def test_a_drain_is_answered_with_all_credit_used(router: RouterProcess) -
 
 async def test_a_stock_publisher_and_subscriber_get_at_least_once(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber(
-        "orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST
-    )
+    subscriber = await client.subscriber("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST)
     publisher = await client.publisher("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST)
     assert not publisher.reply.offered_capabilities
     assert publisher.reply.unsettled is None
@@ -291,9 +275,7 @@ async def test_presettled_messages_are_delivered_settled(router: RouterProcess) 
 
 async def test_an_at_most_once_subscriber_gets_settled_transfers(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber(
-        "orders", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED
-    )
+    subscriber = await client.subscriber("orders", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED)
     publisher = await client.publisher("orders")
     publisher.send(b"t", b"x")
     assert (await subscriber.delivery()).settled
@@ -414,9 +396,7 @@ async def test_sigterm_closes_clients_in_good_order(router: RouterProcess) -> No
     assert "traceback" not in log
 
 
-async def test_a_client_that_does_not_read_holds_its_deliveries_back_and_gets_them_later(
-    router: RouterProcess,
-) -> None:
+async def test_a_client_that_does_not_read_holds_its_deliveries_back_and_gets_them_later(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     subscriber = await client.subscriber("bulk", credit=1000)
     publishing = await RawClient.connect(router.port)
@@ -452,9 +432,7 @@ async def test_a_silent_client_is_disconnected_and_its_subscription_kept() -> No
 
 async def test_a_refusal_reaches_a_client_with_the_smallest_frames(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port, max_frame_size=512)
-    link = client.session.attach_sender(
-        "p" * 100, source=Source(), target=Target(address="a" * 250 + "." * 20)
-    )
+    link = client.session.attach_sender("p" * 100, source=Source(), target=Target(address="a" * 250 + "." * 20))
     client.flush()
     detached = await client.detached(link)
     assert detached.error is not None

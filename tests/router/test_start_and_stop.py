@@ -46,9 +46,12 @@ async def test_an_address_of_another_machine_is_refused() -> None:
 
 async def test_without_etcd_the_router_says_where_it_looked_and_what_to_do() -> None:
     code, out, err = await run_to_end(
-        "--listen-port=0", "--http-port=0", "--etcd=http://127.0.0.1:1", "--log-level=error",
+        "--listen-port=0",
+        "--http-port=0",
+        "--etcd=http://127.0.0.1:1",
+        "--log-level=error",
         "--etcd-start-patience-s=0",
-    )  # fmt: skip
+    )
     assert (code, out) == (2, "")
     assert_golden(GOLDEN / "no_etcd.txt", err)
 
@@ -112,16 +115,10 @@ async def test_inspect_shows_the_state_of_a_running_router() -> None:
 
 @pytest.mark.slow
 async def test_a_password_is_asked_where_anonymous_is_not_allowed() -> None:
-    async with running_router(
-        "--standalone", "--listen-allow-anonymous=never", "--users=ann:pa,bob:pb"
-    ) as router:
+    async with running_router("--standalone", "--listen-allow-anonymous=never", "--users=ann:pa,bob:pb") as router:
         client = await RawClient.connect(router.port, sasl=SaslClient("PLAIN", "bob", "pb"))
         await client.publisher("orders")
-        for wrong in (
-            SaslClient("PLAIN", "bob", "pa"),
-            SaslClient("PLAIN", "eve", "pa"),
-            SaslClient("ANONYMOUS"),
-        ):
+        for wrong in (SaslClient("PLAIN", "bob", "pa"), SaslClient("PLAIN", "eve", "pa"), SaslClient("ANONYMOUS")):
             client = await RawClient.dial(router.port, sasl=wrong)
             await client.closed()
             assert not [event for event in client.heard if isinstance(event, SaslOutcome) and event.ok]

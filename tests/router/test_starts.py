@@ -77,9 +77,13 @@ async def test_starts_that_are_something_else_refuse_the_attach_and_say_what_the
 ) -> None:
     client = await RawClient.connect(network.routers["r1"].amqp_port, "box")
     link = client.session.attach_sender(
-        "p", unsettled={b"t0": None}, desired_capabilities=[EXACTLY_ONCE], source=Source(), target=Target(address="t"),
+        "p",
+        unsettled={b"t0": None},
+        desired_capabilities=[EXACTLY_ONCE],
+        source=Source(),
+        target=Target(address="t"),
         properties={Symbol("x-opt-topic-starts"): starts},
-    )  # fmt: skip
+    )
     client.flush()
     refused = await client.detached(link)
     assert refused.error is not None

@@ -87,8 +87,7 @@ async def attach(client: RawClient, source: Source, **options: Any) -> RawSubscr
 
 
 async def test_a_confirmed_subscription_has_the_stated_time_before_its_first_message(
-    router: RouterProcess,
-    own: str,
+    router: RouterProcess, own: str
 ) -> None:
     client = await RawClient.connect(router.port, own)
     subscriber = await client.subscriber(own, "s", timeout=HOUR)
@@ -135,8 +134,7 @@ async def test_never_is_stated_as_what_it_is(router: RouterProcess, own: str) ->
 
 
 async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_longer(
-    router: RouterProcess,
-    own: str,
+    router: RouterProcess, own: str
 ) -> None:
     client = await RawClient.connect(router.port, own)
     subscriber = await attach(client, Source(address=own))
@@ -164,8 +162,7 @@ async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_lo
 
 
 async def test_a_subscription_with_connection_close_is_kept_for_its_connection_and_no_longer(
-    router: RouterProcess,
-    own: str,
+    router: RouterProcess, own: str
 ) -> None:
     client = await RawClient.connect(router.port, own)
     source = Source(address=own, expiry_policy=Symbol("connection-close"))
@@ -188,9 +185,7 @@ async def test_a_subscription_with_connection_close_is_kept_for_its_connection_a
 # ---------------------------------------------------------------------- the other values of a subscriber's reply
 
 
-async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(
-    router: RouterProcess, own: str
-) -> None:
+async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port)
     told = (await attach(client, Source(address=f"{own}.*"))).reply.source
     assert told is not None
@@ -247,9 +242,7 @@ async def test_each_stated_outcome_does_what_amqp_says(router: RouterProcess, ow
         assert (await subscriber.delivery()).tag == first.tag
 
 
-@pytest.mark.parametrize(
-    "state", [ACCEPTED, RELEASED, Modified(message_annotations={Symbol("x-opt-why"): "late"})]
-)
+@pytest.mark.parametrize("state", [ACCEPTED, RELEASED, Modified(message_annotations={Symbol("x-opt-why"): "late"})])
 async def test_the_stated_default_outcome_is_that_of_what_is_settled_without_one(
     router: RouterProcess, own: str, state: DeliveryState
 ) -> None:
@@ -315,9 +308,7 @@ async def test_deliveries_are_settled_as_the_settle_modes_state(
     if not second.settled:
         await subscriber.settled(second.tag)  # nobody waits for its outcome
     if not first.settled:
-        subscriber.accept(
-            first
-        )  # second: the router settles when it has the outcome and its publisher settled
+        subscriber.accept(first)  # second: the router settles when it has the outcome and its publisher settled
         delivery_id = (await publisher.outcome(b"1")).deliveries[0][0]
         publisher.settle(delivery_id)
         await subscriber.settled(first.tag)
@@ -361,9 +352,7 @@ async def test_the_stated_incarnation_is_that_of_the_subscription(router: Router
     assert (third.reply.properties or {})[RESUME] == "new"
 
 
-async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(
-    router: RouterProcess, own: str
-) -> None:
+async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port, max_frame_size=512 + 5 * 48)
     subscriber = await client.subscriber(own, "s")
     publisher = await (await RawClient.connect(router.port)).publisher(own)
@@ -416,9 +405,7 @@ async def _kept_for_its_session(router: RouterProcess, own: str) -> None:
     await client.detached(again.link)
     client.session.end()
     client.flush()
-    await until(
-        lambda: row_of(router, "publishers", f"{own}/p"), lambda row: row is None or row["expires_in_s"]
-    )
+    await until(lambda: row_of(router, "publishers", f"{own}/p"), lambda row: row is None or row["expires_in_s"])
 
 
 @pytest.mark.parametrize(
@@ -435,11 +422,7 @@ async def test_the_stated_time_of_a_publisher_is_what_it_has(
 ) -> None:
     client = await RawClient.connect(router.port, own)
     link = client.session.attach_sender(
-        "p",
-        source=Source(),
-        target=replace(target, address=own),
-        unsettled={},
-        desired_capabilities=[EXACTLY_ONCE],
+        "p", source=Source(), target=replace(target, address=own), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
     client.flush()
     told = (await client.attached(link)).target
@@ -449,9 +432,7 @@ async def test_the_stated_time_of_a_publisher_is_what_it_has(
     assert await lasting(router, "publishers", f"{own}/p") > stated[1] - 60
 
 
-async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(
-    router: RouterProcess, own: str
-) -> None:
+async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port)
     link = client.session.attach_sender(
         "p", source=Source(), target=Target(address=own, expiry_policy=Symbol("at-noon"))
@@ -463,9 +444,7 @@ async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(
 
 
 @pytest.mark.parametrize("mode", [ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND])
-async def test_outcomes_are_settled_as_the_publishers_reply_states(
-    router: RouterProcess, own: str, mode: int
-) -> None:
+async def test_outcomes_are_settled_as_the_publishers_reply_states(router: RouterProcess, own: str, mode: int) -> None:
     client = await RawClient.connect(router.port)
     publisher = await client.publisher(own, exactly_once=False, rcv_settle_mode=mode)
     assert publisher.reply.rcv_settle_mode == mode

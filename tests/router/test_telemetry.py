@@ -78,9 +78,7 @@ async def test_one_message_through_two_routers_is_one_trace_at_the_collector(
             deliveries = aiter(subscriber)
             traced: dict[str, object] = {"traceparent": TRACEPARENT}
             for properties in (traced, {}):
-                sending = asyncio.ensure_future(
-                    publisher.send(b"two coffees", application_properties=properties)
-                )
+                sending = asyncio.ensure_future(publisher.send(b"two coffees", application_properties=properties))
                 delivery = await anext(deliveries)
                 if properties:
                     assert delivery.message.application_properties == properties
@@ -91,8 +89,11 @@ async def test_one_message_through_two_routers_is_one_trace_at_the_collector(
     by_name = {(span.name, span.router): span for span in spans}
     accept, forward = by_name["accept orders", "r1"], by_name["forward orders", "r2"]
     assert set(by_name) == {
-        ("accept orders", "r1"), ("forward orders", "r2"), ("settle orders", "r1"), ("settle orders", "r2")
-    }  # fmt: skip
+        ("accept orders", "r1"),
+        ("forward orders", "r2"),
+        ("settle orders", "r1"),
+        ("settle orders", "r2"),
+    }
     assert {span.trace_id for span in spans} == {TRACE}
     assert accept.parent_id == PARENT
     assert forward.parent_id == accept.span_id == by_name["settle orders", "r1"].parent_id

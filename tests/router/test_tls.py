@@ -32,9 +32,12 @@ PROGRAM = "import sys; from oncewire.cli.main import main; sys.exit(main())"
 def tls_settings(authority: TestAuthority, own: CertificateFiles, **more: str) -> dict[str, str]:
     """Settings of a router that listens with TLS for clients."""
     return {
-        "listen.tls": "true", "tls.cert_file": str(own.certificate), "tls.key_file": str(own.key),
-        "tls.ca_file": str(authority.file), **{name.replace("__", "."): value for name, value in more.items()},
-    }  # fmt: skip
+        "listen.tls": "true",
+        "tls.cert_file": str(own.certificate),
+        "tls.key_file": str(own.key),
+        "tls.ca_file": str(authority.file),
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
 
 
 def flags(settings: dict[str, str]) -> list[str]:
@@ -174,9 +177,12 @@ async def test_a_client_certificate_opens_no_link_between_routers_where_routers_
 ) -> None:
     routers, port = TestAuthority(tmp_path / "routers"), free_port()
     settings = tls_settings(
-        authority, routers.issue("r1"), inter_router__tls="true", inter_router__port=str(port),
+        authority,
+        routers.issue("r1"),
+        inter_router__tls="true",
+        inter_router__port=str(port),
         inter_router__ca_file=str(routers.file),
-    )  # fmt: skip
+    )
     async with LocalNetwork(1, settings=settings, log_folder=tmp_path, log_level="info"):
         context = routers.context()
         mine = authority.issue("client")
@@ -347,9 +353,15 @@ async def test_a_connection_whose_certificate_is_revoked_is_closed_and_others_st
 
 async def command(*arguments: str, given: bytes | None = None) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", PROGRAM, *arguments,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await asyncio.wait_for(process.communicate(given), LONG_S)
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
@@ -358,9 +370,12 @@ async def command(*arguments: str, given: bytes | None = None) -> tuple[int, str
 async def test_commands_reach_a_router_with_tls_by_the_file_of_its_authority(authority: TestAuthority) -> None:
     mine = authority.issue("mine")
     settings = tls_settings(
-        authority, authority.issue("alpha"), http__tls="true", tls__client_certificates="required",
+        authority,
+        authority.issue("alpha"),
+        http__tls="true",
+        tls__client_certificates="required",
         http__client_certificates="required",
-    )  # fmt: skip
+    )
     async with standalone(settings) as router:
         assert router.http.startswith("https://")
         files = (f"--ca-file={authority.file}", f"--cert-file={mine.certificate}", f"--key-file={mine.key}")

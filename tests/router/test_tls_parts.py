@@ -145,9 +145,7 @@ def test_a_client_reads_replaced_files_before_its_next_connection_and_keeps_the_
     authority = TestAuthority(tmp_path / "one")
     own = authority.issue("own")
     faults: list[str] = []
-    context = rotating_client_context(
-        TlsFiles(authority.file, own.certificate, own.key), on_fault=faults.append
-    )
+    context = rotating_client_context(TlsFiles(authority.file, own.certificate, own.key), on_fault=faults.append)
 
     def used() -> ssl.SSLContext:
         return context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost").context

@@ -86,8 +86,9 @@ def issuer() -> Issuer:
 
 async def test_users_of_tokens_log_in_over_amqp_and_http(issuer: Issuer, tmp_path: Path) -> None:
     flags = settings_of_tokens(jwks_file=str(issuer.write(tmp_path / "keys.json")))
-    async with running_router(*GUARDED, *flags, "--roles=ann=admin", "--http-anonymous-role=none",
-                              "--http-loopback-role=none") as router:  # fmt: skip
+    async with running_router(
+        *GUARDED, *flags, "--roles=ann=admin", "--http-anonymous-role=none", "--http-loopback-role=none"
+    ) as router:
         token = issuer.token("ann")
         assert await login_outcome(router.port, OAuthBearerClient(token)) is True
         assert await login_outcome(router.port, XOAuth2Client("ann", token)) is True
@@ -224,6 +225,7 @@ async def test_nothing_is_lost_or_duplicated_while_tokens_expire(issuer: Issuer,
         return note
 
     async with running_router(*GUARDED, *flags) as router:
+
         async def fresh() -> str:
             return issuer.token("ann", 4)
 
@@ -299,9 +301,20 @@ async def test_commands_log_in_with_the_token_of_a_file(issuer: Issuer, tmp_path
     program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
     async with running_router(*GUARDED, *flags) as router:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", program, "pub", "--settled", "orders", "--file", str(rows), "--url", router.url,
-            env={**os.environ, "ONCEWIRE_TOKEN_FILE": str(file)}, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-P",
+            "-c",
+            program,
+            "pub",
+            "--settled",
+            "orders",
+            "--file",
+            str(rows),
+            "--url",
+            router.url,
+            env={**os.environ, "ONCEWIRE_TOKEN_FILE": str(file)},
+            stdout=asyncio.subprocess.PIPE,
+        )
         output, _ = await asyncio.wait_for(process.communicate(), LONG_S)
         assert output == b"published 1, settled\n"
         log = await router.stop()

@@ -60,7 +60,9 @@ def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its
     rules = topic_rules(
         [
             {
-                "topics": ["orders.#"], "vhosts": ["crm", "$default"], "dead_letter": "dead.orders",
+                "topics": ["orders.#"],
+                "vhosts": ["crm", "$default"],
+                "dead_letter": "dead.orders",
                 "dead_letter_wait_s": 60,
             },
             {"topics": ["#"], "dead_letter": "dead"},

@@ -24,10 +24,7 @@ async def publish(
 ) -> tuple[int, Any]:
     headers = {} if user is None else {"Authorization": "Basic " + b64encode(f"{user}:pw".encode()).decode()}
     path = URL(f"{router.http}/api/v1/management/topic/{topic}/publish", encoded=True)
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.post(path, json={"body": body}) as answer,
-    ):
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(path, json={"body": body}) as answer:
         return answer.status, await answer.json()
 
 
@@ -100,10 +97,14 @@ async def test_a_few_may_wait_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("topic", "body", "why"),
     [
-        ("queue:%2F%2Forders", "x", "no topic"), ("$management", "x", "no topic"), ("_reply%2Fabc", "x", "no topic"),
-        ("orders.*", "x", "topic"), ("orders", "x" * (MAX_BYTES + 1), "no text of at most"), ("orders", 7, "body"),
+        ("queue:%2F%2Forders", "x", "no topic"),
+        ("$management", "x", "no topic"),
+        ("_reply%2Fabc", "x", "no topic"),
+        ("orders.*", "x", "topic"),
+        ("orders", "x" * (MAX_BYTES + 1), "no text of at most"),
+        ("orders", 7, "body"),
     ],
-)  # fmt: skip
+)
 async def test_what_is_no_topic_or_too_long_is_refused(topic: str, body: object, why: str) -> None:
     async with running_router("--standalone") as router:
         status, told = await publish(router, topic, body)

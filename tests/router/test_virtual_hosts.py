@@ -258,9 +258,11 @@ async def test_a_reload_closes_connections_whose_virtual_host_is_gone_and_their_
         url = f"amqp://{{}}@127.0.0.1:{router.port}"
         lost = asyncio.Event()
         ann = connect(
-            url.format("ann:a"), container_id="app", hostname="sales",
+            url.format("ann:a"),
+            container_id="app",
+            hostname="sales",
             on_event=lambda event: lost.set() if "unauthorized" in str(event) else None,
-        )  # fmt: skip
+        )
         async with ann, connect(url.format("x%40sales:s")) as bound, connect(url.format("ann:a")) as default:
             subscriber = await ann.subscriber("orders", name="in")
             sending = await (await bound.publisher("orders")).submit(b"1")

@@ -39,9 +39,7 @@ async def client_at(network: LocalNetwork, router: str, container_id: str) -> Ra
 
 
 async def at_most_once(client: RawClient) -> RawSubscriber:
-    return await client.subscriber(
-        "t", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED, credit=1000
-    )
+    return await client.subscriber("t", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED, credit=1000)
 
 
 def number_of(delivery: DeliveryReceived) -> int:

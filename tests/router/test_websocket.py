@@ -17,16 +17,7 @@ from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 from oncewire.client import ClientEvent, Disconnected, connect
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.websocket import open_websocket
-from oncewire.wire import (
-    Connection,
-    ConnectionClosed,
-    ConnectionOpened,
-    Event,
-    Open,
-    Role,
-    SaslClient,
-    SaslOutcome,
-)
+from oncewire.wire import Connection, ConnectionClosed, ConnectionOpened, Event, Open, Role, SaslClient, SaslOutcome
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 from oncewire.wire.vocabulary import FAILOVER_LIST
@@ -36,13 +27,7 @@ from tests.router.honest_pair import others_lose_nothing
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.router.raw_client import RawClient, until
-from tests.router.test_tls import (
-    cause_of,
-    command,
-    one_message,
-    standalone,
-    tls_settings,
-)
+from tests.router.test_tls import cause_of, command, one_message, standalone, tls_settings
 from tests.support.certificates import TestAuthority, replace_file
 
 E = TypeVar("E", bound=Event)
@@ -133,9 +118,12 @@ def anonymous_client() -> Connection:
 async def status_of(router: RouterProcess, headers: dict[str, str], path: str = "/amqp") -> tuple[int, str]:
     """What a handshake with these headers is answered, and the hint."""
     given = {
-        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", **headers,
-    }  # fmt: skip
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        **headers,
+    }
     async with aiohttp.ClientSession() as session, session.get(router.http + path, headers=given) as answer:
         return answer.status, "" if answer.status == 101 else str((await answer.json())["fix"])
 
@@ -194,10 +182,7 @@ async def test_who_comes_through_a_proxy_on_this_machine_is_not_taken_for_a_prog
 
 
 async def test_a_client_beyond_max_connections_is_refused() -> None:
-    async with (
-        running_router("--standalone", ON, "--limits-max-connections=1") as router,
-        connect(router.url),
-    ):
+    async with running_router("--standalone", ON, "--limits-max-connections=1") as router, connect(router.url):
         client = await dial(router.http)
         closed = await client.wait_for(ConnectionClosed)
         assert closed.error is not None
@@ -360,16 +345,18 @@ async def test_the_path_is_not_there_unless_the_settings_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "code"), [
+    ("sent", "code"),
+    [
         (masked(1, b"AMQP"), WSCloseCode.UNSUPPORTED_DATA),
         (masked(1, b"AMQP", total=1 << 40), WSCloseCode.UNSUPPORTED_DATA),
         (b"\x82\x04AMQP", WSCloseCode.PROTOCOL_ERROR),  # RFC 6455, 5.1: not masked
-        (b"\x89\x00", WSCloseCode.PROTOCOL_ERROR), (masked(0, b"AMQP"), WSCloseCode.PROTOCOL_ERROR),
+        (b"\x89\x00", WSCloseCode.PROTOCOL_ERROR),
+        (masked(0, b"AMQP"), WSCloseCode.PROTOCOL_ERROR),
         (masked(2, b"A", final=False) + masked(2, b"M"), WSCloseCode.PROTOCOL_ERROR),
         (masked(2, b"", total=1 << 63), WSCloseCode.PROTOCOL_ERROR),
         (masked(9, b"", final=False), WSCloseCode.PROTOCOL_ERROR),
     ],
-)  # fmt: skip
+)
 async def test_what_amqp_over_websocket_does_not_allow_ends_the_connection_and_nobody_else_is_harmed(
     sent: bytes, code: int, router: RouterProcess
 ) -> None:
@@ -446,6 +433,7 @@ async def test_a_slow_subscriber_is_sent_no_more_than_it_takes_and_others_go_on(
     async with others_lose_nothing(router.port), connect(router.url) as client:
         publisher = await client.publisher("many")
         sending = [asyncio.ensure_future(publisher.send(bytes(100_000), timeout=DEADLINE_S)) for _ in range(40)]
+
         async def unsettled() -> int:
             _, found = await router.get("/api/v1/management/publisher")
             return sum(int(each["unsettled"]) for each in found["items"] if "honest" not in each["name"])

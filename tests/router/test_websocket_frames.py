@@ -83,13 +83,18 @@ def test_nothing_of_a_message_is_kept_and_no_piece_is_long() -> None:
 @pytest.mark.parametrize(
     ("sent", "last"),
     [
-        (b"\x82\x01a", PROTOCOL_ERROR), (b"\x89\x00", PROTOCOL_ERROR), (b"\xc2\x80\0\0\0\0", PROTOCOL_ERROR),
-        (b"\x80\x80\0\0\0\0", PROTOCOL_ERROR), (b"\x02\x80\0\0\0\0\x82\x80\0\0\0\0", PROTOCOL_ERROR),
-        (b"\x83\x80\0\0\0\0", PROTOCOL_ERROR), (b"\x09\x80\0\0\0\0", PROTOCOL_ERROR),
-        (b"\x89\xfe\0\x7e\0\0\0\0", PROTOCOL_ERROR), (b"\x82\xff" + b"\xff" * 8 + bytes(4), PROTOCOL_ERROR),
+        (b"\x82\x01a", PROTOCOL_ERROR),
+        (b"\x89\x00", PROTOCOL_ERROR),
+        (b"\xc2\x80\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x80\x80\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x02\x80\0\0\0\0\x82\x80\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x83\x80\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x09\x80\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x89\xfe\0\x7e\0\0\0\0", PROTOCOL_ERROR),
+        (b"\x82\xff" + b"\xff" * 8 + bytes(4), PROTOCOL_ERROR),
         (b"\x81\x84\0\0\0\0AMQP", TEXT),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_allowed_is_the_end_whatever_follows(sent: bytes, last: bytes) -> None:
     for cut in range(len(sent)):
         frames = FramesAsTheyCome()

@@ -152,9 +152,7 @@ async def close_to_a_peer_that_does_not_read() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-@pytest.mark.parametrize(
-    "what", [slow_reader, both_close, abort_while_behind, close_to_a_peer_that_does_not_read]
-)
+@pytest.mark.parametrize("what", [slow_reader, both_close, abort_while_behind, close_to_a_peer_that_does_not_read])
 def test_a_websocket_is_a_transport_with_limits_that_always_ends(
     what: Callable[[], Coroutine[None, None, None]], run: Callable[[Coroutine[None, None, None]], None]
 ) -> None:

@@ -61,8 +61,9 @@ async def test_workers_are_routers_that_one_entry_speaks_for(network: LocalNetwo
     assert await ask(router, "/readyz") == (200, {"ready": True, "waiting_for": []})
     listed = (await ask(router, "/api/v1/routers"))[1]["items"]
     assert [(row["id"], row["group"], row["amqp"]) for row in listed] == [
-        ("r1-1", "r1", router.url), ("r1-2", "r1", router.url),
-    ]  # fmt: skip
+        ("r1-1", "r1", router.url),
+        ("r1-2", "r1", router.url),
+    ]
     assert [row["http"] for row in listed] == [router.http, f"{router.http}/workers/2"]
     assert (await ask(router, "/workers/2/api/v1/overview"))[1]["router"] == "r1-2"
     assert (await ask(router, "/workers/3/api/v1/overview"))[0] == 404
@@ -81,8 +82,9 @@ async def metrics_have_the_label(router: LocalRouter) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{router.http}/metrics") as answer:
         lines = (await answer.text()).splitlines()
     assert [line.partition(" ")[0] for line in lines if line.startswith("oncewire_ready{")] == [
-        'oncewire_ready{router="r1-1"}', 'oncewire_ready{router="r1-2"}',
-    ]  # fmt: skip
+        'oncewire_ready{router="r1-1"}',
+        'oncewire_ready{router="r1-2"}',
+    ]
     assert lines.count("# TYPE oncewire_ready gauge") == 1
     linked = 'oncewire_neighbour_waiting_bytes{router="r1-2",neighbour="r1-1"}'
     assert any(line.startswith(linked) for line in lines), [line for line in lines if "_neighbour" in line]
@@ -160,8 +162,9 @@ async def test_no_client_is_told_to_come_to_the_address_where_it_is(tmp_path: Pa
         closed = await client.wait_for(ConnectionClosed)
         assert closed.error is not None
         assert (closed.error.condition, (closed.error.info or {})[Symbol("port")]) == (
-            "amqp:connection:redirect", second.amqp_port,
-        )  # fmt: skip
+            "amqp:connection:redirect",
+            second.amqp_port,
+        )
     assert_no_internal_error(tmp_path)
 
 

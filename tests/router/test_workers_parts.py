@@ -68,11 +68,13 @@ def test_metrics_of_workers_are_one_page_in_which_each_family_stands_once() -> N
     text = merged({"r1-1": page % (1, 2) + info, "r1-2": page % (3, 4)})
     families = {family.name: family.samples for family in text_string_to_metric_families(text)}
     assert {(sample.labels["router"], sample.labels["kind"], sample.value) for sample in families["a"]} == {
-        ("r1-1", "x y", 1), ("r1-2", "x y", 3),
-    }  # fmt: skip
+        ("r1-1", "x y", 1),
+        ("r1-2", "x y", 3),
+    }
     assert [(sample.labels, sample.value) for sample in families["b"]] == [
-        ({"router": "r1-1"}, 2), ({"router": "r1-2"}, 4),
-    ]  # fmt: skip
+        ({"router": "r1-1"}, 2),
+        ({"router": "r1-2"}, 4),
+    ]
     assert [sample.labels for sample in families["info"]] == [{"router": "r1-1", "version": "1"}]
     assert text.count("# TYPE b gauge") == 1
 

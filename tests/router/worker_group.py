@@ -33,10 +33,7 @@ def folder_of(router: LocalRouter) -> Path:
 async def ask(router: LocalRouter, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
     """Status and JSON of an answer; 0 and nothing while nobody listens."""
     try:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, router.http + path, json=body) as answer,
-        ):
+        async with aiohttp.ClientSession() as session, session.request(method, router.http + path, json=body) as answer:
             return answer.status, await answer.json()
     except aiohttp.ClientConnectionError:
         return 0, {}

@@ -76,9 +76,7 @@ class ForgetfulOutbox(CrashingOutbox):
             return super()._write_manifest(database, generation, batch, run, is_atomic, staged)
         assert sum(rows for _, rows in staged) == known.rows
         _delete_parts(database, "manifest = ?", (known.number,))
-        (number,) = database.execute(
-            "SELECT first FROM node_spans WHERE manifest = ?", (known.number,)
-        ).fetchone()
+        (number,) = database.execute("SELECT first FROM node_spans WHERE manifest = ?", (known.number,)).fetchone()
         for part, rows in staged:
             database.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (known.number, part))
             database.execute("UPDATE node_part_topics SET first = ? WHERE part = ?", (number, part))
@@ -107,9 +105,7 @@ class CrashingJournal(OutboxJournal):
         ended = {number for number, _ in changes.decided}
         for batch in {number // ROWS for number in ended}:
             of_batch = range(batch * ROWS, (batch + 1) * ROWS)
-            count = sum(
-                number < known.floor or number in known.settled or number in ended for number in of_batch
-            )
+            count = sum(number < known.floor or number in known.settled or number in ended for number in of_batch)
             if count == ROWS:
                 maybe_kill("published", batch)
             crash = hits("midpublish", batch)

@@ -42,9 +42,7 @@ class Verdict:
     two_contents: int
 
 
-def judge(
-    lines: Sequence[str], received: Iterable[tuple[object, str]], sent: str
-) -> Verdict:
+def judge(lines: Sequence[str], received: Iterable[tuple[object, str]], sent: str) -> Verdict:
     """Compare what came and what was sent with what was put in.
 
     Args:
@@ -109,9 +107,13 @@ class Job:
         if self._process is None:
             with self.log.open("w") as log:
                 self._process = subprocess.Popen(
-                    self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    self._command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                     start_new_session=True,
-                )  # fmt: skip
+                )
 
     def go(self) -> None:
         """Let it work."""

@@ -48,9 +48,7 @@ class OfflineNode(EmbeddedNode):
         """What the journal has, and `ended` as the test has set it."""
         return replace(super().offsets(subscription, low, max_rows=max_rows, max_bytes=max_bytes), ended=self.ended)
 
-    def append(
-        self, subscription: str, values: Sequence[str], topic: str = "orders", incarnation: int = 0
-    ) -> None:
+    def append(self, subscription: str, values: Sequence[str], topic: str = "orders", incarnation: int = 0) -> None:
         """Messages with these texts have arrived."""
         payloads = [encode_data_message(value.encode()) for value in values]
         self.append_messages(subscription, payloads, topic, incarnation)

@@ -147,9 +147,7 @@ class World:
     def hash_of(self, **positions: int) -> str:
         """The delivery hash, worked out from processor and positions alone."""
         marks = {topic: each.subscription for each in self.journals for topic in each.topics}
-        places = {
-            topic: f"{self.storage.marks(marks[topic]).uuid}:{position}" for topic, position in positions.items()
-        }
+        places = {topic: f"{self.storage.marks(marks[topic]).uuid}:{position}" for topic, position in positions.items()}
         return delivery_hash(NAME, places)
 
 
@@ -202,11 +200,7 @@ class _Life:
         for partition, task in enumerate(tasks):
             if partition:
                 self._reach("running")
-            rows = [
-                row
-                for inputs in self._inputs(task)
-                for row in attempt(self._world.step, inputs, number)
-            ]
+            rows = [row for inputs in self._inputs(task) for row in attempt(self._world.step, inputs, number)]
             published = [(row.topic, row.payload) for row in rows if row.topic is not None and row.payload is not None]
             if published:
                 part = StagedPart(partition, uuid.uuid4().hex, 1, len(published))
@@ -217,7 +211,6 @@ class _Life:
                     self._world.skipped += 1
                 parts.append(part)
         return parts
-
 
     def _inputs(self, task: Task) -> list[list[Input]]:
         """The inputs of each step of a task."""

@@ -64,11 +64,19 @@ class Cluster:
         self.url = _told(master, _MASTER)
         workers = [
             self._run(
-                f"worker-{host}", host, "org.apache.spark.deploy.worker.Worker",
-                "--cores", str(CORES), "--memory", "2g", "--work-dir", str(self.folder / host), self.url,
+                f"worker-{host}",
+                host,
+                "org.apache.spark.deploy.worker.Worker",
+                "--cores",
+                str(CORES),
+                "--memory",
+                "2g",
+                "--work-dir",
+                str(self.folder / host),
+                self.url,
             )
             for host in HOSTS
-        ]  # fmt: skip
+        ]
         for worker in workers:
             _told(worker, _REGISTERED)
 

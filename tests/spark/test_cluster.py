@@ -125,11 +125,7 @@ def kill_an_executor_whose_tasks_are_done(run: Run, spark: Applications, batch: 
 
 @pytest.mark.timeout(600)
 def test_twins_that_stage_and_an_executor_that_dies_neither_lose_nor_double_a_row(
-    router: RouterChild,
-    node: NodeProcess,
-    names: Names,
-    tmp_path: Path,
-    record_property: Callable[[str, object], None],
+    router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     folder = tmp_path / "seen"
     folder.mkdir()
@@ -138,11 +134,14 @@ def test_twins_that_stage_and_an_executor_that_dies_neither_lose_nor_double_a_ro
         "checkpoint": str(tmp_path / "checkpoint"),
         "node": node_options(node),
         "source": {
-            "subscribe": names.orders, "subscription": names.orders, "includeMetadata": "false",
-            "maxOffsetsPerTrigger": str(ROWS), "minPartitions": str(TASKS),
+            "subscribe": names.orders,
+            "subscription": names.orders,
+            "includeMetadata": "false",
+            "maxOffsetsPerTrigger": str(ROWS),
+            "minPartitions": str(TASKS),
         },
         "sink": {"topic": names.out, "sinkId": names.out},
-    }  # fmt: skip
+    }
     with node.connect() as remote:
         remote.subscribe(names.orders, [names.orders])
     publish_numbers(router.url, names.orders, 0, BATCHES * ROWS)

@@ -108,9 +108,13 @@ class CrashNode:
         with (self._folder / f"node-log-{self._starts}").open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", HERE / "crash_node.py", "--announce", "--config", config],
-                env=environment_of(self._folder, crash), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                text=True, start_new_session=True,
-            )  # fmt: skip
+                env=environment_of(self._folder, crash),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:  # it has died at once, of what was left to do

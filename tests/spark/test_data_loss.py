@@ -19,9 +19,7 @@ def test_a_query_fails_where_the_network_had_deleted_its_subscription_and_goes_o
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
-    configured = (
-        f'[[subscription]]\nname = "{names.subscription}"\ntopics = ["{names.topic}"]\ntimeout_s = 1\n'
-    )
+    configured = f'[[subscription]]\nname = "{names.subscription}"\ntopics = ["{names.topic}"]\ntimeout_s = 1\n'
     numbers: list[int] = []
 
     def keep(frame: Any, _batch: int) -> None:

@@ -14,8 +14,11 @@ from tests.spark.offline_node import OfflineNode
 pytestmark = pytest.mark.needs("spark")
 
 OPTIONS = {
-    "amqp.urls": "amqp://127.0.0.1:1", "bridge.folder": "/none", "subscribe": "orders", "subscription": "billing",
-}  # fmt: skip
+    "amqp.urls": "amqp://127.0.0.1:1",
+    "bridge.folder": "/none",
+    "subscribe": "orders",
+    "subscription": "billing",
+}
 
 
 def source(**given: str) -> Any:

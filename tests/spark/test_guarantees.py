@@ -37,9 +37,15 @@ def keeping_node(router: RouterChild, tmp_path_factory: pytest.TempPathFactory) 
     [("exactly-once", 1, 1), ("at-least-once", 1, 2), ("at-most-once", 0, 1)],
 )
 def test_each_guarantee_loses_and_doubles_what_it_says_at_the_same_crashes(
-    guarantee: str, read_and_failed: int, decided_and_forgotten: int,
-    spark: Any, router: RouterChild, keeping_node: NodeProcess, names: Names, tmp_path: Path,
-) -> None:  # fmt: skip
+    guarantee: str,
+    read_and_failed: int,
+    decided_and_forgotten: int,
+    spark: Any,
+    router: RouterChild,
+    keeping_node: NodeProcess,
+    names: Names,
+    tmp_path: Path,
+) -> None:
     """Batch 0: its task fails when it has read. Batch 1: published, and the driver dies before it has noted that."""
     failed = str(tmp_path / "failed")
 
@@ -72,9 +78,7 @@ def test_each_guarantee_loses_and_doubles_what_it_says_at_the_same_crashes(
         run()
         received = Counter(
             int(delivery.text)
-            for delivery in recorder.wait(
-                lambda found: len(found) >= ROWS * (read_and_failed + decided_and_forgotten)
-            )
+            for delivery in recorder.wait(lambda found: len(found) >= ROWS * (read_and_failed + decided_and_forgotten))
         )
     expected = Counter(dict.fromkeys(range(ROWS), read_and_failed))
     expected += Counter(dict.fromkeys(range(ROWS, 2 * ROWS), decided_and_forgotten))

@@ -49,9 +49,13 @@ def test_a_batch_read_has_no_level_of_its_own(tmp_path: Path) -> None:
 def test_a_query_of_committed_messages_gets_no_pending_and_no_rolled_back_row(
     spark: Any, router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path
 ) -> None:
-    frame = spark.readStream.format("amqp").options(
-        subscribe=names.topic, subscription=names.committed, isolationLevel="read_committed", **node_options(node)
-    ).load()  # fmt: skip
+    frame = (
+        spark.readStream.format("amqp")
+        .options(
+            subscribe=names.topic, subscription=names.committed, isolationLevel="read_committed", **node_options(node)
+        )
+        .load()
+    )
     rows: list[bytes] = []
 
     def read() -> list[bytes]:
@@ -72,11 +76,14 @@ def test_a_query_of_committed_messages_gets_no_pending_and_no_rolled_back_row(
             router.url,
             names.topic,
             [
-                (b"pending 1", writer.pending()), (b"never", other.pending()), (b"plain", None),
-                (b"pending 2", writer.pending()), (b"", other.rollback()),
+                (b"pending 1", writer.pending()),
+                (b"never", other.pending()),
+                (b"plain", None),
+                (b"pending 2", writer.pending()),
+                (b"", other.rollback()),
             ],
         )
-    )  # fmt: skip
+    )
     assert read() == [b"plain"]
     asyncio.run(_send(router.url, names.topic, [(b"other", other.alone()), (b"", writer.ack())]))
     assert read() == [b"other", b"pending 1", b"pending 2"]
@@ -95,6 +102,6 @@ def test_an_atomic_batch_of_a_sink_comes_whole_to_a_query_of_committed_messages(
     frame = spark.range(0, 500, 1, 4).selectExpr("cast(id as string) as value")
     frame.write.format("amqp").mode("append").options(
         topic=names.topic, sinkId=names.sink, batchId="1", atomicBatches="true", **node_options(node)
-    ).save()  # fmt: skip
+    ).save()
     read = spark.read.format("amqp").options(subscription=names.rows, **node_options(node)).load()
     assert sorted(int(bytes(row.value)) for row in read.collect()) == list(range(500))

@@ -16,7 +16,7 @@ from bridges.spark.worker_python import make_wrapper, zips_in_front
 def fake_java(folder: Path, version: str, code: int = 0) -> Path:
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f'#!/bin/sh\necho \'openjdk version "{version}" 2025\' >&2\nexit {code}\n')
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025' >&2\nexit {code}\n")
     java.chmod(0o755)
     return java
 

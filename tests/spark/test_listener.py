@@ -34,19 +34,26 @@ PROGRESS = {
 STATE = {
     "subscriptions": {
         "orders": {
-            "last": 100, "live_bytes": 4096, "is_full": True, "messages": {"new": 100, "duplicate": 3},
-            "new_incarnations": 1, "trouble": "amqp://r:5672: refused",
+            "last": 100,
+            "live_bytes": 4096,
+            "is_full": True,
+            "messages": {"new": 100, "duplicate": 3},
+            "new_incarnations": 1,
+            "trouble": "amqp://r:5672: refused",
         },
         "others": {"last": 5},
     },
     "sinks": {
         "s": {
-            "query": "q-1", "waiting_manifests": 2, "waiting_bytes": 99, "outcomes": {"accepted": 5},
+            "query": "q-1",
+            "waiting_manifests": 2,
+            "waiting_bytes": 99,
+            "outcomes": {"accepted": 5},
             "trouble": "no router",
         },
         "t": {"query": "q-2", "waiting_manifests": 0, "waiting_bytes": 0},
     },
-}  # fmt: skip
+}
 
 
 def test_a_report_says_how_far_a_query_is_behind_and_what_it_waits_for() -> None:

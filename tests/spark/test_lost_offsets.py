@@ -43,9 +43,7 @@ def test_batches_whose_offsets_are_lost_come_again_as_they_were(
     def run(most: int) -> None:
         frame = spark.readStream.format("amqp").options(**options, maxOffsetsPerTrigger=str(most)).load()
         frame = frame.select("value")
-        run_available(
-            frame, checkpoint, format="amqp", topic=names.out, sinkId=names.sink, **node_options(node)
-        )
+        run_available(frame, checkpoint, format="amqp", topic=names.out, sinkId=names.sink, **node_options(node))
 
     with Recorder(router.url, names.out) as recorder:
         publish_numbers(router.url, names.topic, 0, 50)

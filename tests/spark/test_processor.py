@@ -84,8 +84,7 @@ def recomputed(node: NodeProcess, names: Names, subscriptions: dict[str, str], p
     """The delivery hash from the processor's name and positions alone."""
     with node.connect() as client:
         places = {
-            topic: f"{client.offsets(subscription).journal}:{position}"
-            for topic, subscription in subscriptions.items()
+            topic: f"{client.offsets(subscription).journal}:{position}" for topic, subscription in subscriptions.items()
         }
     return delivery_hash(names.p, places)
 
@@ -293,13 +292,17 @@ def test_a_function_sends_to_several_topics_in_one_decision(
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "calls", "outputs"),
-    [("exactly-once", 2, 1), ("at-least-once", 2, 2), ("at-most-once", 1, 1)],
+    ("guarantee", "calls", "outputs"), [("exactly-once", 2, 1), ("at-least-once", 2, 2), ("at-most-once", 1, 1)]
 )
 def test_each_guarantee_calls_and_publishes_as_it_says_when_a_batch_is_run_again(
-    make: Callable[..., Any], router: RouterChild, names: Names, tmp_path: Path,
-    guarantee: str, calls: int, outputs: int,
-) -> None:  # fmt: skip
+    make: Callable[..., Any],
+    router: RouterChild,
+    names: Names,
+    tmp_path: Path,
+    guarantee: str,
+    calls: int,
+    outputs: int,
+) -> None:
     """The driver is killed behind the decision, before Spark has noted it."""
     called = tmp_path / "called"
 

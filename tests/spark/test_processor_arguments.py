@@ -26,15 +26,19 @@ NODE = {"bridge": "tcp://127.0.0.1:1", "bridge.secret": "sixteen-characters"}
         ({"max_steps": 0}, "a batch has steps"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused_with_a_reason(
-    change: dict[str, Any], why: str
-) -> None:
+def test_arguments_that_cannot_be_used_are_refused_with_a_reason(change: dict[str, Any], why: str) -> None:
     from bridges.spark.processor import processor
 
     arguments: dict[str, Any] = {
-        "inputs": ["a", "b"], "fn": lambda _: None, "output": "out", "join": "zip", "name": "p",
-        "checkpoint": "checkpoint", "options": NODE, "tasks": 2,
-    }  # fmt: skip
+        "inputs": ["a", "b"],
+        "fn": lambda _: None,
+        "output": "out",
+        "join": "zip",
+        "name": "p",
+        "checkpoint": "checkpoint",
+        "options": NODE,
+        "tasks": 2,
+    }
     assert processor(None, **arguments).step.output == "out"
     with pytest.raises(BadRequest, match=why):
         processor(None, **(arguments | change))

@@ -224,8 +224,10 @@ def test_a_function_with_several_outputs_names_the_topic_of_each_message() -> No
     step = Step("p", lambda _: {"out": [b"1", b"2"], "more": b"3", "none": None}, ("out", "more", "none"))
     rows = attempt(step, GIVEN)
     assert [(row.topic, decode_message(row.payload or b"").body) for row in rows] == [
-        ("out", b"1"), ("out", b"2"), ("more", b"3"),
-    ]  # fmt: skip
+        ("out", b"1"),
+        ("out", b"2"),
+        ("more", b"3"),
+    ]
     assert {row.delivery_hash for row in rows} == {KEY}
     (only,) = attempt(Step("p", lambda _: {"out": b"1"}, "out"), GIVEN)
     assert only.topic == "out"

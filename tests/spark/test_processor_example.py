@@ -57,9 +57,15 @@ def add_up(
         from dataclasses import replace
 
         made = example["payments_processor"](
-            spark, node_options(node), str(tmp_path / "checkpoint"),
-            topic=names.payments, errors=names.errors, name=names.p, sqlite=sqlite.address, postgres=postgres,
-        )  # fmt: skip
+            spark,
+            node_options(node),
+            str(tmp_path / "checkpoint"),
+            topic=names.payments,
+            errors=names.errors,
+            name=names.p,
+            sqlite=sqlite.address,
+            postgres=postgres,
+        )
         function = interrupted(made.step.function, str(tmp_path / "gone"))
         made = replace(made, step=replace(made.step, function=function))
 

@@ -263,8 +263,10 @@ def test_the_end_of_one_input_is_no_message_of_another() -> None:
             yield pa.record_batch({"x": list(range(size))})
 
     assert [[part.num_rows for part in parts] for parts in aligned([batches(3, 2), batches(1, 4)])] == [
-        [1, 1], [2, 2], [2, 2]
-    ]  # fmt: skip
+        [1, 1],
+        [2, 2],
+        [2, 2],
+    ]
     with pytest.raises(ValueError, match="one is longer"):
         list(aligned([batches(3), batches(2)]))
 

@@ -92,17 +92,24 @@ def test_properties_annotations_and_application_properties_become_columns() -> N
     message = Message(
         b"v",
         properties=Properties(
-            message_id="m1", subject="s", correlation_id=7, content_type="text/plain",
-            creation_time=1_700_000_000_123, group_id="k",
+            message_id="m1",
+            subject="s",
+            correlation_id=7,
+            content_type="text/plain",
+            creation_time=1_700_000_000_123,
+            group_id="k",
         ),
         application_properties={"text": "t", "number": 5, "bytes": b"\xff", "flag": True, "none": None},
         annotations={Symbol("x-opt-topic-delivery-hash"): "ab" * 32, PRODUCER: "sink@1", SEQUENCE: ULong(9)},
-    )  # fmt: skip
+    )
     (row,) = rows_of([routed(encode_message(message))])
     assert row["key"] == b"k"
     assert (row["message_id"], row["subject"], row["correlation_id"], row["content_type"]) == (
-        "m1", "s", "7", "text/plain",
-    )  # fmt: skip
+        "m1",
+        "s",
+        "7",
+        "text/plain",
+    )
     assert row["creation_time"] == datetime.fromtimestamp(1_700_000_000.123, UTC)
     assert (row["producer"], row["producer_seq"], row["delivery_hash"]) == ("sink@1", 9, "ab" * 32)
     assert row["headers"] == [
@@ -113,8 +120,12 @@ def test_properties_annotations_and_application_properties_become_columns() -> N
         {"key": "none", "value": None},
     ]
     assert dict(row["application_properties"]) == {
-        "text": "t", "number": "5", "bytes": "\\xff", "flag": "true", "none": None,
-    }  # fmt: skip
+        "text": "t",
+        "number": "5",
+        "bytes": "\\xff",
+        "flag": "true",
+        "none": None,
+    }
 
 
 def test_a_message_without_a_number_names_its_publisher() -> None:
@@ -190,16 +201,32 @@ def test_keys_of_any_bytes_go_to_a_message_and_back() -> None:
 
 _ANNOTATIONS = st.dictionaries(
     st.sampled_from(
-        [PRODUCER, SEQUENCE, Symbol("x-opt-topic-publisher"), Symbol("x-opt-topic-tag"), Symbol("x-opt-mine"),
-         Symbol("x-opt-partition-key"), Symbol("x-opt-topic-delivery-hash"), Symbol("x" * 300)]
+        [
+            PRODUCER,
+            SEQUENCE,
+            Symbol("x-opt-topic-publisher"),
+            Symbol("x-opt-topic-tag"),
+            Symbol("x-opt-mine"),
+            Symbol("x-opt-partition-key"),
+            Symbol("x-opt-topic-delivery-hash"),
+            Symbol("x" * 300),
+        ]
     ),
     st.one_of(
-        st.text(max_size=5), st.binary(max_size=5), st.integers(0, 300).map(ULong), st.none(), st.booleans(),
-        st.integers(1 << 60, (1 << 64) - 1).map(ULong), st.uuids(), st.lists(st.integers(0, 5), max_size=2),
-        st.just("x-opt-topic-producer"), st.just(producer_pair("forged")), st.just("long" * 100),
+        st.text(max_size=5),
+        st.binary(max_size=5),
+        st.integers(0, 300).map(ULong),
+        st.none(),
+        st.booleans(),
+        st.integers(1 << 60, (1 << 64) - 1).map(ULong),
+        st.uuids(),
+        st.lists(st.integers(0, 5), max_size=2),
+        st.just("x-opt-topic-producer"),
+        st.just(producer_pair("forged")),
+        st.just("long" * 100),
     ),
     max_size=6,
-)  # fmt: skip
+)
 
 
 @given(
@@ -210,9 +237,12 @@ _ANNOTATIONS = st.dictionaries(
     wants_producer=st.booleans(),
 )
 def test_the_quick_way_finds_what_the_long_way_finds(
-    body: bytes, annotations: dict[Symbol, object], header: Header | None, properties: Properties | None,
+    body: bytes,
+    annotations: dict[Symbol, object],
+    header: Header | None,
+    properties: Properties | None,
     wants_producer: bool,
-) -> None:  # fmt: skip
+) -> None:
     payload = encode_message(Message(body, annotations=annotations, header=header, properties=properties))
     quick = fast_row(payload, wants_producer)
     row = message_row(payload)
@@ -241,8 +271,10 @@ def test_the_usual_message_takes_the_quick_way() -> None:
     assert fast_row(routed(encode_data_message(b"v")), True) == (b"v", "shop/link", None)
     assert fast_row(routed(encode_data_message(bytes(300))), True) == (bytes(300), "shop/link", None)
     assert fast_row(routed(encode_message(Message(b"v", header=Header(durable=True)))), True) == (
-        b"v", "shop/link", None,
-    )  # fmt: skip
+        b"v",
+        "shop/link",
+        None,
+    )
 
 
 # --- rows to messages -------------------------------------------------------------------------------------------------
@@ -271,9 +303,11 @@ def test_rows_of_the_source_can_be_published_as_they_are() -> None:
     second = rows_of(payloads)
     for before, after in zip(first, second, strict=True):
         for name in ("key", "value", "message_id", "subject", "creation_time", "headers", "application_properties"):
-            assert sorted(before[name], key=str) == sorted(after[name], key=str) if isinstance(
-                before[name], list
-            ) else before[name] == after[name]
+            assert (
+                sorted(before[name], key=str) == sorted(after[name], key=str)
+                if isinstance(before[name], list)
+                else before[name] == after[name]
+            )
 
 
 def test_the_option_goes_before_the_column_and_a_row_without_a_topic_is_refused() -> None:
@@ -310,9 +344,7 @@ def test_a_header_that_is_there_twice_is_refused() -> None:
         ([("value", "binary"), ("topic", "binary")], False, "cast it to string"),
     ],
 )
-def test_columns_that_cannot_be_published_are_refused(
-    types: list[tuple[str, str]], has_topic: bool, what: str
-) -> None:
+def test_columns_that_cannot_be_published_are_refused(types: list[tuple[str, str]], has_topic: bool, what: str) -> None:
     with pytest.raises(BadRequest) as caught:
         check_columns(types, has_topic=has_topic)
     assert what in str(caught.value)

@@ -45,9 +45,13 @@ class ShardNode(OfflineNode):
     def status(self) -> dict[str, Any]:
         """What the source looks at."""
         state = {
-            "shard": str(self.shard or ""), "shard_by": self.by.value, "topics": self.topics,
-            "journal": self.offsets(SUB).journal, "retention_s": 0.0, "last": self.offsets(SUB).last,
-        }  # fmt: skip
+            "shard": str(self.shard or ""),
+            "shard_by": self.by.value,
+            "topics": self.topics,
+            "journal": self.offsets(SUB).journal,
+            "retention_s": 0.0,
+            "last": self.offsets(SUB).last,
+        }
         return {"subscriptions": {SUB: state}, "sinks": {}}
 
 
@@ -74,8 +78,7 @@ class ShardedQuery:
     def start_over(self) -> None:
         """The driver dies and is started again."""
         parts = [
-            BatchPlanner(one, node, self.clock)
-            for one, node in zip(self.options.shards(), self.nodes, strict=True)
+            BatchPlanner(one, node, self.clock) for one, node in zip(self.options.shards(), self.nodes, strict=True)
         ]
         self.planner: Planner = ShardedPlanner(self.options, parts, self.clock) if len(parts) > 1 else parts[0]
 

@@ -114,9 +114,7 @@ def test_the_default_sink_is_the_query_itself(
 ) -> None:
     write_lines(tmp_path / "in", "0", "x")
     with Recorder(router.url, names.out) as recorder:
-        query = write_stream(
-            lines_of(spark, tmp_path / "in"), tmp_path / "c", names.out, **node_options(node)
-        )
+        query = write_stream(lines_of(spark, tmp_path / "in"), tmp_path / "c", names.out, **node_options(node))
         (delivery,) = recorder.wait(lambda found: len(found) == 1)
     assert delivery.identity[0].startswith(f"{query.id}/0/")
 
@@ -178,9 +176,7 @@ def test_an_atomic_batch_is_read_whole_or_not_at_all(
         write_lines(tmp_path / "in", f"{number}", *(f"{number}.{n}" for n in range(50)))
     frame = lines_of(spark, tmp_path / "in").repartition(3)
     with Recorder(router.url, names.out) as recorder:
-        write_stream(
-            frame, tmp_path / "c", names.out, sinkId=names.sink, atomicBatches="true", **node_options(node)
-        )
+        write_stream(frame, tmp_path / "c", names.out, sinkId=names.sink, atomicBatches="true", **node_options(node))
         received = recorder.wait(lambda found: len(found) == 150)
     sequencer: Sequencer[str] = Sequencer()
     commits: list[list[str]] = []
@@ -189,9 +185,7 @@ def test_an_atomic_batch_is_read_whole_or_not_at_all(
         for effect in step.effects:
             assert isinstance(effect, Batch)
             commits.append([placed.message for placed in effect.messages])
-    assert [sorted(commit) for commit in commits] == [
-        sorted(f"{number}.{n}" for n in range(50)) for number in range(3)
-    ]
+    assert [sorted(commit) for commit in commits] == [sorted(f"{number}.{n}" for n in range(50)) for number in range(3)]
 
 
 def test_a_batch_write_with_a_batch_id_is_published_once_however_often_it_runs(

@@ -16,15 +16,7 @@ from bridges.node.node import NodeSettings
 from bridges.node.outbox import Outbox, StagedPart, Writer
 from bridges.spark import staging
 from bridges.spark.options import SinkOptions, sink_options
-from bridges.spark.staging import (
-    Attempt,
-    NotPublished,
-    Staging,
-    check_sink,
-    commit_batch,
-    stage_batches,
-    writer_of,
-)
+from bridges.spark.staging import Attempt, NotPublished, Staging, check_sink, commit_batch, stage_batches, writer_of
 from oncewire.wire import encode_data_message
 
 QUERY, RUN = "query", "run"
@@ -62,9 +54,7 @@ def bodies(folder: Path) -> list[list[str]]:
     return [[payload[5:].decode() for payload in decode_rows(body).payloads] for (body,) in found]
 
 
-def test_a_task_stages_its_rows_in_bodies_of_limited_size(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_stages_its_rows_in_bodies_of_limited_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(encode_data_message(b"0"))
     monkeypatch.setattr(staging, "CHUNK_BYTES", 3 * size)
     with node_in(folder) as node:
@@ -162,9 +152,7 @@ def test_staged_commits_need_a_node_that_lives_on(folder: Path) -> None:
     ("guarantee", "repeats", "resends"),
     [("exactly-once", False, True), ("at-least-once", True, True), ("at-most-once", False, False)],
 )
-def test_guarantees_differ_in_what_comes_again(
-    folder: Path, guarantee: str, repeats: bool, resends: bool
-) -> None:
+def test_guarantees_differ_in_what_comes_again(folder: Path, guarantee: str, repeats: bool, resends: bool) -> None:
     options = options_of(folder, deliveryGuarantee=guarantee, atomicBatches="true")
     assert writer_of(options, QUERY, RUN) == Writer(QUERY, RUN, takeover=False, repeats=repeats)
     publishing = staging.publishing_of(options)

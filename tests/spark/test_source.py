@@ -22,14 +22,7 @@ from bridges.node.errors import (
 )
 from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.options import source_options
-from bridges.spark.reading import (
-    MAX_TASKS,
-    TASK_ROWS,
-    BatchPlanner,
-    Limits,
-    cut,
-    plan_batch_read,
-)
+from bridges.spark.reading import MAX_TASKS, TASK_ROWS, BatchPlanner, Limits, cut, plan_batch_read
 from tests.spark.offline_node import OfflineNode
 from tests.spark.query_life import SUB, Clock, Query, numbers, options, read
 
@@ -165,9 +158,17 @@ def test_spark_limits_come_as_spark_gives_them() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "least", "parts"),
-    [(0, 4, 0), (1, 4, 1), (3, 4, 3), (10, 4, 4), (TASK_ROWS, 1, 1), (TASK_ROWS + 1, 1, 2),
-     (10_000 * TASK_ROWS, 1, MAX_TASKS), (10_000 * TASK_ROWS, 1000, 1000)],
-)  # fmt: skip
+    [
+        (0, 4, 0),
+        (1, 4, 1),
+        (3, 4, 3),
+        (10, 4, 4),
+        (TASK_ROWS, 1, 1),
+        (TASK_ROWS + 1, 1, 2),
+        (10_000 * TASK_ROWS, 1, MAX_TASKS),
+        (10_000 * TASK_ROWS, 1000, 1000),
+    ],
+)
 def test_a_batch_is_cut_into_equal_parts_without_a_gap(rows: int, least: int, parts: int) -> None:
     found = cut(7, 7 + rows, least)
     assert len(found) == parts
@@ -245,9 +246,18 @@ def test_offsets_keep_their_form_and_forget_ends_of_another_journal() -> None:
     assert Offset(SUB, "b", 5).after(start, 2).ends == ()
 
 
-@pytest.mark.parametrize("given", [{}, {"other": {"journal": "a", "seq": 1}}, {SUB: 3}, {SUB: {"seq": 3}},
-                                   {SUB: {"journal": 3, "seq": 3}}, {SUB: {"journal": "a", "seq": "3"}},
-                                   {SUB: {"journal": "a", "seq": 3, "ends": "x"}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"other": {"journal": "a", "seq": 1}},
+        {SUB: 3},
+        {SUB: {"seq": 3}},
+        {SUB: {"journal": 3, "seq": 3}},
+        {SUB: {"journal": "a", "seq": "3"}},
+        {SUB: {"journal": "a", "seq": 3, "ends": "x"}},
+    ],
+)
 def test_a_checkpoint_of_something_else_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadRequest, match="the checkpoint cannot be used"):
         read_offset(SUB, given)
@@ -324,10 +334,13 @@ def restored_copy(node: OfflineNode) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "error", "left"),
-    [(without_oldest, RangeTrimmed, numbers(15, 20)), (restored_copy, RangeNotThere, []),
-     (lambda node: node.replace(SUB), JournalReplaced, [])],
+    [
+        (without_oldest, RangeTrimmed, numbers(15, 20)),
+        (restored_copy, RangeNotThere, []),
+        (lambda node: node.replace(SUB), JournalReplaced, []),
+    ],
     ids=["trimmed", "restored", "replaced"],
-)  # fmt: skip
+)
 def test_lost_messages_fail_the_query_unless_it_may_go_on_without(
     node: OfflineNode, damage: Damage, error: type[Exception], left: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

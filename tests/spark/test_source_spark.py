@@ -175,18 +175,29 @@ def test_rows_have_kafkas_columns_and_the_messages_properties(pipeline: Pipeline
     pipeline.send(2)
     frame = pipeline.frame(includeHeaders="true")
     assert frame.columns[:8] == [
-        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
-    ]  # fmt: skip
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
     query = (
         frame.selectExpr("string(value)", "topic", "offset", "timestampType", "producer", "headers", "key")
-        .writeStream.format("memory").queryName("seen").trigger(availableNow=True)
-        .option("checkpointLocation", str(pipeline.checkpoint)).start()
-    )  # fmt: skip
+        .writeStream.format("memory")
+        .queryName("seen")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", str(pipeline.checkpoint))
+        .start()
+    )
     assert query.awaitTermination(QUERY_S)
     rows = pipeline.spark.table("seen").collect()
     assert [(row.value, row.topic, row.offset, row.timestampType, row.headers, row.key) for row in rows] == [
-        ("0", pipeline.topic, 1, 1, None, None), ("1", pipeline.topic, 2, 1, None, None),
-    ]  # fmt: skip
+        ("0", pipeline.topic, 1, 1, None, None),
+        ("1", pipeline.topic, 2, 1, None, None),
+    ]
     assert all("test-publisher" in row.producer for row in rows)
 
 
@@ -213,9 +224,7 @@ def test_messages_that_are_lost_fail_the_query_unless_it_may_go_on_without(pipel
     assert pipeline.batches() == [numbers(0, 10), numbers(15, 20)]
 
 
-def test_a_journal_that_was_replaced_is_refused_unless_the_query_may_go_on_without(
-    own_pipeline: Pipeline,
-) -> None:
+def test_a_journal_that_was_replaced_is_refused_unless_the_query_may_go_on_without(own_pipeline: Pipeline) -> None:
     pipeline = own_pipeline
     pipeline.send(10)
     pipeline.run()

@@ -101,9 +101,7 @@ class Pipe:
         self.at_client.clear()
         self.at_server.clear()
 
-    def link_to_server(
-        self, name: str = "link", credit: int = 100, **options: Any
-    ) -> tuple[SenderLink, ReceiverLink]:
+    def link_to_server(self, name: str = "link", credit: int = 100, **options: Any) -> tuple[SenderLink, ReceiverLink]:
         """A link from client to server with credit; on the client's first session, begun if need be."""
         if not self.client.sessions:
             self.client.open()
@@ -120,16 +118,12 @@ class Pipe:
         self.forget()
         return sender, receiver
 
-    def link_to_client(
-        self, name: str = "link", credit: int = 100, **options: Any
-    ) -> tuple[SenderLink, ReceiverLink]:
+    def link_to_client(self, name: str = "link", credit: int = 100, **options: Any) -> tuple[SenderLink, ReceiverLink]:
         """A link from server to client that the client attached, with credit."""
         if not self.client.sessions:
             self.client.open()
             self.client.begin()
-        receiver = self.client.sessions[0].attach_receiver(
-            name, source=Source("t"), target=Target(), **options
-        )
+        receiver = self.client.sessions[0].attach_receiver(name, source=Source("t"), target=Target(), **options)
         self.run()
         sender = next(
             link
@@ -227,9 +221,7 @@ class RawPeer:
         rcv_settle_mode: int = 1,
     ) -> ReceiverLink:
         """Attach a link on which the peer sends, and take the engine's answer and credit."""
-        self.send(
-            Attach(name, handle, False, 0, rcv_settle_mode, Source(), Target("t"), initial_delivery_count=0)
-        )
+        self.send(Attach(name, handle, False, 0, rcv_settle_mode, Source(), Target("t"), initial_delivery_count=0))
         link = self.engine.sessions[0].links[-1]
         assert isinstance(link, ReceiverLink)
         link.reply(source=Source(), target=Target("t"), max_message_size=max_message_size)

@@ -79,10 +79,15 @@ class BackedUpEtcd:
         shutil.rmtree(self.server.data_folder)
         address = f"http://127.0.0.1:{self._peer_port}"
         await _etcdctl(
-            "snapshot", "restore", str(self._file), "--name=one", f"--initial-cluster=one={address}",
-            f"--initial-advertise-peer-urls={address}", f"--initial-cluster-token={token}",
+            "snapshot",
+            "restore",
+            str(self._file),
+            "--name=one",
+            f"--initial-cluster=one={address}",
+            f"--initial-advertise-peer-urls={address}",
+            f"--initial-cluster-token={token}",
             f"--data-dir={self.server.data_folder}",
-        )  # fmt: skip
+        )
         await self.server.restart()
 
 

@@ -38,9 +38,7 @@ def rendered(
 
     sets = [word for value in values for word in ("--set", value)]
     sets += [word for file in files for word in ("--values", str(file))]
-    done = helm(
-        "template", "test", str(CHART), "--namespace", "mq", "--kube-version", f"{kubernetes}.0", *sets
-    )
+    done = helm("template", "test", str(CHART), "--namespace", "mq", "--kube-version", f"{kubernetes}.0", *sets)
     assert done.returncode == 0, done.stderr
     found = [document for document in yaml.safe_load_all(done.stdout) if document is not None]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}

@@ -19,9 +19,7 @@ from router.config_loading import SETTINGS
 from tests.support.ports import PortBlock, claimed_block
 from topology import etcd_server
 
-OF_THE_USER = (
-    *variables.PURPOSE, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-)  # fmt: skip
+OF_THE_USER = (*variables.PURPOSE, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
 
 
 @pytest.fixture(scope="session")

@@ -82,9 +82,17 @@ class Collector:
 def _collected(router: str, span: Any) -> Collected:
     attributes = {item.key: getattr(item.value, item.value.WhichOneof("value")) for item in span.attributes}
     return Collected(
-        router, span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(),
-        span.start_time_unix_nano, span.end_time_unix_nano, span.kind, span.status.code == 2, attributes,
-    )  # fmt: skip
+        router,
+        span.name,
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        span.kind,
+        span.status.code == 2,
+        attributes,
+    )
 
 
 @asynccontextmanager

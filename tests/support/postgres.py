@@ -65,9 +65,7 @@ def running_postgresql(*, is_durable: bool = False) -> Iterator[str]:
         options = ("-c", "listen_addresses=", "-c", f"fsync={'on' if is_durable else 'off'}")
         command: list[str | Path] = ["sh", "-c", RUN, "sh", programs / "postgres", "-D", data, "-k", folder, *options]
         with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, user=user
-            )
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, user=user)
         try:
             ready: list[str | Path] = [programs / "pg_isready", "-q", "-h", folder, "-U", USER, "-d", "postgres"]
             wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, "the server does not start")

@@ -42,8 +42,10 @@ def start_marked(program: str, folder: Path, *arguments: str) -> tuple[subproces
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", program, *arguments],
         env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     return process, mark
 
 

@@ -117,9 +117,7 @@ async def scripted_grpc(script: Script) -> AsyncIterator[str]:
         return grpc.method_handlers_generic_handler(f"etcdserverpb.{name}", handler)
 
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
-    reads = grpc.unary_unary_rpc_method_handler(
-        read, rpc.RangeRequest.FromString, rpc.RangeResponse.SerializeToString
-    )
+    reads = grpc.unary_unary_rpc_method_handler(read, rpc.RangeRequest.FromString, rpc.RangeResponse.SerializeToString)
     watches = grpc.stream_stream_rpc_method_handler(
         watch, rpc.WatchRequest.FromString, rpc.WatchResponse.SerializeToString
     )

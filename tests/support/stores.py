@@ -137,10 +137,14 @@ def open_gateway_store(urls: Sequence[str], options: EtcdClientOptions | None = 
     return GatewayStore(
         urls,
         GatewayOptions(
-            asked.user, asked.password, context, asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s,
+            asked.user,
+            asked.password,
+            context,
+            asked.call_timeout_s,
+            connect_timeout_s=asked.connect_timeout_s,
             watch_silence_s=asked.watch_silence_s,
         ),
-    )  # fmt: skip
+    )
 
 
 def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> ClusterStore:
@@ -156,10 +160,14 @@ def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = No
     return Etcd3Store(
         urls,
         Etcd3Options(
-            asked.user, asked.password, credentials, asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s,
+            asked.user,
+            asked.password,
+            credentials,
+            asked.call_timeout_s,
+            connect_timeout_s=asked.connect_timeout_s,
             watch_silence_s=asked.watch_silence_s,
         ),
-    )  # fmt: skip
+    )
 
 
 class OpenEtcdStore(Protocol):

@@ -78,9 +78,12 @@ class Terminal:
 
 @contextmanager
 def on_terminal(
-    commands: str, *arguments: str, environment: Mapping[str, str] | None = None, program: str | None = None,
+    commands: str,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    program: str | None = None,
     folder: Path | None = None,
-) -> Iterator[Terminal]:  # fmt: skip
+) -> Iterator[Terminal]:
     """Run `oncewire ARGUMENTS` on a terminal of 120 columns.
 
     Args:
@@ -94,9 +97,13 @@ def on_terminal(
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*called, *arguments],
-        stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=folder,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        cwd=folder,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **(environment or {})},
-    )  # fmt: skip
+    )
     os.close(slave)
     try:
         yield Terminal(process, master)

@@ -27,10 +27,21 @@ from typing import Any, NoReturn
 Run = Callable[[], object]
 
 IMPORTED = (
-    "aiohttp.web", "prometheus_client", "rich.table", "uvloop", "sqlite3", "ssl",
-    "bridges.workqueue.cli", "chaos.load", "oncewire.cli.main", "oncewire.client.cli", "router.commands.cli",
-    "router.commands.manage", "router.commands.running", "topology.cli",
-)  # fmt: skip
+    "aiohttp.web",
+    "prometheus_client",
+    "rich.table",
+    "uvloop",
+    "sqlite3",
+    "ssl",
+    "bridges.workqueue.cli",
+    "chaos.load",
+    "oncewire.cli.main",
+    "oncewire.client.cli",
+    "router.commands.cli",
+    "router.commands.manage",
+    "router.commands.running",
+    "topology.cli",
+)
 """What most programs of tests import; anything else they import themselves, as always."""
 LARGEST_REQUEST = 1 << 20
 """Above what the kernel allows for one packet."""

@@ -107,10 +107,30 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def start_warm(popen: Any, *given: Any) -> None:
     """As `Popen._execute_child`, whose arguments these are."""
     (
-        command, executable, preexec, close_fds, pass_fds, folder, environment, _startup, _flags, shell,
-        theirs_in, ours_in, ours_out, theirs_out, ours_err, theirs_err, restore_signals, gid, gids, uid, umask,
-        new_session, process_group,
-    ) = given  # fmt: skip
+        command,
+        executable,
+        preexec,
+        close_fds,
+        pass_fds,
+        folder,
+        environment,
+        _startup,
+        _flags,
+        shell,
+        theirs_in,
+        ours_in,
+        ours_out,
+        theirs_out,
+        ours_err,
+        theirs_err,
+        restore_signals,
+        gid,
+        gids,
+        uid,
+        umask,
+        new_session,
+        process_group,
+    ) = given
     found = python_arguments(command)
     wanted = dict(os.environ if environment is None else environment)
     is_plain = (
@@ -125,10 +145,12 @@ def start_warm(popen: Any, *given: Any) -> None:
         return
     is_safe, arguments = found
     request = {
-        "arguments": arguments, "is_safe": is_safe or "PYTHONSAFEPATH" in wanted,
-        "environment": wanted, "new_session": bool(new_session),
+        "arguments": arguments,
+        "is_safe": is_safe or "PYTHONSAFEPATH" in wanted,
+        "environment": wanted,
+        "new_session": bool(new_session),
         "folder": str(Path.cwd() if folder is None else Path(folder).absolute()),
-    }  # fmt: skip
+    }
     theirs = enumerate((theirs_in, theirs_out, theirs_err))
     popen.pid = WARM.start(request, [number if file == -1 else file for number, file in theirs])
     popen._child_created = True

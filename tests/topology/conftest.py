@@ -23,8 +23,6 @@ def etcd() -> Iterator[EtcdServer]:
 @pytest.fixture(params=["memory", *ETCD_STORES])
 async def place(request: pytest.FixtureRequest, etcd: EtcdServer) -> AsyncIterator[StorePlace]:
     """A store of each kind, with its faults."""
-    made: StorePlace = (
-        MemoryPlace() if request.param == "memory" else EtcdPlace(etcd, ETCD_STORES[request.param])
-    )
+    made: StorePlace = MemoryPlace() if request.param == "memory" else EtcdPlace(etcd, ETCD_STORES[request.param])
     yield made
     await made.end()

@@ -220,9 +220,7 @@ class RoutedNet(Net):
 
     def _carry_out(self, node: Node, done: list[effects.Effect]) -> None:
         self.delivered += [
-            (self.now, effect.tag)
-            for effect in done
-            if isinstance(effect, effects.Deliver) and not effect.resume
+            (self.now, effect.tag) for effect in done if isinstance(effect, effects.Deliver) and not effect.resume
         ]
         super()._carry_out(node, done)
 

@@ -47,22 +47,23 @@ texts = st.text(max_size=20)
 rids = st.integers(1, 2**63 - 1)
 seconds = st.floats(0, 1e9)
 routers = st.builds(
-    RouterRecord,
-    texts,
-    rids,
-    texts,
-    texts,
-    texts,
-    st.integers(0, 99),
-    st.integers(0, 99),
-    texts,
-    st.booleans(),
+    RouterRecord, texts, rids, texts, texts, texts, st.integers(0, 99), st.integers(0, 99), texts, st.booleans()
 )
 subscriptions = st.builds(
     SubscriptionRecord,
-    texts, texts, texts, rids, texts, seconds, texts, st.sampled_from(SubscriptionMode),
-    st.integers(0, 2**31), st.booleans(), st.booleans(), texts,
-)  # fmt: skip
+    texts,
+    texts,
+    texts,
+    rids,
+    texts,
+    seconds,
+    texts,
+    st.sampled_from(SubscriptionMode),
+    st.integers(0, 2**31),
+    st.booleans(),
+    st.booleans(),
+    texts,
+)
 publishers = st.builds(
     PublisherRecord, texts, texts, texts, rids, texts, st.integers(-1, 2**48), seconds, st.booleans(), texts
 )
@@ -93,13 +94,7 @@ def test_fields_of_newer_versions_are_ignored() -> None:
 
 
 def test_optional_fields_may_be_left_out() -> None:
-    value = {
-        "container_id": "container",
-        "link_name": "link",
-        "topic": "orders",
-        "rid": "6f",
-        "nonce": "6f/2",
-    }
+    value = {"container_id": "container", "link_name": "link", "topic": "orders", "rid": "6f", "nonce": "6f/2"}
     assert decode_record(Kind.PUBLISHER, KEY, json.dumps(value).encode()) == replace(PUBLISHER, session=0)
 
 
@@ -180,10 +175,19 @@ def test_the_cluster_nonce_survives_and_rubbish_is_malformed() -> None:
     assert decode_life(b'{"nonce":"0001feff"}') == ClusterLife(life.nonce, 0, 0)
     good = '"nonce":"0001feff"'
     for value in (
-        "", "{}", '{"nonce":"00"}', '{"nonce":"zz"}', '{"nonce":5}', f'{{{good},"era":32768}}', f'{{{good},"era":-1}}',
-        f'{{{good},"era":"1"}}', f'{{{good},"etcd_id":"zz"}}', f'{{{good},"etcd_id":5}}',
-        f'{{{good},"log_lead":"1"}}', f'{{{good},"confirmed":1}}',
-    ):  # fmt: skip
+        "",
+        "{}",
+        '{"nonce":"00"}',
+        '{"nonce":"zz"}',
+        '{"nonce":5}',
+        f'{{{good},"era":32768}}',
+        f'{{{good},"era":-1}}',
+        f'{{{good},"era":"1"}}',
+        f'{{{good},"etcd_id":"zz"}}',
+        f'{{{good},"etcd_id":5}}',
+        f'{{{good},"log_lead":"1"}}',
+        f'{{{good},"confirmed":1}}',
+    ):
         with pytest.raises(MalformedValue):
             decode_life(value.encode())
 

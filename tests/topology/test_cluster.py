@@ -11,23 +11,13 @@ from topology.cluster import ChangedMeanwhile, RoutersLive, begin_new_life, read
 from topology.history_core import SeenHistory
 from topology.membership import Membership
 from topology.memory_store import MemoryEtcd, MemoryStore
-from topology.store import (
-    ABSENT,
-    UNCONDITIONAL,
-    Beside,
-    PutResult,
-    Stored,
-    StoreReplaced,
-    StoreTimeout,
-)
+from topology.store import ABSENT, UNCONDITIONAL, Beside, PutResult, Stored, StoreReplaced, StoreTimeout
 
 ROUTER = RouterRecord("r1", 5)
 PUBLISHER = PublisherRecord("box", "pub", "orders", 5, "1/1", session=1)
 
 
-@pytest.mark.parametrize(
-    "value", [None, b"rubbish", b'{"nonce": "00000000"}'], ids=["absent", "unreadable", "old"]
-)
+@pytest.mark.parametrize("value", [None, b"rubbish", b'{"nonce": "00000000"}'], ids=["absent", "unreadable", "old"])
 async def test_a_new_life_replaces_whatever_was_there(value: bytes | None) -> None:
     store = MemoryEtcd(cluster_id=7).client()
     if value is not None:
@@ -85,9 +75,13 @@ async def test_somebody_elses_new_nonce_is_not_written_over() -> None:
         """Another operator is quicker."""
 
         async def compare_and_put(
-            self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0,
+            self,
+            key: str,
+            value: bytes,
+            expect_mod_revision: int | None,
+            lease_id: int = 0,
             beside: Beside | None = None,
-        ) -> PutResult:  # fmt: skip
+        ) -> PutResult:
             await etcd.client().compare_and_put(key, b'{"nonce": "01020304"}', UNCONDITIONAL)
             return await super().compare_and_put(key, value, expect_mod_revision, lease_id, beside)
 

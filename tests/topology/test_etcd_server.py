@@ -89,9 +89,7 @@ async def main():
     await asyncio.sleep(60)
 asyncio.run(main())
 """
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
-    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     assert parent.stdout is not None
     pid, folder = (await parent.stdout.readline()).decode().split()
     assert is_alive(int(pid))
@@ -116,9 +114,7 @@ etcd = EtcdServer()
 asyncio.run(etcd.start())
 print(etcd.pid, etcd.data_folder.parent, flush=True)
 """
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
-    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     assert parent.stdout is not None
     pid, folder = (await parent.stdout.readline()).decode().split()
     assert await parent.wait() == 0

@@ -123,10 +123,7 @@ async def kill_leader(cluster: EtcdCluster) -> None:
 
 @pytest.mark.parametrize("change", [move_leader, kill_leader], ids=lambda change: change.__name__)
 async def test_no_event_is_missed_when_another_member_leads(
-    three: EtcdCluster,
-    prefix: str,
-    open_store: OpenEtcdStore,
-    change: Callable[[EtcdCluster], Awaitable[None]],
+    three: EtcdCluster, prefix: str, open_store: OpenEtcdStore, change: Callable[[EtcdCluster], Awaitable[None]]
 ) -> None:
     store, writer = open_store(three.urls), open_store(three.urls)
     lease = await store.grant_lease(60)
@@ -231,9 +228,7 @@ async def test_a_watch_leaves_a_member_that_has_lost_its_leader(
     await store.close()
 
 
-async def test_a_dead_address_costs_little_when_another_works(
-    etcd: EtcdServer, open_store: OpenEtcdStore
-) -> None:
+async def test_a_dead_address_costs_little_when_another_works(etcd: EtcdServer, open_store: OpenEtcdStore) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
     store = open_store([dead, *etcd.urls])
     assert (await store.compare_and_put("/dead/a", b"", UNCONDITIONAL)).succeeded
@@ -250,9 +245,7 @@ async def test_endpoints_of_two_clusters_are_noticed(etcd: EtcdServer, open_stor
         await store.close()
 
 
-async def test_an_etcd_whose_revisions_went_back_is_noticed_by_calls_and_by_a_watch(
-    open_store: OpenEtcdStore,
-) -> None:
+async def test_an_etcd_whose_revisions_went_back_is_noticed_by_calls_and_by_a_watch(open_store: OpenEtcdStore) -> None:
     async with EtcdServer(name="one", members={"one": free_port()}) as etcd:
         store, watcher = open_store(etcd.urls), open_store(etcd.urls)
         revision, _ = await watcher.snapshot("/t/")
@@ -272,9 +265,7 @@ async def test_an_etcd_whose_revisions_went_back_is_noticed_by_calls_and_by_a_wa
         await watcher.close()
 
 
-async def test_a_peer_that_takes_connections_and_says_nothing_costs_one_time_out(
-    open_store: OpenEtcdStore,
-) -> None:
+async def test_a_peer_that_takes_connections_and_says_nothing_costs_one_time_out(open_store: OpenEtcdStore) -> None:
     connections: set[asyncio.StreamWriter] = set()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -363,9 +354,7 @@ def in_files(folder: Path, certificate: trustme.LeafCert) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-async def etcd_with_mutual_tls(
-    tmp_path: Path, authority: trustme.CA
-) -> AsyncIterator[tuple[EtcdServer, Path]]:
+async def etcd_with_mutual_tls(tmp_path: Path, authority: trustme.CA) -> AsyncIterator[tuple[EtcdServer, Path]]:
     """An etcd that shows a certificate and wants one, and the file of the authority of both."""
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(ca)
@@ -378,15 +367,10 @@ async def etcd_with_mutual_tls(
 
 
 async def test_with_certificates_of_one_authority_calls_leases_and_watches_work(
-    tmp_path: Path,
-    authority: trustme.CA,
-    etcd_with_mutual_tls: tuple[EtcdServer, Path],
-    open_store: OpenEtcdStore,
+    tmp_path: Path, authority: trustme.CA, etcd_with_mutual_tls: tuple[EtcdServer, Path], open_store: OpenEtcdStore
 ) -> None:
     etcd, ca = etcd_with_mutual_tls
-    store = open_store(
-        etcd.urls, EtcdClientOptions(tls=TlsFiles(ca, *in_files(tmp_path, authority.issue_cert("r1"))))
-    )
+    store = open_store(etcd.urls, EtcdClientOptions(tls=TlsFiles(ca, *in_files(tmp_path, authority.issue_cert("r1")))))
     lease = await store.grant_lease(60)
     put = await store.compare_and_put("/t/a", b"", ABSENT, lease)
     assert (await watch_events(store, "/t/", put.revision, 1))[0].kind is EventKind.PUT

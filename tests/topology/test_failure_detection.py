@@ -182,9 +182,7 @@ def test_a_router_suspected_in_vain_costs_a_change_of_path_and_no_message() -> N
 
 @pytest.mark.parametrize("off_s", partly([0.3, 1.0, SILENCE_S - 0.1, SILENCE_S + 0.1, 3.5]))
 @pytest.mark.parametrize("on_s", [0.1, 0.7])
-def test_a_link_that_comes_and_goes_never_stops_a_flow_for_longer_and_loses_nothing(
-    off_s: float, on_s: float
-) -> None:
+def test_a_link_that_comes_and_goes_never_stops_a_flow_for_longer_and_loses_nothing(off_s: float, on_s: float) -> None:
     flow = Flow(SQUARE)
     line = flow.net.line(0, 1)
     for _ in range(6):

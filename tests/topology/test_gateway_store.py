@@ -7,19 +7,9 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from tests.support.stores import (
-    QUICK_TIMEOUT_S,
-    next_batch,
-)
+from tests.support.stores import QUICK_TIMEOUT_S, next_batch
 from topology.etcd_server import EtcdServer
-from topology.gateway_codec import (
-    ErrorClass,
-    GatewayFormatError,
-    classify_error,
-    integer,
-    parse_error,
-    parse_object,
-)
+from topology.gateway_codec import ErrorClass, GatewayFormatError, classify_error, integer, parse_error, parse_object
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
 from topology.store import (
@@ -75,9 +65,7 @@ async def test_what_is_not_etcd_is_named(unused_tcp_port: int) -> None:
     await runner.cleanup()
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["", "127.0.0.1:2379", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:x"]
-)
+@pytest.mark.parametrize("endpoint", ["", "127.0.0.1:2379", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:x"])
 def test_a_wrong_endpoint_is_named(endpoint: str) -> None:
     with pytest.raises(ValueError, match="is not an etcd endpoint"):
         GatewayStore(["http://127.0.0.1:2379", endpoint])

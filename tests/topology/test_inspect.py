@@ -20,31 +20,81 @@ NAME = "warehouse-in-rotterdam/everything-that-is-ordered"
 
 def subscription(key: str, **more: Any) -> dict[str, Any]:
     return {
-        "key": key, "name": f"{NAME}-{key}", "topic": "orders.#", "router": "r2", "rid": "7f", "epoch": 15,
-        "incarnation": "9", "mode": "exactly-once", "timeout_s": 60.0, "peer": "10.0.0.1:5000", "state": "attached",
-        "expires_in_s": None, "confirmed": True, "joins_behind": [], "lag": 3, "held": 1, "credit": 7,
-        "former": 0, **more,
-    }  # fmt: skip
+        "key": key,
+        "name": f"{NAME}-{key}",
+        "topic": "orders.#",
+        "router": "r2",
+        "rid": "7f",
+        "epoch": 15,
+        "incarnation": "9",
+        "mode": "exactly-once",
+        "timeout_s": 60.0,
+        "peer": "10.0.0.1:5000",
+        "state": "attached",
+        "expires_in_s": None,
+        "confirmed": True,
+        "joins_behind": [],
+        "lag": 3,
+        "held": 1,
+        "credit": 7,
+        "former": 0,
+        **more,
+    }
 
 
 def wait(**more: Any) -> dict[str, Any]:
     holder = {"subscription": "store/all", "key": "ab", "router": "r2", "rid": "7f", "since_s": 61.0, "state": "held"}
     return {
-        "key": "w", "publisher": "till/1", "topic": "orders", "router": "r1", "rid": "7e", "phase": "active",
-        "unsettled": 4, "granted": 8, "bytes": 100, "credit": 0, "oldest_s": 75.0, "oldest_tag": "00aa",
-        "reason": "subscriptions", "waiting_for": [holder], "waiting_for_count": 3, **more,
-    }  # fmt: skip
+        "key": "w",
+        "publisher": "till/1",
+        "topic": "orders",
+        "router": "r1",
+        "rid": "7e",
+        "phase": "active",
+        "unsettled": 4,
+        "granted": 8,
+        "bytes": 100,
+        "credit": 0,
+        "oldest_s": 75.0,
+        "oldest_tag": "00aa",
+        "reason": "subscriptions",
+        "waiting_for": [holder],
+        "waiting_for_count": 3,
+        **more,
+    }
 
 
 OVERVIEW: dict[str, Any] = {
-    "key": "overview", "router": "r1", "rid": "7e", "version": "1.2.3", "uptime_s": 7200.0, "ready": False,
-    "waiting_for": ["a lease in etcd"], "draining": None, "lease_left_s": 0.0, "applied": 17, "standalone": False,
+    "key": "overview",
+    "router": "r1",
+    "rid": "7e",
+    "version": "1.2.3",
+    "uptime_s": 7200.0,
+    "ready": False,
+    "waiting_for": ["a lease in etcd"],
+    "draining": None,
+    "lease_left_s": 0.0,
+    "applied": 17,
+    "standalone": False,
     "counts": dict.fromkeys(
-        ("routers", "links", "topics", "subscriptions", "publishers", "windows", "joining", "connections",
-         "waiting_publishers", "delayed_1s", "stuck_10s", "held_10s"), 2,
+        (
+            "routers",
+            "links",
+            "topics",
+            "subscriptions",
+            "publishers",
+            "windows",
+            "joining",
+            "connections",
+            "waiting_publishers",
+            "delayed_1s",
+            "stuck_10s",
+            "held_10s",
+        ),
+        2,
     ),
     "can": {"manage": False, "bodies": False},
-}  # fmt: skip
+}
 
 
 def lines(what: str, document: dict[str, Any], width: int) -> list[str]:
@@ -136,9 +186,13 @@ def test_markup_in_names_is_text() -> None:
 
 def snapshot(table: str, *rows: dict[str, Any], total: int | None = None) -> dict[str, Any]:
     return {
-        "type": "snapshot", "table": table, "items": list(rows), "next": None,
-        "total": len(rows) if total is None else total, "applied": 1,
-    }  # fmt: skip
+        "type": "snapshot",
+        "table": table,
+        "items": list(rows),
+        "next": None,
+        "total": len(rows) if total is None else total,
+        "applied": 1,
+    }
 
 
 def changes(table: str, put: list[dict[str, Any]], delete: list[str]) -> dict[str, Any]:
@@ -180,11 +234,15 @@ def test_events_are_kept_in_order_and_not_for_ever() -> None:
 @pytest.mark.parametrize(
     ("wanted", "is_told"),
     [
-        (Wanted("overview"), True), (Wanted("subscriptions", topic="orders"), True), (Wanted("links"), True),
-        (Wanted("links", router="r1"), False), (Wanted("subscriptions", match="x"), False),
-        (Wanted("waits", network=True), False), (Wanted("delivery", tag="00"), False),
+        (Wanted("overview"), True),
+        (Wanted("subscriptions", topic="orders"), True),
+        (Wanted("links"), True),
+        (Wanted("links", router="r1"), False),
+        (Wanted("subscriptions", match="x"), False),
+        (Wanted("waits", network=True), False),
+        (Wanted("delivery", tag="00"), False),
     ],
-)  # fmt: skip
+)
 def test_what_a_watch_cannot_narrow_is_asked_for_again_and_again(wanted: Wanted, is_told: bool) -> None:
     assert wanted.is_told is is_told
 

@@ -73,9 +73,7 @@ def test_no_vetting_passes_after_the_end_of_the_lease_even_on_a_clock_one_third_
     """True time runs in `store`; the router's clock shows `rate` times that (N-3)."""
     lease = LeaseClock(TTL_S, PERIOD_S, granted_at=0.0)
     store_ends_at = TTL_S
-    happenings = sorted(
-        [(at, "keep", answered) for at, answered in sent] + [(at, "vet", False) for at in looks]
-    )
+    happenings = sorted([(at, "keep", answered) for at, answered in sent] + [(at, "vet", False) for at in looks])
     for at, what, answered in happenings:
         if what == "keep" and at < store_ends_at:
             store_ends_at = max(store_ends_at, at + TTL_S)

@@ -270,9 +270,7 @@ def test_a_state_keeps_its_age_from_router_to_router_and_is_refused_when_too_old
     told = {
         state.origin: state.age_s
         for effect in effects
-        if isinstance(effect, SendTo)
-        and effect.neighbours == (3,)
-        and isinstance(effect.message, Announcement)
+        if isinstance(effect, SendTo) and effect.neighbours == (3,) and isinstance(effect.message, Announcement)
         for state in effect.message.states
     }
     assert told[9] >= 150
@@ -414,9 +412,7 @@ def test_a_cut_or_changed_message_is_another_message_or_an_error(
     assert encode_message(decoded) == bytes(encoded)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x02", b"\x00\x00", b"\x01", b"\x01\xff\xff", b"\x01\x00\x01" + b"\x00" * 30]
-)
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x00\x00", b"\x01", b"\x01\xff\xff", b"\x01\x00\x01" + b"\x00" * 30])
 def test_rubbish_is_an_error(data: bytes) -> None:
     with pytest.raises(LinkStateError):
         decode_message(data)

@@ -17,12 +17,7 @@ from delivery_records.model.tags import link_key
 from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, View
 from tests.support.stores import DEADLINE_S, eventually
 from topology import keep_alive
-from topology.attachments import (
-    CLUSTER_KEY,
-    encode_record,
-    router_store_key,
-    store_key,
-)
+from topology.attachments import CLUSTER_KEY, encode_record, router_store_key, store_key
 from topology.etcd_server import EtcdServer
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
@@ -164,9 +159,7 @@ async def test_the_incarnation_is_the_id_of_the_lease_its_key_lives_under(networ
 
 async def test_changes_follow_the_snapshot_without_a_gap(network: Network) -> None:
     async with member(network) as follower:
-        revisions = [
-            await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER)) for _ in range(20)
-        ]
+        revisions = [await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER)) for _ in range(20)]
         await eventually(lambda: follower.view.applied >= revisions[-1], "all changes are applied")
         changes = [c for given in follower.inputs if isinstance(given, ViewChanges) for c in given.changes]
         assert [change.mod_revision for change in changes] == revisions
@@ -267,9 +260,7 @@ async def test_an_event_loop_stalled_for_too_long_loses_its_lease(
         assert await follower.ended() is FenceReason.DEADLINE
 
 
-async def test_a_loop_that_runs_keeps_its_lease_however_long(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_loop_that_runs_keeps_its_lease_however_long(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_alive, "STALL_LIMIT_S", 1.0)
     monkeypatch.setattr("topology.membership.PULSE_S", 0.1)
     async with member(network, ttl_s=SHORT_TTL_S) as follower:

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from topology.paths import Graph, best_paths
 
 
-def random_graph(
-    seed: int, routers: int, density: float, symmetric: bool = True
-) -> dict[int, dict[int, int]]:
+def random_graph(seed: int, routers: int, density: float, symmetric: bool = True) -> dict[int, dict[int, int]]:
     chance = random.Random(seed)
     names = chance.sample(range(1, 10_000), routers)
     graph: dict[int, dict[int, int]] = {name: {} for name in names}

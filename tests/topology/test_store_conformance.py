@@ -8,13 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.stores import (
-    DEADLINE_S,
-    StorePlace,
-    eventually,
-    next_batch,
-    watch_events,
-)
+from tests.support.stores import DEADLINE_S, StorePlace, eventually, next_batch, watch_events
 from topology.store import (
     ABSENT,
     UNCONDITIONAL,
@@ -53,9 +47,7 @@ async def test_values_are_any_bytes(place: StorePlace) -> None:
         assert found.value == value
 
 
-async def test_create_revision_stays_and_mod_revision_moves_until_the_key_is_deleted(
-    place: StorePlace,
-) -> None:
+async def test_create_revision_stays_and_mod_revision_moves_until_the_key_is_deleted(place: StorePlace) -> None:
     store = place.client()
     key = place.prefix + "a"
     first = await store.compare_and_put(key, b"1", ABSENT)
@@ -368,9 +360,7 @@ async def test_calls_fail_quickly_while_the_store_is_down_and_work_when_it_is_ba
                 await call()
     await place.recover()
     # Nothing of it was applied.
-    assert await store.get(place.prefix + "a") == Stored(
-        place.prefix + "a", b"kept", put.revision, put.revision, 0
-    )
+    assert await store.get(place.prefix + "a") == Stored(place.prefix + "a", b"kept", put.revision, put.revision, 0)
     assert await store.keep_alive(lease) > 0
 
 
@@ -396,9 +386,7 @@ async def test_a_write_without_an_answer_is_unknown_and_a_read_is_not(place: Sto
     await eventually(settled, "the store answers after it hung")
 
 
-async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_restarted(
-    place: StorePlace,
-) -> None:
+async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_restarted(place: StorePlace) -> None:
     store, writer = place.client(), place.client()
     revision, _ = await store.snapshot(place.prefix)
     done = place.prefix + "done"

@@ -79,13 +79,21 @@ def test_a_token_is_found_in_what_the_standards_send(name: str, response: bytes,
         (name, response)
         for name in (OAUTHBEARER, XOAUTH2)
         for response in (
-            b"", b"\xff", b"n,,", b"n,,\x01\x01", b"n,,\x01auth=Basic x\x01\x01",
+            b"",
+            b"\xff",
+            b"n,,",
+            b"n,,\x01\x01",
+            b"n,,\x01auth=Basic x\x01\x01",
             b"p=tls-unique,,\x01auth=Bearer x\x01\x01",
-            b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer a b\x01\x01", b"user=x\x01\x01", b"user=x",
-            b"n,,\x01auth=Bearer x\x01auth=Bearer y\x01\x01", b"n,b,\x01auth=Bearer x\x01\x01",
+            b"n,,\x01auth=Bearer \x01\x01",
+            b"n,,\x01auth=Bearer a b\x01\x01",
+            b"user=x\x01\x01",
+            b"user=x",
+            b"n,,\x01auth=Bearer x\x01auth=Bearer y\x01\x01",
+            b"n,b,\x01auth=Bearer x\x01\x01",
         )
     ],
-)  # fmt: skip
+)
 def test_what_holds_no_token_is_refused(name: str, response: bytes) -> None:
     assert BearerServer(name, judge).step(response) == Failure("the token cannot be found in what the client sent")
 

@@ -81,10 +81,7 @@ SHORTEST: list[tuple[object, str]] = [
     (Described(ULong(0x24), []), "00 53 24 45"),
     (Described(Symbol("x:y"), None), "00 a3 03 78 3a 79 40"),
     # the example of section 1.2.1: a described string
-    (
-        Described(Symbol("URL"), "http://example.org/"),
-        "00 a3 03 55 52 4c a1 13" + b"http://example.org/".hex(),
-    ),
+    (Described(Symbol("URL"), "http://example.org/"), "00 a3 03 55 52 4c a1 13" + b"http://example.org/".hex()),
     (AmqpArray(Symbol, (Symbol("a"), Symbol("bc"))), "e0 07 02 a3 01 61 02 62 63"),
     (AmqpArray(Symbol, ()), "e0 02 00 a3"),
     (AmqpArray(bool, (True, False)), "e0 04 02 56 01 00"),
@@ -93,10 +90,7 @@ SHORTEST: list[tuple[object, str]] = [
     (AmqpArray(UByte, (UByte(7), UByte(8)), (ULong(3),)), "e0 07 02 00 53 03 50 07 08"),
     (AmqpArray(list, ([], [True])), "e0 13 02 d0 00 00 00 04 00 00 00 00 00 00 00 05 00 00 00 01 41"),
     (AmqpArray(dict, ({},)), "e0 0a 01 d1 00 00 00 04 00 00 00 00"),
-    (
-        AmqpArray(AmqpArray, (AmqpArray(UByte, (UByte(1),)),)),
-        "e0 0c 01 f0 00 00 00 06 00 00 00 01 50 01",
-    ),
+    (AmqpArray(AmqpArray, (AmqpArray(UByte, (UByte(1),)),)), "e0 0c 01 f0 00 00 00 06 00 00 00 01 50 01"),
 ]
 
 # value, an encoding that is legal but not the shortest
@@ -152,9 +146,7 @@ def test_skip_finds_the_same_end_as_decode(value: object, octets: str) -> None:
 @pytest.mark.parametrize(
     ("code8", "code32", "value"), [(0xA0, 0xB0, b"x"), (0xA1, 0xB1, "x"), (0xA3, 0xB3, Symbol("x"))]
 )
-def test_variable_width_values_use_one_size_byte_up_to_255_bytes(
-    code8: int, code32: int, value: object
-) -> None:
+def test_variable_width_values_use_one_size_byte_up_to_255_bytes(code8: int, code32: int, value: object) -> None:
     short = encode(type(value)(value * 255))  # type: ignore[call-arg, operator]
     long = encode(type(value)(value * 256))  # type: ignore[call-arg, operator]
     assert short[:2] == bytes((code8, 255))

@@ -64,18 +64,7 @@ def test_malformed_bytes_are_refused(octets: str) -> None:
 
 @pytest.mark.parametrize(
     "octets",
-    [
-        "",
-        "57",
-        "70 00",
-        "a0 05 61",
-        "b0 ff ff ff ff",
-        "c0 ff 00",
-        "c0 00",
-        "d1 00 00 00 03 00 00 00",
-        "f0",
-        "00 53 10",
-    ],
+    ["", "57", "70 00", "a0 05 61", "b0 ff ff ff ff", "c0 ff 00", "c0 00", "d1 00 00 00 03 00 00 00", "f0", "00 53 10"],
 )
 def test_skip_refuses_what_is_not_complete(octets: str) -> None:
     data = bytes.fromhex(octets)

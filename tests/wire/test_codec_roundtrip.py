@@ -9,17 +9,7 @@ from hypothesis import strategies as st
 
 from oncewire.wire.codec import decode, encode, skip
 from oncewire.wire.errors import DecodeError
-from oncewire.wire.types import (
-    AmqpArray,
-    AmqpMap,
-    Char,
-    Described,
-    Long,
-    Symbol,
-    Timestamp,
-    UInt,
-    ULong,
-)
+from oncewire.wire.types import AmqpArray, AmqpMap, Char, Described, Long, Symbol, Timestamp, UInt, ULong
 from tests.support.amqp_values import VALUES, integers
 from tests.support.effort import rounds
 
@@ -91,18 +81,7 @@ def test_arbitrary_bytes_are_decoded_or_refused(data: bytes) -> None:
 
 def _sample_encodings() -> list[bytes]:
     """Encodings of all kinds, built from a fixed list: the seeded fuzz below starts from them."""
-    inner: list[object] = [
-        None,
-        True,
-        UInt(7),
-        ULong(300),
-        "text",
-        Symbol("sym"),
-        b"bin",
-        1.5,
-        Timestamp(9),
-        Char("x"),
-    ]
+    inner: list[object] = [None, True, UInt(7), ULong(300), "text", Symbol("sym"), b"bin", 1.5, Timestamp(9), Char("x")]
     return [
         encode(inner),
         encode({Symbol("k"): inner, "n": {1: [[], [[]]]}}),
@@ -132,9 +111,7 @@ def test_mutated_encodings_are_decoded_or_refused() -> None:
                 case 3:
                     data[at:at] = rng.randbytes(rng.randint(1, 8))
                 case _:
-                    data[at : at + 4] = rng.choice(
-                        (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00")
-                    )
+                    data[at : at + 4] = rng.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00"))
             if not data:
                 break
         try:

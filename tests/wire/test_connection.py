@@ -53,9 +53,7 @@ FORCED = AmqpError(Symbol("amqp:connection:forced"), "maintenance")
 
 
 def test_both_ends_learn_the_other_open() -> None:
-    pipe = joined(
-        client={"hostname": "example", "desired_capabilities": ["c"], "properties": {Symbol("p"): 1}}
-    )
+    pipe = joined(client={"hostname": "example", "desired_capabilities": ["c"], "properties": {Symbol("p"): 1}})
     pipe.client.open()
     pipe.run()
     assert one(pipe.at_client, ConnectionOpened).open.container_id == "server"
@@ -81,10 +79,7 @@ def test_open_begin_and_attach_go_out_in_one_write_and_are_answered_in_order() -
     pipe.client.begin().attach_sender("link", source=Source(), target=Target("t"), unsettled={})
     pipe.server.receive_data(pipe.client.data_to_send(), 0.0)
     assert [type(event) for event in pipe.server.events()] == [ConnectionOpened, SessionBegun, LinkAttached]
-    assert [type(performative) for _, performative, _ in read_frames(pipe.server.data_to_send())] == [
-        Open,
-        Begin,
-    ]
+    assert [type(performative) for _, performative, _ in read_frames(pipe.server.data_to_send())] == [Open, Begin]
 
 
 def exchange(pipe: Pipe) -> list[object]:

@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oncewire.wire import (
-    ConnectionLost,
-    ConnectionOpened,
-    ConnectionState,
-    SaslClient,
-    SaslOutcome,
-    SaslServer,
-)
+from oncewire.wire import ConnectionLost, ConnectionOpened, ConnectionState, SaslClient, SaslOutcome, SaslServer
 from oncewire.wire.frames import AMQP_HEADER, HEARTBEAT_FRAME, SASL_HEADER
 from tests.support.engines import RawPeer, joined, one, only, single_bytes
 

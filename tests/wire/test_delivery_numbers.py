@@ -9,11 +9,7 @@ from oncewire.wire.delivery_numbers import DeliveryNumbers
 from oncewire.wire.unsettled import SERIAL_MASK
 
 
-@given(
-    st.integers(0, SERIAL_MASK),
-    st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1),
-    st.integers(0, 40),
-)
+@given(st.integers(0, SERIAL_MASK), st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1), st.integers(0, 40))
 def test_numbers_that_are_told_count_up_without_a_gap_and_lead_back(
     first: int, drops: list[set[int]], settled: int
 ) -> None:

@@ -65,9 +65,7 @@ def window(credit: int = WINDOW, links: int = 1) -> tuple[Pipe, list[tuple[Sende
 
 
 @pytest.mark.parametrize("state", [None, Received(0, 1), ACCEPTED, RELEASED])
-def test_a_thousand_dispositions_over_everything_visit_each_delivery_once_at_most(
-    state: DeliveryState | None,
-) -> None:
+def test_a_thousand_dispositions_over_everything_visit_each_delivery_once_at_most(state: DeliveryState | None) -> None:
     pipe, ((sender, _),) = window()
     counting = counted(sender.session.sent_unsettled)
     for _ in range(1000):

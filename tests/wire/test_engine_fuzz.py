@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.fuzz.streams import established, feed, fresh, legal_frame, mutated_start, mutated_stream
-from oncewire.wire import (
-    ACCEPTED,
-    ConnectionState,
-    Disposition,
-    DispositionReceived,
-    Role,
-)
+from oncewire.wire import ACCEPTED, ConnectionState, Disposition, DispositionReceived, Role
 from tests.support.effort import rounds
 from tests.support.engines import frame, one
 

@@ -54,14 +54,10 @@ def test_a_channel_that_does_not_fit_is_a_local_error(channel: int) -> None:
 
 @settings(deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 65535), st.sampled_from([AMQP_FRAME, SASL_FRAME]), st.binary(max_size=600))
-    ),
+    st.lists(st.tuples(st.integers(0, 65535), st.sampled_from([AMQP_FRAME, SASL_FRAME]), st.binary(max_size=600))),
     st.randoms(use_true_random=False),
 )
-def test_frames_come_out_however_the_stream_is_cut(
-    frames: list[tuple[int, int, bytes]], rng: random.Random
-) -> None:
+def test_frames_come_out_however_the_stream_is_cut(frames: list[tuple[int, int, bytes]], rng: random.Random) -> None:
     stream = b"".join(encode_frame(channel, body, frame_type=kind) for channel, kind, body in frames)
     parser = FrameParser(1024)
     seen = []
@@ -140,9 +136,7 @@ def test_frames_that_were_not_taken_out_are_kept_when_more_is_fed() -> None:
 
 @pytest.mark.parametrize("step", [1, 3, 8, 100])
 def test_a_header_is_followed_by_frames(step: int) -> None:
-    stream = (
-        SASL_HEADER + encode_frame(0, b"sasl", frame_type=SASL_FRAME) + AMQP_HEADER + encode_frame(4, b"open")
-    )
+    stream = SASL_HEADER + encode_frame(0, b"sasl", frame_type=SASL_FRAME) + AMQP_HEADER + encode_frame(4, b"open")
     parser = FrameParser(512)
     seen: list[object] = []
     for pos in range(0, len(stream), step):
@@ -155,9 +149,7 @@ def test_a_header_is_followed_by_frames(step: int) -> None:
     assert seen == [SASL_HEADER, b"sasl", AMQP_HEADER, b"open"]
 
 
-@pytest.mark.parametrize(
-    "data", [b"G", b"GET / HT", b"AMQQ", b"\x16", b"AMPQ\x00\x01\x00\x00"]
-)
+@pytest.mark.parametrize("data", [b"G", b"GET / HT", b"AMQQ", b"\x16", b"AMPQ\x00\x01\x00\x00"])
 def test_a_peer_that_does_not_speak_amqp_is_refused_at_its_first_wrong_byte(data: bytes) -> None:
     parser = FrameParser()
     parser.feed(data)

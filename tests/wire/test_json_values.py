@@ -68,20 +68,30 @@ def test_no_entry_of_a_map_is_left_out(entries: dict[object, object]) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "null"), (True, "true"), (UInt(5), "5"), (-(2**63), "-9223372036854775808"), (Timestamp(1), "1"),
-        (1.5, "1.5"), (decode(b"\x72\x3d\xcc\xcc\xcd")[0], "0.10000000149011612"),
-        (math.nan, '"NaN"'), (-math.inf, '"-Infinity"'),
-        (Char("ä"), '"ä"'), (Symbol("s"), '"s"'), (b"\xffa", '"\\\\xffa"'),
+        (None, "null"),
+        (True, "true"),
+        (UInt(5), "5"),
+        (-(2**63), "-9223372036854775808"),
+        (Timestamp(1), "1"),
+        (1.5, "1.5"),
+        (decode(b"\x72\x3d\xcc\xcc\xcd")[0], "0.10000000149011612"),
+        (math.nan, '"NaN"'),
+        (-math.inf, '"-Infinity"'),
+        (Char("ä"), '"ä"'),
+        (Symbol("s"), '"s"'),
+        (b"\xffa", '"\\\\xffa"'),
         (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
         (AmqpArray(UInt, (UInt(1), UInt(2))), "[1,2]"),
         (AmqpArray(UInt, (UInt(1),), (Symbol("d"),)), '{"descriptor":"d","value":[1]}'),
         (Described(ULong(7), [b"x"]), '{"descriptor":7,"value":["x"]}'),
-        ({UUID(int=1): 1, b"b": 2, None: 3, Described(ULong(7), 1): 4},
-         '{"00000000-0000-0000-0000-000000000001":1,"b":2,"null":3,"{\\"descriptor\\":7,\\"value\\":1}":4}'),
+        (
+            {UUID(int=1): 1, b"b": 2, None: 3, Described(ULong(7), 1): 4},
+            '{"00000000-0000-0000-0000-000000000001":1,"b":2,"null":3,"{\\"descriptor\\":7,\\"value\\":1}":4}',
+        ),
         ({1: "a", "1": "b"}, '[[1,"a"],["1","b"]]'),
         (AmqpMap((([1], "a"), ({}, "b"))), '{"[1]":"a","{}":"b"}'),
     ],
-)  # fmt: skip
+)
 def test_each_type_has_one_form(value: object, text: str) -> None:
     assert encode_json(value).decode() == text
 
@@ -89,12 +99,20 @@ def test_each_type_has_one_form(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("octets", "text"),
     [
-        ("32800001", "1"), ("b2000019", "-2.5"), ("32800000", "0"), ("78000000", "Infinity"), ("f8000000", "-Infinity"),
-        ("7c000000", "NaN"), ("6cb8967f", "9999999"), ("6cb89680", "0"), ("31c0000000000001", "1"),
-        ("6c7386f26fc0ffff", "9999999999999999"), ("30400000000000000000000000000001", "1"),
+        ("32800001", "1"),
+        ("b2000019", "-2.5"),
+        ("32800000", "0"),
+        ("78000000", "Infinity"),
+        ("f8000000", "-Infinity"),
+        ("7c000000", "NaN"),
+        ("6cb8967f", "9999999"),
+        ("6cb89680", "0"),
+        ("31c0000000000001", "1"),
+        ("6c7386f26fc0ffff", "9999999999999999"),
+        ("30400000000000000000000000000001", "1"),
         ("303c00000000000000000000000004d2", "12.34"),
     ],
-)  # fmt: skip
+)
 def test_a_decimal_is_the_text_of_its_number(octets: str, text: str) -> None:
     kind = {8: Decimal32, 16: Decimal64, 32: Decimal128}[len(octets)]
     assert to_json(kind(bytes.fromhex(octets))) == text

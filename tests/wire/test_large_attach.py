@@ -109,7 +109,7 @@ FILLING = b"".join(b"\xa0\x10" + tag + b"\x40" for tag in tags(1000))
         (FILLING, 2002),  # fewer
         (FILLING, 1 << 31),
     ],
-)  # fmt: skip
+)
 def test_malformed_maps_are_decode_errors_as_they_are_in_one_piece(entries: bytes, count: int) -> None:
     body = _map_body(entries, count)
     with pytest.raises(DecodeError):

@@ -12,6 +12,7 @@ from tests.support.engines import RawPeer, one
 
 MEGABYTE = 1_000_000
 
+
 def test_a_message_that_is_put_together_is_held_once() -> None:
     peer = RawPeer()
     peer.begin()

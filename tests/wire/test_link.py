@@ -257,12 +257,7 @@ def test_a_detach_is_answered_by_the_engine_unless_it_closes_the_link_in_good_or
     pipe.run()
     at_ours, at_theirs = (pipe.at_client, pipe.at_server) if sends else (pipe.at_server, pipe.at_client)
     event = one(at_theirs, LinkDetached)
-    assert (event.link, event.closed, event.error, event.needs_answer) == (
-        theirs,
-        closed,
-        error,
-        needs_answer,
-    )
+    assert (event.link, event.closed, event.error, event.needs_answer) == (theirs, closed, error, needs_answer)
     if needs_answer:
         assert not at_ours
         assert theirs.state is LinkState.DETACH_RECEIVED

@@ -185,9 +185,7 @@ def test_a_message_format_may_be_repeated_or_left_out_on_later_frames(again: int
 # --- settlement -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "outcome", [ACCEPTED, RELEASED, Rejected(), Modified(delivery_failed=True)]
-)
+@pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, Rejected(), Modified(delivery_failed=True)])
 def test_three_steps_settle_a_delivery_at_both_ends(outcome: DeliveryState) -> None:
     pipe = Pipe()
     sender, receiver = pipe.link_to_server()
@@ -195,12 +193,7 @@ def test_three_steps_settle_a_delivery_at_both_ends(outcome: DeliveryState) -> N
     event = one(pipe.hear_server(), DeliveryReceived)
     receiver.dispose([event.delivery_id], outcome, False)
     told = one(pipe.hear_client(), DispositionReceived)
-    assert (told.link, told.deliveries, told.state, told.settled) == (
-        sender,
-        [(number, b"t")],
-        outcome,
-        False,
-    )
+    assert (told.link, told.deliveries, told.state, told.settled) == (sender, [(number, b"t")], outcome, False)
     assert sender.session.sent_unsettled
     sender.settle([number], outcome)
     settled = one(pipe.hear_server(), DispositionReceived)
@@ -277,13 +270,9 @@ def test_messages_keep_their_order_and_bytes_under_any_frame_size_and_window(
     links = [pipe.link_to_server(name) for name in ("a", "b")]
     bodies = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
     for number, body in enumerate(bodies):
-        links[number % 2][0].send(
-            b"%d" % number, body, resume=resumed, state=Received(0, 0) if resumed else None
-        )
+        links[number % 2][0].send(b"%d" % number, body, resume=resumed, state=Received(0, 0) if resumed else None)
     heard = only(pipe.hear_server(), DeliveryReceived)
-    assert [(event.tag, event.payload) for event in heard] == [
-        (b"%d" % n, body) for n, body in enumerate(bodies)
-    ]
+    assert [(event.tag, event.payload) for event in heard] == [(b"%d" % n, body) for n, body in enumerate(bodies)]
     assert [event.link for event in heard] == [links[number % 2][1] for number in range(len(sizes))]
 
 

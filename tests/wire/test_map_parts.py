@@ -24,9 +24,15 @@ from oncewire.wire.decoding import MAX_FRAME_VALUES
 from oncewire.wire.map_parts import PART_ENTRIES, entries_stated, parts_of, read_part, stated_entries
 
 STATES: list[DeliveryState | None] = [
-    None, ACCEPTED, RELEASED, Rejected(), Modified(), Modified(delivery_failed=True),
-    Modified(undeliverable_here=True), Received(1, 2),
-]  # fmt: skip
+    None,
+    ACCEPTED,
+    RELEASED,
+    Rejected(),
+    Modified(),
+    Modified(delivery_failed=True),
+    Modified(undeliverable_here=True),
+    Received(1, 2),
+]
 HEADER = 8
 
 

@@ -116,9 +116,7 @@ UINTS = st.one_of(st.none(), st.integers(0, 2**32 - 1))
 TIMES = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 STRINGS = st.one_of(st.none(), TEXT)
 CONTENT_TYPES = st.one_of(st.none(), SYMBOLS)
-HEADERS = st.builds(
-    Header, st.booleans(), st.integers(0, 255), UINTS, st.booleans(), st.integers(0, 2**32 - 1)
-)
+HEADERS = st.builds(Header, st.booleans(), st.integers(0, 255), UINTS, st.booleans(), st.integers(0, 2**32 - 1))
 PROPERTIES = st.builds(
     Properties,
     MESSAGE_IDS,
@@ -162,14 +160,7 @@ def test_every_message_survives_encoding_and_decoding(
     footer: dict[Symbol, object],
 ) -> None:
     message = Message(
-        body[1],
-        body[0],
-        header,
-        properties,
-        application_properties,
-        annotations,
-        delivery_annotations,
-        footer,
+        body[1], body[0], header, properties, application_properties, annotations, delivery_annotations, footer
     )
     assert decode_message(encode_message(message)) == message
 
@@ -189,9 +180,7 @@ def test_reserved_annotation_keys_are_left_out() -> None:
     assert decode_message(section + encode_data_message(b"")).annotations == {"k": "v"}
 
 
-@pytest.mark.parametrize(
-    "form", ["53 75", "80 00 00 00 00 00 00 00 75", "a3 10 " + b"amqp:data:binary".hex()]
-)
+@pytest.mark.parametrize("form", ["53 75", "80 00 00 00 00 00 00 00 75", "a3 10 " + b"amqp:data:binary".hex()])
 def test_sections_are_known_by_every_form_of_their_descriptor(form: str) -> None:
     assert decode_message(b"\x00" + bytes.fromhex(form) + b"\xa0\x01x") == Message(b"x")
 

@@ -66,10 +66,12 @@ def test_a_dead_letter_names_its_failure_beside_what_names_the_delivery_and_keep
     message = splice_annotations(before + BODY + FOOTER, OURS, COUNT)
     letter = letter_of(message)
     failure: dict[object, object] = {
-        Symbol("x-opt-dead-letter-reason"): Symbol("rejected"), Symbol("x-opt-dead-letter-topic"): "orders",
-        Symbol("x-opt-dead-letter-subscription"): "till/s", Symbol("x-opt-dead-letter-attempts"): 3,
+        Symbol("x-opt-dead-letter-reason"): Symbol("rejected"),
+        Symbol("x-opt-dead-letter-topic"): "orders",
+        Symbol("x-opt-dead-letter-subscription"): "till/s",
+        Symbol("x-opt-dead-letter-attempts"): 3,
         Symbol("x-opt-dead-letter-count"): 2,
-    }  # fmt: skip
+    }
     assert read_annotations(letter) == OURS_DECODED | failure
     assert read_annotations(letter_of(message, "app:bad: no")) == OURS_DECODED | failure | {
         Symbol("x-opt-dead-letter-error"): "app:bad: no"
@@ -136,9 +138,7 @@ def test_a_message_without_sections_in_front_gets_one() -> None:
 )
 @pytest.mark.parametrize("header", [b"", section(0x70, []), section(0x70, [True, UByte(9), None])])
 @pytest.mark.parametrize("delivery_annotations", [b"", section(0x71, {Symbol("hop"): 1})])
-@pytest.mark.parametrize(
-    "annotations", [b"", section(0x72, {}), section(0x72, {Symbol("x-opt-a"): [1, "b"]})]
-)
+@pytest.mark.parametrize("annotations", [b"", section(0x72, {}), section(0x72, {Symbol("x-opt-a"): [1, "b"]})])
 def test_header_and_bare_message_are_copied_byte_for_byte(
     bare: bytes, header: bytes, delivery_annotations: bytes, annotations: bytes
 ) -> None:
@@ -193,9 +193,7 @@ def test_what_a_client_forged_is_removed_and_the_rest_keeps_its_bytes_and_order(
             kept_last,
         )
     )
-    message = (
-        b"\x00\x53\x72\xd1" + (len(entries) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x0e" + entries + BODY
-    )
+    message = b"\x00\x53\x72\xd1" + (len(entries) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x0e" + entries + BODY
     spliced = splice_annotations(message, OURS, COUNT)
     assert spliced == b"\x00\x53\x72\xc1" + bytes((len(kept_first + kept_last + OURS) + 1, 10)) + (
         kept_first + kept_last + OURS + BODY
@@ -232,9 +230,12 @@ def test_redelivery_is_marked_once_and_nothing_else_changes() -> None:
 def test_what_is_sent_again_in_doubt_is_marked_and_keeps_its_producers_number() -> None:
     """By producer and number a subscriber knows the copy: without them it would process both (A-5)."""
     own: dict[Symbol, object] = {
-        Symbol("x-opt-topic-producer"): "p@5", Symbol("x-opt-topic-seq"): ULong(7),
-        Symbol("x-opt-topic-transaction"): "continue", Symbol("x-opt-topic-delivery-hash"): "ab", Symbol("a"): 1,
-    }  # fmt: skip
+        Symbol("x-opt-topic-producer"): "p@5",
+        Symbol("x-opt-topic-seq"): ULong(7),
+        Symbol("x-opt-topic-transaction"): "continue",
+        Symbol("x-opt-topic-delivery-hash"): "ab",
+        Symbol("a"): 1,
+    }
     message = section(0x72, own) + BODY + FOOTER
     marked = mark_in_doubt(message)
     assert read_annotations(marked) == own | {Symbol("x-opt-topic-in-doubt"): True}
@@ -249,19 +250,11 @@ def test_what_is_sent_again_in_doubt_is_marked_and_keeps_its_producers_number() 
         (b"", Header(delivery_count=3)),
         (section(0x70, []), Header(delivery_count=3)),
         (section(0x70, [True, UByte(9)]), Header(True, 9, None, False, 3)),
-        (
-            encode_message(Message(b"", header=Header(True, 9, 1000, True, 7)))[:-5],
-            Header(True, 9, 1000, True, 3),
-        ),
-        (
-            b"\x00\xa3\x10amqp:header:list\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x41",
-            Header(True, delivery_count=3),
-        ),
+        (encode_message(Message(b"", header=Header(True, 9, 1000, True, 7)))[:-5], Header(True, 9, 1000, True, 3)),
+        (b"\x00\xa3\x10amqp:header:list\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x41", Header(True, delivery_count=3)),
     ],
 )
-def test_the_delivery_count_is_written_and_the_rest_of_the_header_kept(
-    header: bytes, expected: Header
-) -> None:
+def test_the_delivery_count_is_written_and_the_rest_of_the_header_kept(header: bytes, expected: Header) -> None:
     rest = section(0x72, {Symbol("a"): 1}) + BODY
     counted = set_delivery_count(header + rest, 3)
     assert decode_message(counted).header == expected
@@ -271,8 +264,7 @@ def test_the_delivery_count_is_written_and_the_rest_of_the_header_kept(
 def test_header_fields_of_a_later_version_survive_a_new_delivery_count() -> None:
     header = section(0x70, [True, None, None, None, None, "later"])
     assert (
-        set_delivery_count(header + BODY, 1)
-        == b"\x00\x53\x70\xc0\x0e\x06\x41\x40\x40\x40\x52\x01\xa1\x05later" + BODY
+        set_delivery_count(header + BODY, 1) == b"\x00\x53\x70\xc0\x0e\x06\x41\x40\x40\x40\x52\x01\xa1\x05later" + BODY
     )
 
 
@@ -358,9 +350,7 @@ def test_a_malformed_header_takes_no_delivery_count(header: bytes) -> None:
 ENTRIES = st.dictionaries(
     st.one_of(
         st.text(st.characters(codec="ascii"), max_size=30).map(Symbol),
-        st.sampled_from(["x-opt-topic-tag", "x-opt-topic-other", "x-opt-topi", "x-opt-delivery-time"]).map(
-            Symbol
-        ),
+        st.sampled_from(["x-opt-topic-tag", "x-opt-topic-other", "x-opt-topi", "x-opt-delivery-time"]).map(Symbol),
         st.integers(0, 2**64 - 1).map(ULong),
     ),
     st.one_of(st.none(), st.integers(-5, 500), st.binary(max_size=200), st.lists(st.booleans(), max_size=3)),
@@ -393,9 +383,7 @@ def test_mutated_messages_are_spliced_or_refused_and_stay_readable() -> None:
     for _ in range(20_000):
         data = bytearray(sample + BODY)
         for _ in range(rng.randint(1, 3)):
-            data[rng.randrange(len(sample))] = rng.choice(
-                (rng.randrange(256), 0x00, 0x53, 0x70, 0x72, 0x75, 0xFF)
-            )
+            data[rng.randrange(len(sample))] = rng.choice((rng.randrange(256), 0x00, 0x53, 0x70, 0x72, 0x75, 0xFF))
         try:
             message = splice_annotations(bytes(data), OURS, COUNT)
         except DecodeError:

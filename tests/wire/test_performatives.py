@@ -48,15 +48,9 @@ GOLDEN: list[tuple[p.Performative, str]] = [
     ),
     (p.Flow(None, 10, 0, 20), "00 53 13 c0 07 04 40 52 0a 43 52 14"),
     (p.Flow(1, 10, 0, 20, 0, 5, 100), "00 53 13 c0 0d 07 52 01 52 0a 43 52 14 43 52 05 52 64"),
-    (
-        p.Flow(1, 2, 3, 4, 0, 0, 0, None, False, True),
-        "00 53 13 c0 0f 0a 52 01 52 02 52 03 52 04 43 43 43 40 42 41",
-    ),
+    (p.Flow(1, 2, 3, 4, 0, 0, 0, None, False, True), "00 53 13 c0 0f 0a 52 01 52 02 52 03 52 04 43 43 43 40 42 41"),
     (p.Transfer(0, 1, b"\x00\x01", 0, False), "00 53 14 c0 0a 05 43 52 01 a0 02 00 01 43 42"),
-    (
-        p.Transfer(300, 70_000, b"t", 0, True, True),
-        "00 53 14 c0 11 06 70 00 00 01 2c 70 00 01 11 70 a0 01 74 43 41 41",
-    ),
+    (p.Transfer(300, 70_000, b"t", 0, True, True), "00 53 14 c0 11 06 70 00 00 01 2c 70 00 01 11 70 a0 01 74 43 41 41"),
     (p.Transfer(0, more=True), "00 53 14 c0 07 06 43 40 40 40 40 41"),
     (
         p.Transfer(0, 1, b"t", None, True, False, None, p.ACCEPTED, True),
@@ -86,10 +80,7 @@ GOLDEN_STATES: list[tuple[p.DeliveryState, str]] = [
 ]
 GOLDEN_SASL: list[tuple[p.SaslFrame, str]] = [
     (p.SaslMechanisms((Symbol("PLAIN"),)), "00 53 40 c0 0b 01 e0 08 01 a3 05 50 4c 41 49 4e"),
-    (
-        p.SaslInit(Symbol("ANONYMOUS"), b"", "h"),
-        "00 53 41 c0 11 03 a3 09 41 4e 4f 4e 59 4d 4f 55 53 a0 00 a1 01 68",
-    ),
+    (p.SaslInit(Symbol("ANONYMOUS"), b"", "h"), "00 53 41 c0 11 03 a3 09 41 4e 4f 4e 59 4d 4f 55 53 a0 00 a1 01 68"),
     (p.SaslChallenge(b"c"), "00 53 42 c0 04 01 a0 01 63"),
     (p.SaslResponse(b"r"), "00 53 43 c0 04 01 a0 01 72"),
     (p.SaslOutcomeFrame(p.SaslCode.OK), "00 53 44 c0 03 01 50 00"),
@@ -141,9 +132,7 @@ def maybe(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 ERRORS = st.builds(p.AmqpError, SYMBOLS, maybe(TEXT), maybe(FIELDS))
 DECLARED = st.builds(Described, st.just(ULong(0x33)), st.lists(BINARY, min_size=1, max_size=1))
 TRANSACTIONAL = st.builds(
-    Described,
-    st.just(ULong(0x34)),
-    st.builds(lambda txn: [txn, Described(ULong(0x24), [])], BINARY),
+    Described, st.just(ULong(0x34)), st.builds(lambda txn: [txn, Described(ULong(0x24), [])], BINARY)
 )
 STATES = st.one_of(
     st.builds(p.Received, UINTS, st.integers(0, 2**64 - 1)),
@@ -171,9 +160,7 @@ SOURCES = st.builds(
     MULTIPLE,
 )
 TARGETS = st.one_of(
-    st.builds(
-        p.Target, maybe(TEXT), st.integers(0, 2), POLICIES, UINTS, st.booleans(), maybe(FIELDS), MULTIPLE
-    ),
+    st.builds(p.Target, maybe(TEXT), st.integers(0, 2), POLICIES, UINTS, st.booleans(), maybe(FIELDS), MULTIPLE),
     st.just(Described(ULong(0x30), [AmqpArray(Symbol, (Symbol("amqp:local-transactions"),))])),
 )
 PERFORMATIVES = st.one_of(
@@ -190,9 +177,7 @@ PERFORMATIVES = st.one_of(
         MULTIPLE,
         maybe(FIELDS),
     ),
-    st.builds(
-        p.Begin, maybe(st.integers(0, 65535)), UINTS, UINTS, UINTS, UINTS, MULTIPLE, MULTIPLE, maybe(FIELDS)
-    ),
+    st.builds(p.Begin, maybe(st.integers(0, 65535)), UINTS, UINTS, UINTS, UINTS, MULTIPLE, MULTIPLE, maybe(FIELDS)),
     st.builds(
         p.Attach,
         TEXT,
@@ -453,7 +438,7 @@ MALFORMED = {
     "transfer with a count that is too low": bytes.fromhex("00 53 14 c0 08 04 43 43 a0 01 61 43 42"),
     "disposition with a count that is too high": bytes.fromhex("00 53 15 c0 05 06 41 43 43 41"),
     "flow with a count that is too high": bytes.fromhex("00 53 13 c0 05 06 43 43 43 43"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
@@ -510,9 +495,7 @@ def test_mutated_performatives_are_decoded_or_refused_and_can_be_sent_on() -> No
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(data))
             if rng.random() < 0.7:
-                data[at] = rng.choice(
-                    (rng.randrange(256), 0x40, 0x41, 0x43, 0x52, 0x70, 0xC0, 0xD0, 0x45, 0xFF)
-                )
+                data[at] = rng.choice((rng.randrange(256), 0x40, 0x41, 0x43, 0x52, 0x70, 0xC0, 0xD0, 0x45, 0xFF))
             else:
                 data[at:at] = rng.randbytes(rng.randint(1, 4))
         try:
@@ -522,7 +505,5 @@ def test_mutated_performatives_are_decoded_or_refused_and_can_be_sent_on() -> No
             continue
         assert 4 <= end <= len(data)
         again = encode_performative(performative)
-        assert (
-            decode_performative(again) == (performative, len(again)) or b"\x72" in again or b"\x82" in again
-        )
+        assert decode_performative(again) == (performative, len(again)) or b"\x72" in again or b"\x82" in again
     assert 0.25 < refused / tried < 0.975

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from oncewire.wire import performatives as p
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.frames import FRAME_HEADER_SIZE, FrameParser, encode_frame
-from oncewire.wire.hot_codec import (
-    decode_disposition,
-    decode_flow,
-    decode_transfer,
-)
+from oncewire.wire.hot_codec import decode_disposition, decode_flow, decode_transfer
 from oncewire.wire.performative_codec import decode_performative, encode_performative
 from oncewire.wire.whole_delivery import WholeDeliveries, WholeDeliveryWriter
 from tests.support.effort import rounds
@@ -40,16 +36,7 @@ STATE_FORMS = [
 UNUSUAL = [b"\x45", b"\xa1\x01x", b"\x60\x00\x01", b"\x53\x01"]
 
 SHAPES: dict[int, list[list[bytes]]] = {
-    TRANSFER: [
-        UINT_FORMS,
-        UINT_FORMS,
-        TAG_FORMS,
-        UINT_FORMS,
-        BOOLEAN_FORMS,
-        BOOLEAN_FORMS,
-        MODE_FORMS,
-        STATE_FORMS,
-    ]
+    TRANSFER: [UINT_FORMS, UINT_FORMS, TAG_FORMS, UINT_FORMS, BOOLEAN_FORMS, BOOLEAN_FORMS, MODE_FORMS, STATE_FORMS]
     + [BOOLEAN_FORMS] * 3,
     DISPOSITION: [BOOLEAN_FORMS, UINT_FORMS, UINT_FORMS, BOOLEAN_FORMS, STATE_FORMS, BOOLEAN_FORMS],
     FLOW: [UINT_FORMS] * 8 + [BOOLEAN_FORMS] * 2 + [[b"\x40", b"\xc1\x01\x00", b"\xc1\x05\x02\xa3\x01k\x41"]],
@@ -118,10 +105,7 @@ def test_hot_and_generic_decoders_agree_on_every_mix_of_encoding_forms(data: st.
     code = data.draw(st.sampled_from([TRANSFER, DISPOSITION, FLOW]))
     shape = SHAPES[code]
     count = data.draw(st.integers(0, len(shape) + 1))
-    parts = [
-        data.draw(st.sampled_from(forms + UNUSUAL[: data.draw(st.integers(0, 1)) * 4]))
-        for forms in shape[:count]
-    ]
+    parts = [data.draw(st.sampled_from(forms + UNUSUAL[: data.draw(st.integers(0, 1)) * 4])) for forms in shape[:count]]
     parts += [b"\xa1\x01x"] * (count - len(parts))  # a field of a later version
     content = b"".join(parts)
     claimed = count + data.draw(st.sampled_from([0, 0, 0, 0, 1, -1]))
@@ -150,9 +134,7 @@ def test_hot_and_generic_decoders_agree_on_mutated_bytes() -> None:
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(fields))
             if rng.random() < 0.8:
-                fields[at] = rng.choice(
-                    (rng.randrange(256), 0x40, 0x41, 0x42, 0x43, 0x45, 0x52, 0x70, 0xA0, 0xFF)
-                )
+                fields[at] = rng.choice((rng.randrange(256), 0x40, 0x41, 0x42, 0x43, 0x45, 0x52, 0x70, 0xA0, 0xFF))
             else:
                 del fields[at:]
                 fields += b"\x40"
@@ -195,9 +177,7 @@ def test_a_delivery_in_one_frame_is_written_as_the_generic_decoder_reads_it(
     read = decode_performative(buf, start, end)
     assert read == (p.Transfer(handle, delivery_id, tag, 0, settled), len(head))
     assert _take(head + b"payload") == (9, handle, delivery_id, tag, settled, 0, b"payload")
-    assert head[FRAME_HEADER_SIZE:] == encode_performative(
-        p.Transfer(handle, delivery_id, tag, 0, settled)
-    ) or (
+    assert head[FRAME_HEADER_SIZE:] == encode_performative(p.Transfer(handle, delivery_id, tag, 0, settled)) or (
         delivery_id < 256  # the generic encoder has a shorter form for these
     )
 
@@ -225,9 +205,7 @@ def test_a_delivery_over_the_maximum_frame_size_is_not_taken() -> None:
     assert _take(frame, len(frame) - 1) is None
 
 
-@pytest.mark.parametrize(
-    ("at", "octet"), [(4, 3), (5, 1), (8, 1), (9, 0x80), (10, 0x15), (11, 0xD0)], ids=str
-)
+@pytest.mark.parametrize(("at", "octet"), [(4, 3), (5, 1), (8, 1), (9, 0x80), (10, 0x15), (11, 0xD0)], ids=str)
 def test_another_kind_of_frame_is_not_taken_for_a_delivery(at: int, octet: int) -> None:
     frame = bytearray(encode_whole_delivery(0, 0, 70_000, b"t", False, 1) + b"p")
     frame[at] = octet

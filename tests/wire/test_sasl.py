@@ -17,16 +17,7 @@ from oncewire.wire.performatives import (
     SaslOutcomeFrame,
     SaslResponse,
 )
-from oncewire.wire.sasl import (
-    MAX_CHALLENGES,
-    Challenge,
-    Failure,
-    SaslClient,
-    SaslResult,
-    SaslServer,
-    Step,
-    Success,
-)
+from oncewire.wire.sasl import MAX_CHALLENGES, Challenge, Failure, SaslClient, SaslResult, SaslServer, Step, Success
 from oncewire.wire.types import Symbol
 
 
@@ -236,8 +227,7 @@ def test_a_server_that_cannot_work_is_a_local_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "password"),
-    [(None, None), ("anna", None), ("", "geheim"), ("an\x00na", "geheim"), ("anna", "\ud800")],
+    ("user", "password"), [(None, None), ("anna", None), ("", "geheim"), ("an\x00na", "geheim"), ("anna", "\ud800")]
 )
 def test_a_plain_client_without_usable_name_and_password_is_a_local_error(
     user: str | None, password: str | None

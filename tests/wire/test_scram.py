@@ -67,9 +67,7 @@ def test_the_dialogue_of_rfc_7677_is_spoken_byte_by_byte() -> None:
     one, other = client(), server()
     assert one.initial_response() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     salt = challenge(other.step(one.initial_response()))
-    assert salt == (
-        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-    )
+    assert salt == (b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
     proof = response(one.respond(salt))
     assert proof == (
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="

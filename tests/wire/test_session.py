@@ -220,9 +220,7 @@ def test_our_window_is_topped_up_before_it_closes() -> None:
     sender, _ = pipe.link_to_server(credit=1000)
     for number in range(500):
         sender.send(b"%d" % number, b"body")
-    assert [event.tag for event in only(pipe.hear_server(), DeliveryReceived)] == [
-        b"%d" % n for n in range(500)
-    ]
+    assert [event.tag for event in only(pipe.hear_server(), DeliveryReceived)] == [b"%d" % n for n in range(500)]
 
 
 def test_a_window_of_one_frame_moves_a_large_message() -> None:
@@ -427,9 +425,7 @@ def test_a_range_over_two_links_is_split_and_unknown_numbers_are_skipped() -> No
     pipe = Pipe()
     first, _ = pipe.link_to_server("a")
     second, _ = pipe.link_to_server("b")
-    ids = [
-        link.send(b"%d" % number, b"") for number, link in enumerate((first, first, second, first, second))
-    ]
+    ids = [link.send(b"%d" % number, b"") for number, link in enumerate((first, first, second, first, second))]
     pipe.forget()
     peer = pipe.client
     first.settle([ids[1]])

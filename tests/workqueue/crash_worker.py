@@ -61,9 +61,7 @@ def main(kind: str, address: str, place: str) -> None:
     store = Database(kind, address).open()
     killed_at(store, place)
     while True:
-        (found, due), _ = store.transact(
-            [lambda do: do.reserve("in", 1, TIMEOUT_S), lambda do: do.next_due("in")]
-        )
+        (found, due), _ = store.transact([lambda do: do.reserve("in", 1, TIMEOUT_S), lambda do: do.next_due("in")])
         if found:
             store.transact([partial(work, taken=found[0])])
         elif due is None:

@@ -75,11 +75,7 @@ class Database:
         if self.kind == "mongodb":  # what the tests use of a Store it has
             return cast("Store", MongoWorldStore(self.address, clock=clock, chance=lambda: chance))
         if self.kind == "sqlite":
-            return (
-                SqliteStore(self.address, clock=clock, chance=lambda: chance)
-                if clock
-                else SqliteStore(self.address)
-            )
+            return SqliteStore(self.address, clock=clock, chance=lambda: chance) if clock else SqliteStore(self.address)
         return PostgresStore(self.address, clock=clock, chance=lambda: chance)
 
     def connect(self) -> Any:
@@ -99,7 +95,6 @@ class Database:
         """What another program sees in it."""
         with closing(self.connect()) as connection:
             return [tuple(row) for row in connection.execute(query).fetchall()]
-
 
     def make_all_due(self) -> None:
         """As if the time of every item had come."""
@@ -156,9 +151,7 @@ def new_database(kind: str, folder: Path, server: Callable[[str], str]) -> Datab
     name = f"workqueue_{next(_names)}"
     if kind == "mongodb":
         return Database(kind, f"{address}/{name}")
-    with closing(
-        importlib.import_module("psycopg").connect(f"{address} dbname=postgres", autocommit=True)
-    ) as admin:
+    with closing(importlib.import_module("psycopg").connect(f"{address} dbname=postgres", autocommit=True)) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     return Database(kind, f"{address} dbname={name}")
 
@@ -208,9 +201,7 @@ class World:
     def commit(self, handle: Handle, result: bytes | None = None, payload: bytes | None = None) -> None:
         self.do(lambda do: do.commit([Commit(handle, result, payload)]))
 
-    def rollback(
-        self, handle: Handle, delay: float | None = None, reason: str = "", is_failure: bool = True
-    ) -> None:
+    def rollback(self, handle: Handle, delay: float | None = None, reason: str = "", is_failure: bool = True) -> None:
         self.do(lambda do: do.rollback([Rollback(handle, delay, reason, is_failure)]))
 
     def history(self, queue: str = "work", **wanted: Any) -> list[HistoryEntry]:

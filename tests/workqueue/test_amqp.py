@@ -47,13 +47,8 @@ async def queue(sql_database: Database) -> AsyncIterator[Queue]:
         yield found
 
 
-async def test_rules_of_access_are_the_rights_to_push_to_a_queue_and_to_reserve_its_items(
-    tmp_path: Path,
-) -> None:
-    rules = [
-        {"users": ["shop"], "publish": ["queue://mails"]},
-        {"users": ["mailer"], "subscribe": ["queue://mails"]},
-    ]
+async def test_rules_of_access_are_the_rights_to_push_to_a_queue_and_to_reserve_its_items(tmp_path: Path) -> None:
+    rules = [{"users": ["shop"], "publish": ["queue://mails"]}, {"users": ["mailer"], "subscribe": ["queue://mails"]}]
     flags = ("--standalone", "--users=shop:s,mailer:m", f"--access-rules={json.dumps(rules)}")
     store = f"sqlite:///{tmp_path / 'work.db'}"
     async with (
@@ -288,9 +283,16 @@ async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
 async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(sql_database: Database, queue: Queue) -> None:
     async with running_router("--standalone", "--http-loopback-role=viewer") as router:
         process = await asyncio.create_subprocess_exec(
-            *ONCEWIRE, "queue", "serve", "--store", sql_database.url, "--router", router.url,
-            stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+            *ONCEWIRE,
+            "queue",
+            "serve",
+            "--store",
+            sql_database.url,
+            "--router",
+            router.url,
+            stderr=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
         _, error = await asyncio.wait_for(process.communicate(), 40)
         assert process.returncode == 2
         assert b"services.role" in error

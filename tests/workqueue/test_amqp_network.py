@@ -44,9 +44,7 @@ work.close()
 
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(
-        3, edges=chain(NAMES), log_folder=tmp_path, settings=SETTINGS
-    ) as found:
+    async with LocalNetwork(3, edges=chain(NAMES), log_folder=tmp_path, settings=SETTINGS) as found:
         yield found
 
 

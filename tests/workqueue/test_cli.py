@@ -118,9 +118,7 @@ def test_an_item_moves_and_forks(shell: Shell) -> None:
 
 def test_schedules_are_added_listed_and_deleted(shell: Shell) -> None:
     shell.run("configure", "q")
-    (added,) = shell.json(
-        "schedule", "q", "nightly", "0 3 * * *", '{"job": 1}', "--timezone", "Europe/Berlin"
-    )
+    (added,) = shell.json("schedule", "q", "nightly", "0 3 * * *", '{"job": 1}', "--timezone", "Europe/Berlin")
     assert shell.json("schedule", "q") == [added]
     assert added["payload"] == {"job": 1}
     shell.run("schedule", "q", "nightly", "--delete")
@@ -182,9 +180,7 @@ def test_bad_input_gets_three_lines_and_changes_nothing(shell: Shell, words: lis
     shell.json("reserve", "q", "--timeout", "300")
     output = shell.run(*words, code=2)
     what, cause, fix = output.splitlines()
-    assert (what.startswith("error: "), cause.startswith("why: "), fix.startswith("what to do: ")) == (
-        True,
-    ) * 3
+    assert (what.startswith("error: "), cause.startswith("why: "), fix.startswith("what to do: ")) == (True,) * 3
     assert why in cause
     assert shell.json("stats", "q")[0]["reserved"] == 1
     shell.run("commit", "1.1")

@@ -40,9 +40,7 @@ def fill(database: Database) -> World:
 
 def judge(world: World) -> None:
     """Each item had its effect once and is in `out` once; the history has one end for each passage."""
-    assert sorted(name for name, _ in world.do(lambda do: do.execute("SELECT * FROM effects"))) == sorted(
-        ITEMS
-    )
+    assert sorted(name for name, _ in world.do(lambda do: do.execute("SELECT * FROM effects"))) == sorted(ITEMS)
     ended = world.do(lambda do: do.execute("SELECT item, ending FROM oncewire_history WHERE queue = 'in'"))
     assert sorted(ending for _, ending in ended) == ["done", "done", "moved", "moved"]
     assert len({item for item, _ in ended}) == len(ITEMS)
@@ -68,9 +66,7 @@ def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(sql_dat
     world.store.close()
 
 
-def test_workers_killed_inside_their_transactions_lose_nothing_and_do_nothing_twice(
-    sql_database: Database,
-) -> None:
+def test_workers_killed_inside_their_transactions_lose_nothing_and_do_nothing_twice(sql_database: Database) -> None:
     world = fill(sql_database)
     codes = [run_worker(sql_database, f"{number} after") for number in (3, 7, 10, 13, 15)]
     assert codes == [-signal.SIGKILL] * 5

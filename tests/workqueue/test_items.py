@@ -99,9 +99,9 @@ def test_a_commit_and_a_reservation_of_one_transaction_take_no_item_twice(sql_wo
     held = world.take()
     world.clock.now += 3600  # W-6: its reservation has run out, and nobody else has taken it
     commit, reserve = CommitJob((Commit(held),)), ReserveJob("work", 2, 30.0)
-    results, _ = world.store.transact([
-        commit, reserve, ReserveJob("work", 1, 60.0), lambda do: do.reserve("work", 2, 30.0), commit,
-    ])  # fmt: skip
+    results, _ = world.store.transact(
+        [commit, reserve, ReserveJob("work", 1, 60.0), lambda do: do.reserve("work", 2, 30.0), commit]
+    )
     taken = [each.handle for some in results[1:4] for each in some]
     assert taken == [Handle(item, 1) for item in items[1:]]
     assert [entry.ending for entry in world.history()] == [Ending.DONE]
@@ -263,11 +263,7 @@ def test_an_item_that_fails_too_often_is_dead_with_its_reason_and_stays(world: W
     world.push(b"y")
     world.pop()
     (dead,) = world.history(ending=Ending.DEAD)
-    assert (dead.payload, dead.retries, dead.reason) == (
-        b"bad",
-        3,
-        "failed 3 times; the last time: attempt 2",
-    )
+    assert (dead.payload, dead.retries, dead.reason) == (b"bad", 3, "failed 3 times; the last time: attempt 2")
 
 
 def test_an_item_whose_workers_vanish_dies_too_and_the_next_one_is_taken(world: World) -> None:

@@ -41,8 +41,12 @@ def test_commits_come_before_reservations_and_no_job_passes_another_kind_of_job(
     jobs: list[Job] = [ReserveJob("a", 1, 30.0), commit(1), push, commit(2), commit(3), ReserveJob("a", 1, 30.0)]
     merged = merge(jobs)
     assert [(each.job, each.places) for each in merged] == [
-        (commit(1), (1,)), (jobs[0], (0,)), (push, (2,)), (commit(2, 3), (3, 4)), (jobs[5], (5,)),
-    ]  # fmt: skip
+        (commit(1), (1,)),
+        (jobs[0], (0,)),
+        (push, (2,)),
+        (commit(2, 3), (3, 4)),
+        (jobs[5], (5,)),
+    ]
     results: list[Any] = ["none yet"] * len(jobs)
     merged[3].spread(None, results)
     assert results[3:5] == [None, None]

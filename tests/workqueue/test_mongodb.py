@@ -63,9 +63,7 @@ WORKER = (
         lambda do: do.push("work", [NewItem(b"x")])[0],
     ],
 )
-def test_what_would_change_several_things_at_once_is_refused_and_changes_nothing(
-    mongo_world: World, job: Any
-) -> None:
+def test_what_would_change_several_things_at_once_is_refused_and_changes_nothing(mongo_world: World, job: Any) -> None:
     mongo_world.configure("other")
     mongo_world.push(b"a", b"b")
     HANDLES[:] = [mongo_world.take(), mongo_world.take()]
@@ -144,9 +142,7 @@ def test_an_instance_of_a_schedule_that_was_replaced_or_deleted_is_never_taken(m
 # --- clock, waiting
 
 
-async def test_a_mongodb_store_has_the_servers_clock(
-    mongo_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_mongodb_store_has_the_servers_clock(mongo_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 0.0)  # a machine whose clock is wrong
     async with QueueStore.open(mongo_database.url) as store:
         assert await store.transact(lambda do: do.now) > 1_700_000_000
@@ -282,8 +278,11 @@ def judge(world: World) -> None:
     world.clock.now = time.time()
     ended = world.history("in")
     assert sorted((entry.payload, entry.ending.value) for entry in ended) == [
-        (b"a", "done"), (b"m1", "moved"), (b"m2", "moved"), (b"tick", "done"),
-    ]  # fmt: skip
+        (b"a", "done"),
+        (b"m1", "moved"),
+        (b"m2", "moved"),
+        (b"tick", "done"),
+    ]
     assert sorted(world.pop(9, "out")) == [b"m1", b"m2"]
     found = world.do(lambda do: do.statistics("in"))
     assert (found.ready, found.waiting, found.reserved) == (0, 1, 0)

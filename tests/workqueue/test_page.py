@@ -82,10 +82,7 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     settings = QueueSettings()
     assert all(f"`{field.name}`" in PAGE for field in fields(settings))
     limits = {row[0]: row[1] for row in table(section(PAGE, "Limits"))[1:]}
-    assert (
-        f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB"
-        in limits["payload, result"]
-    )
+    assert f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB" in limits["payload, result"]
     assert limits["payload, result"].endswith(f"in a MongoDB store {MAX_DOCUMENT_PAYLOAD >> 20} MiB")
     assert f"deletes up to {PURGE_COUNT} expired documents" in PAGE
     assert f"tries it with {PROBES * PROBES} increments" in PAGE
@@ -107,12 +104,8 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     assert f"({SESSION_TIMEOUT_S // 3600} h)" in PAGE
 
 
-@pytest.mark.parametrize(
-    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
-)
-def test_a_postgresql_store_has_the_servers_clock(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True)
+def test_a_postgresql_store_has_the_servers_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 0.0)  # a machine whose clock is wrong
     store = database.open()
     (now,), _ = store.transact([lambda do: do.now])

@@ -45,8 +45,7 @@ def fill(world: World) -> None:
     )
     world.do(
         lambda do: do.execute(
-            f"INSERT INTO oncewire_keys (queue, item_key, item) {numbers} SELECT 'work', 'k' || i, i FROM n",
-            (MANY,),
+            f"INSERT INTO oncewire_keys (queue, item_key, item) {numbers} SELECT 'work', 'k' || i, i FROM n", (MANY,)
         )
     )
     if world.database.kind == "postgresql":

@@ -49,11 +49,7 @@ async def test_a_block_commits_at_its_end_with_its_result_and_payload(database: 
             item.result = {"paid": True}
             item.replace({"order": 17, "seen": 1})
         (entry,) = (await queue.history()).entries
-        assert (entry.ending, entry.payload, entry.result) == (
-            Ending.DONE,
-            b'{"order":17,"seen":1}',
-            b'{"paid":true}',
-        )
+        assert (entry.ending, entry.payload, entry.result) == (Ending.DONE, b'{"order":17,"seen":1}', b'{"paid":true}')
 
 
 async def test_a_block_that_raises_gives_the_item_back_with_the_error(database: Database) -> None:
@@ -167,9 +163,7 @@ async def test_a_waiter_gets_what_another_task_pushes(database: Database) -> Non
         assert taken.payload == b"x"
 
 
-@pytest.mark.parametrize(
-    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
-)
+@pytest.mark.parametrize("database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True)
 async def test_a_waiter_is_notified_also_after_the_connection_of_its_notices_broke(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         await queue.store.listen()
@@ -206,14 +200,15 @@ async def test_a_waiter_is_notified_of_what_another_process_pushes(
         waiting = asyncio.create_task(queue.pop(wait=None))
         await began.wait()
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c",
+            sys.executable,
+            "-c",
             "import asyncio, sys; from bridges.workqueue import Queue\n"
             "async def main():\n"
             "    async with Queue.open(sys.argv[1], 'work') as queue:\n"
             "        await queue.push(b'x')\n"
             "asyncio.run(main())\n",
             database.url,
-        )  # fmt: skip
+        )
         assert await child.wait() == 0
         # Without a notice, or a look of the store's own, it would wait for a minute: longer than this test may take.
         taken = await asyncio.wait_for(waiting, 30)
@@ -283,13 +278,7 @@ async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(datab
         results = await asyncio.gather(
             *(queue.push(b"x" * length) for length in (1, 11, 2, 12, 3)), return_exceptions=True
         )
-        assert [isinstance(result, PayloadTooLarge) for result in results] == [
-            False,
-            True,
-            False,
-            True,
-            False,
-        ]
+        assert [isinstance(result, PayloadTooLarge) for result in results] == [False, True, False, True, False]
         assert (await queue.statistics()).ready == 3
 
 
@@ -367,9 +356,7 @@ async def test_a_store_that_is_closed_says_so(database: Database) -> None:
         await queue.push(b"x")
 
 
-@pytest.mark.parametrize(
-    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
-)
+@pytest.mark.parametrize("database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True)
 async def test_a_connection_that_broke_is_made_anew(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         await queue.push(b"x")
@@ -442,9 +429,7 @@ def test_a_store_of_a_later_version_is_refused_and_left_alone(database: Database
 
 async def test_a_full_store_refuses_the_push_and_keeps_what_it_has(tmp_path: Path) -> None:
     async with Queue.open(f"sqlite:///{tmp_path}/q.db?max_bytes=400000", "work") as queue:
-        pushes = await asyncio.gather(
-            *(queue.push(b"x" * 10_000) for _ in range(100)), return_exceptions=True
-        )
+        pushes = await asyncio.gather(*(queue.push(b"x" * 10_000) for _ in range(100)), return_exceptions=True)
         assert {type(push) for push in pushes} == {Pushed, StoreFull}
         kept = (await queue.statistics()).ready
         assert kept > 5
@@ -452,9 +437,7 @@ async def test_a_full_store_refuses_the_push_and_keeps_what_it_has(tmp_path: Pat
             assert await queue.pop() is not None
 
 
-async def test_a_store_that_another_program_locks_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_another_program_locks_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
     async with Queue.open(f"sqlite:///{tmp_path}/q.db", "work") as queue:
         other = sqlite3.connect(tmp_path / "q.db", isolation_level=None)

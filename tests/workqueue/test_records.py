@@ -16,11 +16,7 @@ from tests.workqueue.queue_world import START, World
 def end_some(world: World) -> None:
     """Ten orders done, one a second; the last three were popped."""
     for number in range(10):
-        world.push(
-            json.dumps(
-                {"order": {"id": number}, "tags": ["a", f"t{number % 2}"], "paid": number == 4}
-            ).encode()
-        )
+        world.push(json.dumps({"order": {"id": number}, "tags": ["a", f"t{number % 2}"], "paid": number == 4}).encode())
         if number < 7:
             world.commit(world.take())
         else:
@@ -250,9 +246,7 @@ def test_a_schedule_without_a_further_time_ends_and_its_last_instance_is_taken(w
 
 
 @pytest.mark.parametrize("payload", [b"[" * 100_000, b"1\x00", b"NaN", b"\xff", b""])
-def test_a_payload_that_is_no_json_is_in_no_search_by_field_and_disturbs_none(
-    world: World, payload: bytes
-) -> None:
+def test_a_payload_that_is_no_json_is_in_no_search_by_field_and_disturbs_none(world: World, payload: bytes) -> None:
     world.push(payload, b'{"a": 1}')
     world.pop(2)
     assert [entry.payload for entry in world.history(fields={"a": 1})] == [b'{"a": 1}']

@@ -162,9 +162,7 @@ def test_seconds_follow_the_rule_of_minutes() -> None:
     assert fired("30 2 * * * 15", "Europe/Berlin", after - 7200, after + 3600) == [after]
     assert fired("30 2 * * * */15", "Europe/Berlin", after - 7200, after + 3600) == []
     first, again = (wall("Europe/Berlin", 2026, 10, 25, 2, 30, fold=fold) for fold in (0, 1))
-    assert fired("30 2 * * * */30", "Europe/Berlin", first - 60, again + 60) == [
-        first, first + 30, again, again + 30
-    ]  # fmt: skip
+    assert fired("30 2 * * * */30", "Europe/Berlin", first - 60, again + 60) == [first, first + 30, again, again + 30]
 
 
 def test_an_interval_job_of_one_night_has_its_second_pass_as_its_last_time() -> None:

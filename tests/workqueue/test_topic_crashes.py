@@ -62,9 +62,17 @@ class Pipeline:
 
     async def start(self, role: str, point: str = "", times: int = 1) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", WORKER, str(ROOT), role, self._database.url, ",".join(self._routers), point,
+            sys.executable,
+            "-P",
+            "-c",
+            WORKER,
+            str(ROOT),
+            role,
+            self._database.url,
+            ",".join(self._routers),
+            point,
             str(times),
-        )  # fmt: skip
+        )
 
     async def run_role(self, role: str, points: Sequence[CrashPoint]) -> None:
         """Die at each point, twice: the second time it is passed, too; then live on."""
@@ -94,10 +102,7 @@ class Pipeline:
     @asynccontextmanager
     async def ends(self) -> AsyncIterator[Publisher]:
         """Publisher and subscribers, which stay."""
-        async with (
-            connect(self._routers, container_id="ends", timeout=LONG) as client,
-            asyncio.TaskGroup() as group,
-        ):
+        async with connect(self._routers, container_id="ends", timeout=LONG) as client, asyncio.TaskGroup() as group:
             tasks = []
             for topic in self.received:
                 subscriber = await client.subscriber(topic, name=topic)

@@ -100,9 +100,11 @@ async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_wh
             _ = await publisher.send(Message({UUID(int=1): float("nan"), None: [b"x"]}, BodyKind.VALUE))
         taken = await queue.reserve_many(303)
     assert [item.payload for item in taken] == [
-        *(b"%d" % n for n in range(300)), b"a string", b'{"a":1}',
+        *(b"%d" % n for n in range(300)),
+        b"a string",
+        b'{"a":1}',
         b'{"00000000-0000-0000-0000-000000000001":"NaN","null":["x"]}',
-    ]  # fmt: skip
+    ]
 
 
 async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_ones_pass(
@@ -211,8 +213,9 @@ async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
             await asyncio.wait_for(outbox.flush(), LONG)
             found = await queue.transact(list_unpublished)
             assert [(each.number, each.outcome.kind) for each in found] == [
-                (1, OutcomeKind.REJECTED), (2, OutcomeKind.REJECTED),
-            ]  # fmt: skip
+                (1, OutcomeKind.REJECTED),
+                (2, OutcomeKind.REJECTED),
+            ]
             await queue.transact(lambda do: drop_unpublished(do, "done", 1))
             await queue.transact(lambda do: publish_again(do, "done", 2))
             assert await bodies(subscriber, 1) == [b"2"]
@@ -380,9 +383,15 @@ async def test_whoever_begins_last_runs_a_feed_and_an_end_of_the_subscription_en
 async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
     program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", program, "queue", *arguments, stdout=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-P",
+        "-c",
+        program,
+        "queue",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
 
 
 async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscription(
@@ -418,9 +427,14 @@ async def test_the_program_of_the_page_works(router: RouterProcess, tmp_path: Pa
     blocks = blocks_of(ROOT / "docs" / "workqueue.md")
     (program,) = [block.text for block in blocks if block.run_by == "tests/workqueue/test_topics.py"]
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", program.replace("amqp://127.0.0.1:5672", router.url), cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-P",
+        "-c",
+        program.replace("amqp://127.0.0.1:5672", router.url),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await asyncio.wait_for(child.communicate(), LONG)
     assert (out, child.returncode) == (b'{"order":17}\n', 0), err
 

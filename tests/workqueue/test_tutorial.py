@@ -39,9 +39,13 @@ def test_the_shell_session_of_the_page_works(tmp_path: Path) -> None:
     program.chmod(0o755)
     done = subprocess.run(
         ["sh", "-e", "-c", SHELL],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     assert (done.stderr, done.returncode) == ("", 0)
     lines = done.stdout.splitlines()
     assert len(lines) == 6

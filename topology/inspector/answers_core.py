@@ -53,11 +53,14 @@ def _waiting(record: Row) -> list[Row]:
     """Subscriptions at the router of this record that have not accepted the delivery."""
     return [
         {
-            "subscription": each.get("name"), "router": record.get("router"), "since_s": None,
+            "subscription": each.get("name"),
+            "router": record.get("router"),
+            "since_s": None,
             "state": at_subscription(IN_DOUBT, str(each.get("detail"))),
         }
-        for each in _rows(record, "local_subscriptions") if each.get("state") == IN_DOUBT
-    ]  # fmt: skip
+        for each in _rows(record, "local_subscriptions")
+        if each.get("state") == IN_DOUBT
+    ]
 
 
 def _numbers(ingress: Row) -> tuple[int, int]:

@@ -64,9 +64,13 @@ class Inspector:
     """The API of one router."""
 
     def __init__(
-        self, source: Source, events: EventRing, rights_of: RightsOf, tls: TlsOf = no_tls,
+        self,
+        source: Source,
+        events: EventRing,
+        rights_of: RightsOf,
+        tls: TlsOf = no_tls,
         caller_of: Callable[[web.Request], StateCaller] = lambda _request: nobody,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Collects nothing yet.
 
         Args:
@@ -188,8 +192,7 @@ class Inspector:
             return found, []
         query = {"publisher": publisher} if publisher else {}
         answers, missing = await ask_others(
-            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, self._caller_of(request),
-            self._tls(),
+            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, self._caller_of(request), self._tls()
         )
         for answer in answers:
             rows = rows_of(answer, "found")

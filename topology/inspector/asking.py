@@ -41,7 +41,10 @@ def nobody(_router: OtherRouter, _target: str) -> Mapping[str, str]:
 
 
 async def ask_others(
-    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], caller: StateCaller,
+    others: Sequence[OtherRouter],
+    path: str,
+    query: Mapping[str, str],
+    caller: StateCaller,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends the same request to each of these routers: see `ask_each`."""
@@ -49,7 +52,9 @@ async def ask_others(
 
 
 async def ask_each(
-    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, caller: StateCaller,
+    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]],
+    path: str,
+    caller: StateCaller,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends requests to routers, several at a time.

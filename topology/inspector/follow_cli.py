@@ -226,5 +226,3 @@ def aged(row: Row, by_s: float) -> Row:
         else:
             grown[name] = value
     return grown
-
-

@@ -15,13 +15,7 @@ from oncewire.cli.contexts import password_in
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_options
 from oncewire.cli.token import has_token_option, token_of_command, token_option
-from oncewire.cli.where import (
-    DEFAULT_HTTP,
-    PRECEDENCE,
-    context_in_use,
-    context_option,
-    http_address,
-)
+from oncewire.cli.where import DEFAULT_HTTP, PRECEDENCE, context_in_use, context_option, http_address
 from topology.inspector.ask_cli import Authorization, Bearer
 
 _META = "oncewire.password_file"
@@ -31,9 +25,12 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--url` and `--context`; it asks `url_of` what they came to."""
     precedence = PRECEDENCE.format(variable=variables.HTTP_URL, default=DEFAULT_HTTP)
     return click.option(
-        "--url", default=None, envvar=variables.HTTP_URL, metavar="URL",
+        "--url",
+        default=None,
+        envvar=variables.HTTP_URL,
+        metavar="URL",
         help=f"The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT. [{precedence}]",
-    )(context_option(command))  # fmt: skip
+    )(context_option(command))
 
 
 def url_of(given: str | None) -> str:
@@ -49,11 +46,15 @@ def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options `--user`, `--password-file` and `--token-file`, and those of TLS."""
     for option in (
         click.option(
-            "--password-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", expose_value=False,
-            callback=_keep, help=f"The password of --user. [{variables.PASSWORD}; else it is asked for]",
+            "--password-file",
+            type=click.Path(exists=True, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            callback=_keep,
+            help=f"The password of --user. [{variables.PASSWORD}; else it is asked for]",
         ),
         click.option("--user", default=None, metavar="NAME", help="Log in as this user of the router."),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return tls_options(token_option(command))
 
@@ -95,9 +96,10 @@ def authorization_of(user: str | None) -> Authorization | None:
     if password is None:
         if not sys.stdin.isatty():
             raise CliError(
-                f"cannot log in as {user}", "no password is given, and there is no terminal to ask for it",
+                f"cannot log in as {user}",
+                "no password is given, and there is no terminal to ask for it",
                 f"give --password-file FILE, or set {variables.PASSWORD}",
-            )  # fmt: skip
+            )
         password = str(click.prompt(f"Password of {user}", hide_input=True, err=True))
     if ":" in user:
         raise CliError(f"cannot log in as {user}", "a user's name has no colon", "give the name alone")

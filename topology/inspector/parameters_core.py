@@ -8,14 +8,7 @@ from typing import Any
 
 from delivery_records.model.tags import MAX_TAG_BYTES
 from topology.inspector.rates_core import POINTS
-from topology.inspector.rows_core import (
-    DEFAULT_ROWS,
-    MAX_ROWS,
-    OF_ATTACHMENTS,
-    WATCHABLE,
-    Filter,
-    InputError,
-)
+from topology.inspector.rows_core import DEFAULT_ROWS, MAX_ROWS, OF_ATTACHMENTS, WATCHABLE, Filter, InputError
 from topology.inspector.topic_names_core import topic_named
 
 MAX_TEXT = 2_048

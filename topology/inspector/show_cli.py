@@ -133,7 +133,7 @@ def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
             f"longer than 10 s: {counts['stuck_10s']}; "
             f"subscriptions that gave no credit for 10 s: {counts['held_10s']}",
         }
-    )  # fmt: skip
+    )
     yield Text()
     yield from _waits(document["waits"])
     yield from _missing(document)

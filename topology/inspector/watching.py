@@ -115,8 +115,7 @@ class Watchers:
     async def stop(self) -> None:
         """Disconnects all watchers: the router stops."""
         closing = [
-            watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops")
-            for watcher in self._watchers
+            watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops") for watcher in self._watchers
         ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PERIOD_S):
@@ -252,9 +251,13 @@ class _Watcher:
             else:
                 self._shown[table] = Shown(rows)
         return {
-            "type": "snapshot", "table": table, "items": rows, "next": following, "total": total,
+            "type": "snapshot",
+            "table": table,
+            "items": rows,
+            "next": following,
+            "total": total,
             "applied": self._source.applied(),
-        }  # fmt: skip
+        }
 
     def _overview(self) -> Row:
         return {**self._source.overview(), "key": OVERVIEW, "can": self._rights.as_row()}

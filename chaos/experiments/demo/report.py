@@ -79,10 +79,13 @@ def print_result(console: Console, result: DemoResult) -> None:
     console.print(_table_of_faults(result))
     total = result.verdict.total
     print_verdict(
-        console, "", result.seconds, result.reasons(),
+        console,
+        "",
+        result.seconds,
+        result.reasons(),
         f"{total('accepted')} messages accepted, "
         f"lost 0, duplicated 0, reordered 0; {result.resumed_links} links resumed",
-    )  # fmt: skip
+    )
 
 
 def print_summary(console: Console, seed: int, results: Sequence[DemoResult]) -> None:
@@ -110,9 +113,7 @@ def _table_of_publishers(verdict: Verdict) -> Table:
 
 
 def _table_of_subscribers(verdict: Verdict) -> Table:
-    table = table_of(
-        "subscriber", "received", "lost", "duplicated", "reordered", "resumed\nlinks", "longest\ngap"
-    )
+    table = table_of("subscriber", "received", "lost", "duplicated", "reordered", "resumed\nlinks", "longest\ngap")
     for each in verdict.subscribers:
         wrong = (flag(each.lost), flag(each.duplicated), flag(each.reordered))
         table.add_row(each.name, str(each.received), *wrong, str(each.resumed), _gap(each.longest_gap))

@@ -108,13 +108,7 @@ async def _run_in(folder: Path, options: DemoOptions, console: Console) -> DemoR
 
 
 async def _run_trial(
-    network: LocalNetwork,
-    folder: Path,
-    options: DemoOptions,
-    progress: DemoProgress,
-    *,
-    began: float,
-    etcd: str,
+    network: LocalNetwork, folder: Path, options: DemoOptions, progress: DemoProgress, *, began: float, etcd: str
 ) -> DemoResult:
     problems: list[str] = []
     async with Trial(network, folder, *plans(network, folder, options)) as trial:
@@ -154,14 +148,10 @@ def plans(
         batch_s=BATCH_S,
         file=None if options.file is None else str(options.file),
     )
-    return lay_out(
-        load, [router.url for router in network.routers.values()], folder, random.Random(options.seed)
-    )
+    return lay_out(load, [router.url for router in network.routers.values()], folder, random.Random(options.seed))
 
 
-async def strike_three(
-    trial: Trial, strikes: Strikes, options: DemoOptions, say: Callable[[str], None]
-) -> None:
+async def strike_three(trial: Trial, strikes: Strikes, options: DemoOptions, say: Callable[[str], None]) -> None:
     """Strike three different routers, each when its part of the source is published and enough is unsettled there.
 
     Raises:
@@ -173,18 +163,14 @@ async def strike_three(
 
     async def choose(after: float, signal_name: str) -> RouterState:
         await trial.wait_until(
-            lambda: (
-                sum(each.counts["sent"] for each in trial.publishers.values()) >= after * options.messages
-            ),
+            lambda: sum(each.counts["sent"] for each in trial.publishers.values()) >= after * options.messages,
             f"{after:.0%} of the source is published",
             patience_s(options),
         )
         target = await strikes.choose(UNSETTLED_AT_FAULT, untouched)
         untouched.remove(target.router)
         pid = network.routers[target.router].pid
-        say(
-            f"{signal_name} to router {target.router}, pid {pid}: {target.unsettled} deliveries unsettled through it"
-        )
+        say(f"{signal_name} to router {target.router}, pid {pid}: {target.unsettled} deliveries unsettled through it")
         return target
 
     target = await choose(STRIKE_AFTER[0], "SIGKILL")

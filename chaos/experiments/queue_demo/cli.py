@@ -19,21 +19,28 @@ FAILED = 1
 
 @click.command("demo-queue", short_help="Topic, work queues, topic; everything is killed.")
 @click.option(
-    "--messages", type=click.IntRange(MIN_MESSAGES, FLIGHTS), default=5_000, show_default=True,
+    "--messages",
+    type=click.IntRange(MIN_MESSAGES, FLIGHTS),
+    default=5_000,
+    show_default=True,
     help="How many flights to publish, one message each.",
-)  # fmt: skip
-@click.option(
-    "--kills", type=click.IntRange(MIN_KILLS, MAX_KILLS), default=10, show_default=True,
-    help="How many SIGKILLs: workers, feed, outbox publisher, reader and routers by turns.",
-)  # fmt: skip
-@click.option(
-    "--routers", type=click.IntRange(2, MAX_ROUTERS), default=3, show_default=True,
-    help="How many router processes to run.",
-)  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides who is killed in which order.")
-@click.option(
-    "--keep", type=click.Path(path_type=Path), default=None, help="Leave the store and logs in this folder."
 )
+@click.option(
+    "--kills",
+    type=click.IntRange(MIN_KILLS, MAX_KILLS),
+    default=10,
+    show_default=True,
+    help="How many SIGKILLs: workers, feed, outbox publisher, reader and routers by turns.",
+)
+@click.option(
+    "--routers",
+    type=click.IntRange(2, MAX_ROUTERS),
+    default=3,
+    show_default=True,
+    help="How many router processes to run.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides who is killed in which order.")
+@click.option("--keep", type=click.Path(path_type=Path), default=None, help="Leave the store and logs in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def demo_queue(

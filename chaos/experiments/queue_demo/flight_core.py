@@ -42,9 +42,9 @@ def parse(payload: bytes, tries: int) -> bytes:
         raise FlightFailed("this flight has not arrived")
     if not tries and not zlib.crc32(payload) % FAILS_FIRST:
         raise FlightFailed("failed for the first time")
-    return json.dumps({
-        "number": int(number), "carrier": columns[CARRIER], "minutes_late": int(columns[ARRIVAL_DELAY])
-    }).encode()  # fmt: skip
+    return json.dumps(
+        {"number": int(number), "carrier": columns[CARRIER], "minutes_late": int(columns[ARRIVAL_DELAY])}
+    ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,7 @@ class Verdict:
         return not (self.lost or self.duplicated or self.effects_twice or self.unexpected)
 
 
-def judge(
-    rows: Sequence[bytes], received: Iterable[bytes], dead: Iterable[bytes], effects: Iterable[int]
-) -> Verdict:
+def judge(rows: Sequence[bytes], received: Iterable[bytes], dead: Iterable[bytes], effects: Iterable[int]) -> Verdict:
     """Compare with the rows.
 
     Args:

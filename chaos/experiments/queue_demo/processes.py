@@ -51,9 +51,16 @@ class RoleProcess:
         with self._log.open("ab") as log:
             # In a session of its own: a Ctrl-C in the terminal is for the demo, which then ends its processes.
             process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "chaos.experiments.queue_demo.worker", *self._arguments,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                sys.executable,
+                "-P",
+                "-m",
+                "chaos.experiments.queue_demo.worker",
+                *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
         assert process.stdout is not None
         line = b""
         with suppress(TimeoutError):

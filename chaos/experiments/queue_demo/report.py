@@ -99,7 +99,10 @@ def print_result(console: Console, result: QueueResult) -> None:
     table.add_row(str(result.accepted), str(verdict.received), str(verdict.dead), *wrong)
     console.print(table)
     print_verdict(
-        console, "", result.seconds, result.reasons(),
+        console,
+        "",
+        result.seconds,
+        result.reasons(),
         f"{result.accepted} flights in, {verdict.received} delays out, {verdict.dead} dead letters, "
         f"lost 0, done twice 0; {len(result.kills)} kills survived",
-    )  # fmt: skip
+    )

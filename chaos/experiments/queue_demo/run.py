@@ -86,9 +86,7 @@ async def run_queue_demo(options: QueueOptions, console: Console) -> QueueResult
         return await _run_in(Path(folder), options, rows, console)
 
 
-async def _run_in(
-    folder: Path, options: QueueOptions, rows: Sequence[bytes], console: Console
-) -> QueueResult:
+async def _run_in(folder: Path, options: QueueOptions, rows: Sequence[bytes], console: Console) -> QueueResult:
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -179,8 +177,9 @@ class _Stage:
                     share = (number + 0.5) / (self._options.kills + 1)
                     await self._until(
                         lambda: count_received(self._folder) >= share * len(self._rows) * 0.9,  # noqa: B023
-                        f"{share:.0%} of the flights came out", sending,
-                    )  # fmt: skip
+                        f"{share:.0%} of the flights came out",
+                        sending,
+                    )
                     await self._kill(kind)
                 await self._until(sending.done, "every flight is accepted", sending)
                 sending.result()

@@ -21,25 +21,39 @@ FAILED = 1
 
 @click.command("demo-spark", short_help="A Spark job between two topics; everything is killed.")
 @click.option(
-    "--messages", type=click.IntRange(MIN_MESSAGES, FLIGHTS), default=12_000, show_default=True,
+    "--messages",
+    type=click.IntRange(MIN_MESSAGES, FLIGHTS),
+    default=12_000,
+    show_default=True,
     help="How many flights to publish, one message each.",
-)  # fmt: skip
+)
 @click.option(
-    "--kills", type=click.IntRange(MIN_KILLS, MAX_KILLS), default=6, show_default=True,
+    "--kills",
+    type=click.IntRange(MIN_KILLS, MAX_KILLS),
+    default=6,
+    show_default=True,
     help="How many SIGKILLs: driver, bridge node and routers by turns.",
-)  # fmt: skip
+)
 @click.option(
-    "--routers", type=click.IntRange(3, MAX_ROUTERS), default=3, show_default=True,
+    "--routers",
+    type=click.IntRange(3, MAX_ROUTERS),
+    default=3,
+    show_default=True,
     help="How many router processes to run.",
-)  # fmt: skip
+)
 @click.option(
-    "--seed", type=int, default=1, show_default=True,
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
     help="Decides in which order the kinds are killed, and which client prefers which router.",
-)  # fmt: skip
+)
 @click.option(
-    "--keep", type=click.Path(path_type=Path), default=None,
+    "--keep",
+    type=click.Path(path_type=Path),
+    default=None,
     help="Leave journals, the checkpoint and logs in this folder.",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def demo_spark(

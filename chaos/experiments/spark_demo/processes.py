@@ -61,9 +61,7 @@ class DemoProcess:
     def check(self) -> None:
         """Raise TrialFailed if it ended by itself."""
         if self._process is not None and self._process.returncode is not None:
-            raise TrialFailed(
-                f"the {self.what} ended with code {self._process.returncode}: {self.last_words()}"
-            )
+            raise TrialFailed(f"the {self.what} ended with code {self._process.returncode}: {self.last_words()}")
 
     def last_words(self) -> str:
         """The end of what it printed."""
@@ -86,10 +84,15 @@ class DemoProcess:
         with self.log.open("ab") as log:
             # In a session of its own: a Ctrl-C in the terminal is for the demo, which then ends its processes.
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", *arguments,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE if announces else log,
-                stderr=log, env=environment, start_new_session=True,
-            )  # fmt: skip
+                sys.executable,
+                "-P",
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE if announces else log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
 
 
 class NodeProcess(DemoProcess):
@@ -193,9 +196,7 @@ class DriverProcess(DemoProcess):
     async def start(self) -> None:
         """Start it; returns when the process exists, seconds before it is at work."""
         self.starts += 1
-        plan = JobPlan(
-            self._node.address, str(self._node.secret_file), str(self._folder), self.starts, self._batch
-        )
+        plan = JobPlan(self._node.address, str(self._node.secret_file), str(self._folder), self.starts, self._batch)
         # Whatever Spark makes for the time of a life, and leaves where it is killed, goes with the folder.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
         await self._start(["-m", "chaos.experiments.spark_demo.job", plan.encode()], environment=environment)
@@ -215,9 +216,7 @@ class DriverProcess(DemoProcess):
             code = await asyncio.wait_for(process.wait(), STOP_S)
         except TimeoutError:
             await self.kill()
-            raise TrialFailed(
-                f"the Spark driver did not end within {STOP_S:g} s: {self.last_words()}"
-            ) from None
+            raise TrialFailed(f"the Spark driver did not end within {STOP_S:g} s: {self.last_words()}") from None
         await self.kill()  # its children may take a moment longer
         if code not in (0, -signal.SIGKILL):
             raise TrialFailed(f"the Spark driver ended with code {code}: {self.last_words()}")

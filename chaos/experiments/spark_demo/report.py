@@ -92,19 +92,20 @@ def print_result(console: Console, result: SparkResult) -> None:
     for failure in result.query_failures:
         console.print(f"{failure} (started again)", style="yellow", markup=False, soft_wrap=True)
     print_verdict(
-        console, "", result.seconds, result.reasons(),
+        console,
+        "",
+        result.seconds,
+        result.reasons(),
         f"{result.accepted} flights in, {result.verdict.received} delays out "
         f"in {result.verdict.batches} batches, lost 0, duplicated 0, torn 0; {len(result.kills)} kills survived",
-    )  # fmt: skip
+    )
 
 
 def _table_of_rows(result: SparkResult) -> Table:
     verdict = result.verdict
     table = table_of("published", "received", "lost", "duplicated", "torn", "batches", "lives of\nthe job")
     wrong = (flag(verdict.lost), flag(verdict.duplicated), flag(verdict.torn))
-    table.add_row(
-        str(result.accepted), str(verdict.received), *wrong, str(verdict.batches), str(result.starts)
-    )
+    table.add_row(str(result.accepted), str(verdict.received), *wrong, str(verdict.batches), str(result.starts))
     return table
 
 

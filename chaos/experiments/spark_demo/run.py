@@ -77,9 +77,7 @@ class SparkOptions:
         chance = random.Random(self.seed)
         rounds = -(-self.kills // len(Kind))
         kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))
-        return [
-            (index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)
-        ][: self.kills]
+        return [(index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)][: self.kills]
 
 
 async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult:
@@ -100,9 +98,7 @@ async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult
         return await _run_in(Path(folder), options, rows, console)
 
 
-async def _run_in(
-    folder: Path, options: SparkOptions, rows: Sequence[bytes], console: Console
-) -> SparkResult:
+async def _run_in(folder: Path, options: SparkOptions, rows: Sequence[bytes], console: Console) -> SparkResult:
     began = time.monotonic()
     network = LocalNetwork(options.routers, log_folder=folder)
     with DemoProgress(console) as progress:
@@ -131,9 +127,17 @@ async def _run_in(
             verdict = await asyncio.to_thread(judge_outputs, rows, payloads)
             seconds = time.monotonic() - began
             return SparkResult(
-                options.messages, accepted, verdict, stage.kills.done, options.kills, driver.starts,
-                driver.query_failures(), stage.kills.start, seconds, problems,
-            )  # fmt: skip
+                options.messages,
+                accepted,
+                verdict,
+                stage.kills.done,
+                options.kills,
+                driver.starts,
+                driver.query_failures(),
+                stage.kills.start,
+                seconds,
+                problems,
+            )
 
 
 def _collected(folder: Path) -> Path:

@@ -21,9 +21,15 @@ class PublisherChanges:
     """What follows from a publisher's key."""
 
     __slots__ = (
-        "_attaching", "_egress_parts", "_endpoints", "_expiry", "_ingress_parts", "_proposals", "_steals",
+        "_attaching",
+        "_egress_parts",
+        "_endpoints",
+        "_expiry",
+        "_ingress_parts",
+        "_proposals",
+        "_steals",
         "_turn",
-    )  # fmt: skip
+    )
 
     def __init__(self, parts: WatchParts) -> None:
         """Nothing has changed yet."""

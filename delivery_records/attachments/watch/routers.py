@@ -46,8 +46,9 @@ class RouterChanges:
         """K-5, K-6: attachments of a dead incarnation; timers start from zero at our own observation."""
         turn = self._turn
         for path_of, attachments in (
-            (subscription_path, turn.view.subscriptions), (publisher_path, turn.view.publishers)
-        ):  # fmt: skip
+            (subscription_path, turn.view.subscriptions),
+            (publisher_path, turn.view.publishers),
+        ):
             for key, attachment in attachments.items():
                 owner = attachment.record.rid
                 path = path_of(key)

@@ -20,9 +20,18 @@ class SubscriptionChanges:
     """What follows from a subscription's key."""
 
     __slots__ = (
-        "_attaching", "_barrier", "_egress_parts", "_endpoints", "_expiry", "_orders", "_proposals", "_shared",
-        "_steals", "_to_ingresses", "_turn",
-    )  # fmt: skip
+        "_attaching",
+        "_barrier",
+        "_egress_parts",
+        "_endpoints",
+        "_expiry",
+        "_orders",
+        "_proposals",
+        "_shared",
+        "_steals",
+        "_to_ingresses",
+        "_turn",
+    )
 
     def __init__(self, parts: WatchParts) -> None:
         """Nothing has changed yet."""
@@ -48,9 +57,7 @@ class SubscriptionChanges:
         turn.view.apply(change)
         turn.plan_version += 1
         awaited = self._expiry.cancel(subscription_path(change.key))
-        self._orders.on_subscription(
-            change.key, turn.view.subscriptions.get(change.key), change.mod_revision
-        )  # K-5a
+        self._orders.on_subscription(change.key, turn.view.subscriptions.get(change.key), change.mod_revision)  # K-5a
         subscription = turn.view.subscriptions.get(change.key)
         known = old if subscription is None else subscription
         if known is not None and known.record.shared:
@@ -109,9 +116,12 @@ class SubscriptionChanges:
         self._endpoints.open_egress(egress)
         turn.note(
             Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,
-            subscription=subscription.name, topic=subscription.record.topic, epoch=subscription.epoch,
-            unsettled=len(request.unsettled or ()), peer=request.peer,
-        )  # fmt: skip
+            subscription=subscription.name,
+            topic=subscription.record.topic,
+            epoch=subscription.epoch,
+            unsettled=len(request.unsettled or ()),
+            peer=request.peer,
+        )
         if request.exactly_once:
             egress.reply()
         else:

@@ -14,9 +14,7 @@ from delivery_records.model.view import Change, Kind
 class WatchHandlers:
     """Folds changes into the view and carries out what they mean, one change at a time (K-2)."""
 
-    __slots__ = (
-        "_attaching", "_barrier", "_orders", "_publishers", "_routers", "_routing", "_subscriptions", "_turn",
-    )  # fmt: skip
+    __slots__ = ("_attaching", "_barrier", "_orders", "_publishers", "_routers", "_routing", "_subscriptions", "_turn")
 
     def __init__(self, parts: WatchParts) -> None:
         """Nothing has changed yet."""

@@ -25,14 +25,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 
-from oncewire.client.errors import (
-    ClientError,
-    LinkRefused,
-    ProcessFailed,
-    StoreCorrupt,
-    StoreFenced,
-    UsageError,
-)
+from oncewire.client.errors import ClientError, LinkRefused, ProcessFailed, StoreCorrupt, StoreFenced, UsageError
 from oncewire.client.events import ClientEvent, ConsumerStatistics
 from oncewire.client.login import TokenSource
 from oncewire.client.put_off import ended
@@ -289,9 +282,7 @@ class Consumer:
         delay = min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2 ** (failures - 1))
         events = [asyncio.ensure_future(event.wait()) for event in (self._stop, handed_over)]
         try:
-            await asyncio.wait(
-                events, timeout=delay * random.uniform(0.5, 1.0), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(events, timeout=delay * random.uniform(0.5, 1.0), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for event in events:
                 event.cancel()

@@ -14,12 +14,7 @@ from typing import Any
 
 from oncewire.client.errors import JournalUnusable, StoreError
 from oncewire.client.journal import Journal
-from oncewire.client.journal_records import (
-    PublisherChanges,
-    PublisherState,
-    SubscriberChanges,
-    SubscriberState,
-)
+from oncewire.client.journal_records import PublisherChanges, PublisherState, SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import OutcomeKind
 from oncewire.client.sqlite_journal import outcome_from_text, outcome_to_text
 from oncewire.client.transactions.crash_points import CrashPoint, reach
@@ -97,10 +92,7 @@ class InputJournal(Journal):
         first = self.last_position + 1
         self._store.run_many(
             "INSERT INTO oncewire_store_inputs VALUES (?, ?, ?, ?, ?)",
-            [
-                (self._store.name, position, source, now, payload)
-                for position, payload in enumerate(payloads, first)
-            ],
+            [(self._store.name, position, source, now, payload) for position, payload in enumerate(payloads, first)],
         )
         self.last_position += len(payloads)
 

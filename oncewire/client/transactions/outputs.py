@@ -131,9 +131,12 @@ class Outputs:
     async def _publish(self, topic: str, known: _Topic) -> None:
         while True:
             publisher = known.publisher = await self._client.publisher(
-                topic, name=self._store.maps.link(topic), journal=self._journal, resend_in_doubt=True,
+                topic,
+                name=self._store.maps.link(topic),
+                journal=self._journal,
+                resend_in_doubt=True,
                 require=self._required(topic) or None,
-            )  # fmt: skip
+            )
             if not self._store.maps.has_released(topic):
                 await self._until_released(publisher, known)
             known.publisher = None

@@ -172,5 +172,3 @@ def read_uncommitted(
     """Read all messages as they come, each once, also those that are rolled back. Arguments as ``read_committed``."""
     network = Network(routers, ssl_context, token=token)
     return Reader(network, topics, Isolation.READ_UNCOMMITTED, store, name, timeout, 0)
-
-

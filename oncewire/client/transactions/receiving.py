@@ -50,9 +50,8 @@ class Network:
     def client(self, container_id: str, on_event: Callable[[ClientEvent], None]) -> Client:
         """Make a client that is not connected yet."""
         return connect(
-            self.routers, container_id=container_id, ssl_context=self.ssl_context, token=self.token,
-            on_event=on_event,
-        )  # fmt: skip
+            self.routers, container_id=container_id, ssl_context=self.ssl_context, token=self.token, on_event=on_event
+        )
 
 
 class Receiving:

@@ -403,9 +403,7 @@ class Sequencer(Generic[Message]):
         for first, last in pending:
             state.finished.remove(first, last)
 
-    def _commit_complete(
-        self, state: ProducerState[Message], effects: list[Batch[Message] | Reread[Message]]
-    ) -> None:
+    def _commit_complete(self, state: ProducerState[Message], effects: list[Batch[Message] | Reread[Message]]) -> None:
         """Commit the acks that lack nothing now, in order of their numbers (SQ-3)."""
         for sequence in sorted(state.waiting):
             ack = state.waiting.get(sequence)
@@ -493,9 +491,7 @@ class Sequencer(Generic[Message]):
         """The transaction with ``changes()`` has committed."""
         self._changed.clear()
 
-    def restore(
-        self, position: int, horizons: Mapping[str, int], states: Iterable[tuple[ProducerId, str]]
-    ) -> None:
+    def restore(self, position: int, horizons: Mapping[str, int], states: Iterable[tuple[ProducerId, str]]) -> None:
         """Take over a checkpoint; the next message to feed is the one behind ``position``.
 
         Raises:

@@ -82,9 +82,14 @@ class ProducerState(Generic[Message]):
     def continued_by(self, producer: ProducerId) -> ProducerState[Message]:
         """Return what a user begins with whose producer was known without one (SQ-9). Changes nothing here."""
         return ProducerState(
-            producer, self.finished.copy(), self.pending.copy(), dict(self.waiting), self.first_position,
-            self.last_seen, dict(self.ring),
-        )  # fmt: skip
+            producer,
+            self.finished.copy(),
+            self.pending.copy(),
+            dict(self.waiting),
+            self.first_position,
+            self.last_seen,
+            dict(self.ring),
+        )
 
     def hand_over(self) -> None:
         """Its pending messages are a user's now: here they are over (SQ-9)."""
@@ -138,9 +143,7 @@ class Reread(Generic[Message]):
 
     __slots__ = ("_before", "_missing", "first_position", "last_position", "producer")
 
-    def __init__(
-        self, producer: ProducerId, missing: SequenceSet, first_position: int, last_position: int
-    ) -> None:
+    def __init__(self, producer: ProducerId, missing: SequenceSet, first_position: int, last_position: int) -> None:
         self.producer = producer
         self._before = replace(producer, user="")  # what it published before routers stated its user (SQ-9)
         self.first_position = first_position

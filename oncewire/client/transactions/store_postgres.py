@@ -88,9 +88,10 @@ class PostgresStore(Store[Any]):
             settings = self._psycopg.conninfo.conninfo_to_dict(address)
         except self._psycopg.Error:  # its text repeats what cannot be read: perhaps the password
             raise UsageError(
-                "the store postgresql://... cannot be opened", "PostgreSQL's library cannot read this address",
+                "the store postgresql://... cannot be opened",
+                "PostgreSQL's library cannot read this address",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
-            ) from None  # fmt: skip
+            ) from None
         try:
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
             self._settings = settings

@@ -49,9 +49,14 @@ async def chromium() -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def looking_at(
-    browser: Any, url: str, *, phone: bool = False, dark: bool = False, expect_errors: bool = False,
+    browser: Any,
+    url: str,
+    *,
+    phone: bool = False,
+    dark: bool = False,
+    expect_errors: bool = False,
     login: tuple[str, str] | None = None,
-) -> AsyncIterator[Any]:  # fmt: skip
+) -> AsyncIterator[Any]:
     """The page at an address, as Playwright's Page.
 
     At the end the browser must have had nothing to complain about, and must have asked nobody but this router.

@@ -111,15 +111,26 @@ async def busy_network(folder: Path) -> AsyncIterator[Scene]:
     async with _network(network) as scene, AsyncExitStack() as stack:
         for name in names:
             await scene.post(f"router/{name}/trace", {"on": True}, name)
-        clients = [await stack.enter_async_context(scene.client(name, at)) for name, at in (
-            ("store", "r2"), ("billing", "r3"), ("audit", "r1"), ("slow-printer", "r1"), ("till-1", "r1"),
-            ("till-2", "r2"), ("feed", "r3"),
-        )]  # fmt: skip
+        clients = [
+            await stack.enter_async_context(scene.client(name, at))
+            for name, at in (
+                ("store", "r2"),
+                ("billing", "r3"),
+                ("audit", "r1"),
+                ("slow-printer", "r1"),
+                ("till-1", "r1"),
+                ("till-2", "r2"),
+                ("feed", "r3"),
+            )
+        ]
         store, billing, audit, printer, till_1, till_2, feed = clients
         for client, topic, name in (
-            (store, "orders", "all"), (billing, "orders", "eu-west-1"), (audit, "prices.#", "log"),
-            (billing, "prices.eur", HOSTILE), (store, "stock", "shelf"),
-        ):  # fmt: skip
+            (store, "orders", "all"),
+            (billing, "orders", "eu-west-1"),
+            (audit, "prices.#", "log"),
+            (billing, "prices.eur", HOSTILE),
+            (store, "stock", "shelf"),
+        ):
             scene.start(accept(await client.subscriber(topic, name=name)))
         # It has deliveries, and says nothing.
         _ = await printer.subscriber("orders", name="labels", prefetch=4)

@@ -67,8 +67,10 @@ async def test_the_map_and_its_tables_show_routers_links_and_best_paths(scene: S
         await page.wait_for_function(drawn)
         routers = await columns_of(page, "Routers", "State", "Next hop", "Cost")
         assert routers == {
-            "r1 this router": ["serving", "–", "0"], "r2": ["serving", "r2", "1"], "r3": ["serving", "r2", "3"],
-        }  # fmt: skip
+            "r1 this router": ["serving", "–", "0"],
+            "r2": ["serving", "r2", "1"],
+            "r3": ["serving", "r2", "3"],
+        }
         best = {name for name, (word,) in (await columns_of(page, "Links", "Best")).items() if word == "yes"}
         assert best == {"r1 → r2", "r2 → r3"}
 
@@ -86,9 +88,7 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
             assert re.search(r"client\s+127\.0\.0\.1:\d+", card), card
             assert re.search(r"Window\s*\d+ of [\d\s]+[\d.]+ k?B", card), card
         first = await page.locator("article .for .age").first.inner_text()
-        await page.wait_for_function(
-            "old => document.querySelector('article .for .age').innerText !== old", arg=first
-        )
+        await page.wait_for_function("old => document.querySelector('article .for .age').innerText !== old", arg=first)
 
 
 async def test_every_page_says_who_waits_in_the_network_and_badge_and_view_agree(scene: Scene, browser: Any) -> None:
@@ -228,11 +228,14 @@ async def test_one_switch_shows_the_whole_network_or_this_router_in_all_views(sc
         await page.locator("#scope input").uncheck()
         await until_text(page, "3 connections", "main")
         for place, text, others in (
-            ("clients/subscriptions", "audit/log", "store/all"), ("clients/publishers", "till-1/sales", "till-2/sales"),
-            ("topics/orders", "slow-printer/labels", "billing/eu-west-1"), ("waiting", "till-1/sales", "till-2/sales"),
-            ("events", "Events of this router", "Events of all routers"), ("router", "Neighbours", "At"),
+            ("clients/subscriptions", "audit/log", "store/all"),
+            ("clients/publishers", "till-1/sales", "till-2/sales"),
+            ("topics/orders", "slow-printer/labels", "billing/eu-west-1"),
+            ("waiting", "till-1/sales", "till-2/sales"),
+            ("events", "Events of this router", "Events of all routers"),
+            ("router", "Neighbours", "At"),
             ("", "Wait here over 10\u00a0s", "Links, each way"),
-        ):  # fmt: skip
+        ):
             await go(page, place)
             await until_text(page, text, "main")
             cells = await page.locator("main th, main td, main h1, main h3").all_inner_texts()
@@ -260,8 +263,9 @@ async def test_rates_are_shown_with_their_last_five_minutes(scene: Scene, browse
             await go(page, place)
             await page.wait_for_function(
                 "caption => [...document.querySelectorAll('table')].some(t => t.caption.textContent.startsWith(caption)"
-                " && t.querySelector('svg.spark'))", arg=caption,
-            )  # fmt: skip
+                " && t.querySelector('svg.spark'))",
+                arg=caption,
+            )
 
 
 async def test_the_map_and_the_notes_name_where_the_stuck_subscription_is(scene: Scene, browser: Any) -> None:

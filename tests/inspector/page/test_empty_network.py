@@ -55,10 +55,13 @@ async def test_an_empty_network_is_shown_as_one_that_is_well(scene: Scene, brows
         assert [row[0] for row in await table_of(page, "Routers")] == ["r1 this router"]
         await until_text(page, "A router that is alone has none.")
         for place, text in (
-            ("topics", "Nobody publishes or subscribes."), ("waiting", "No publisher has waited for over a second."),
-            ("clients", "No client is connected."), ("router", "No neighbour."),
-            ("events", "router started"), ("topics/none", "No subscription: what is published here goes nowhere."),
-        ):  # fmt: skip
+            ("topics", "Nobody publishes or subscribes."),
+            ("waiting", "No publisher has waited for over a second."),
+            ("clients", "No client is connected."),
+            ("router", "No neighbour."),
+            ("events", "router started"),
+            ("topics/none", "No subscription: what is published here goes nowhere."),
+        ):
             await go(page, place)
             await until_text(page, text, "main")
         assert await page.title() == "Topic · r1 · Oncewire"

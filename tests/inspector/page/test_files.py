@@ -50,8 +50,7 @@ def test_no_name_can_look_like_another_one_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/", "/inspector", *(f"/inspector/{name}" for name in ("main.js", "tokens.css", "schema.js", "none.js"))],
+    "path", ["/", "/inspector", *(f"/inspector/{name}" for name in ("main.js", "tokens.css", "schema.js", "none.js"))]
 )
 @in_one_loop
 async def test_every_answer_has_the_policy(session: aiohttp.ClientSession, path: str) -> None:

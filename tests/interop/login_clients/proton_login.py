@@ -18,10 +18,13 @@ class Login(MessagingHandler):  # type: ignore[misc]  # proton has no types
         if given["LOGIN_MECHANISM"] == "EXTERNAL":
             domain.set_credentials(given["LOGIN_CERT"], given["LOGIN_KEY"], None)
         event.container.connect(
-            f"amqps://localhost:{given['LOGIN_PORT']}", ssl_domain=domain, reconnect=False,
-            allowed_mechs=given["LOGIN_MECHANISM"], user=given["LOGIN_USER"] or None,
+            f"amqps://localhost:{given['LOGIN_PORT']}",
+            ssl_domain=domain,
+            reconnect=False,
+            allowed_mechs=given["LOGIN_MECHANISM"],
+            user=given["LOGIN_USER"] or None,
             password=given["LOGIN_SECRET"] or None,
-        )  # fmt: skip
+        )
 
     def on_connection_opened(self, event: Any) -> None:
         sys.stdout.write("opened\n")

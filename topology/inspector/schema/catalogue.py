@@ -34,15 +34,19 @@ def page_module() -> str:
     tables = {
         entity.table: [
             {
-                "name": each.name, "label": each.column.page_label, "type": each.type.value,
+                "name": each.name,
+                "label": each.column.page_label,
+                "type": each.type.value,
                 "unit": None if each.unit is None else each.unit.value,
                 # A number that is not known stays visible, as a dash: another router knows it.
                 "optional": each.column.is_optional and each.type is Type.TEXT,
             }
-            for each in entity.attributes if each.column is not None and each.column.page_label
+            for each in entity.attributes
+            if each.column is not None and each.column.page_label
         ]
-        for entity in (*MANAGED.values(), *SHOWN.values()) if entity.table is not None
-    }  # fmt: skip
+        for entity in (*MANAGED.values(), *SHOWN.values())
+        if entity.table is not None
+    }
     words = {value: word._asdict() for value, word in WORDS.items()}
     parts = {"TABLES": tables, "WORDS": words, "REASONS": dict(REASONS)}
     exports = "".join(f"export const {name} = {json.dumps(part, indent=1)};\n" for name, part in parts.items())

@@ -194,18 +194,21 @@ def integer(
 
 
 def seconds(
-    name: str, meaning: str, column: Column | None = None, aging: Aging | None = None, *,
-    metric: Metric | None = None, is_nullable: bool = False,
-) -> Attribute:  # fmt: skip
+    name: str,
+    meaning: str,
+    column: Column | None = None,
+    aging: Aging | None = None,
+    *,
+    metric: Metric | None = None,
+    is_nullable: bool = False,
+) -> Attribute:
     """A duration."""
     return Attribute(name, Type.NUMBER, meaning, column, Unit.SECONDS, aging, metric, is_nullable=is_nullable)
 
 
 def here(name: str, meaning: str, column: Column | None = None, unit: Unit | None = None) -> Attribute:
     """A number that only the router knows where the link is."""
-    return Attribute(
-        name, Type.INTEGER, f"{meaning}; null where its link is not here", column, unit, is_nullable=True
-    )
+    return Attribute(name, Type.INTEGER, f"{meaning}; null where its link is not here", column, unit, is_nullable=True)
 
 
 def rate(name: str, meaning: str, column: Column | None = None, unit: Unit = Unit.RATE) -> Attribute:

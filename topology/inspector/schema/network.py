@@ -28,17 +28,13 @@ _TRACE = Operation(
     "None is affected. Each traced message costs some time and memory.",
     Role.OPERATOR,
     (
-        Attribute(
-            "on", Type.BOOLEAN, "true = start, and delete the previous trace; false = stop.", is_required=True,
-        ),
+        Attribute("on", Type.BOOLEAN, "true = start, and delete the previous trace; false = stop.", is_required=True),
         Attribute("topics", Type.LIST, "Only deliveries to these topics. Default: all."),
         Attribute("publishers", Type.LIST, "Only deliveries of these publishers. Default: all."),
         Attribute("sample", Type.NUMBER, "Share of the deliveries, above 0. Default: 1.", high=1, low=0),
-        Attribute(
-            "time_s", Type.NUMBER, f"Duration. Default: {TRACE_TIME_S:g} seconds.", high=TRACE_TIME_CAP_S, low=0,
-        ),
+        Attribute("time_s", Type.NUMBER, f"Duration. Default: {TRACE_TIME_S:g} seconds.", high=TRACE_TIME_CAP_S, low=0),
     ),
-)  # fmt: skip
+)
 
 _EXPLAIN = Operation(
     "explain",
@@ -67,27 +63,37 @@ ROUTER = EntityType(
         integer("subscriptions", "Subscriptions attached there.", Column("subs", 1)),
         integer("publishers", "Publishers attached there.", Column("pubs", 1)),
         Attribute(
-            "next_hop", Type.TEXT, "The neighbour on the best path; null without a path.",
-            Column("via", 2, "Next hop"), is_nullable=True,
+            "next_hop",
+            Type.TEXT,
+            "The neighbour on the best path; null without a path.",
+            Column("via", 2, "Next hop"),
+            is_nullable=True,
         ),
         Attribute(
-            "distance", Type.INTEGER, "Cost of the best path; 0 for the router itself, null without a path.",
+            "distance",
+            Type.INTEGER,
+            "Cost of the best path; 0 for the router itself, null without a path.",
             Column("cost", 2),
             is_nullable=True,
         ),
         text("http", "HTTP address for operators; empty = it serves no HTTP.", Column("http", 3, "")),
         text("amqp", "Address for clients.", Column("amqp", 4, "")),
         text("version", "Version of the software.", Column("version", 5)),
-        text("group", "What workers behind one address have in common: the setting id; empty = it is one process.",
-             Column("group", 5, "Group")),
+        text(
+            "group",
+            "What workers behind one address have in common: the setting id; empty = it is one process.",
+            Column("group", 5, "Group"),
+        ),
         text("key", KEY.meaning, Column("rid", 6, "")),
         Attribute("is_self", Type.BOOLEAN, "Whether it is the router that serves the request."),
         rate(
-            "published_rate", "Deliveries per second from publishers there; null where only that router knows.",
+            "published_rate",
+            "Deliveries per second from publishers there; null where only that router knows.",
             Column("pub/s", 2, "Published"),
         ),
         rate(
-            "delivered_rate", "Deliveries per second to subscribers there; null likewise.",
+            "delivered_rate",
+            "Deliveries per second to subscribers there; null likewise.",
             Column("deliv/s", 2, "Delivered"),
         ),
         *acceptance(),
@@ -112,7 +118,7 @@ ROUTER = EntityType(
         _TRACE,
         _EXPLAIN,
     ),
-)  # fmt: skip
+)
 
 LINK = EntityType(
     "link",
@@ -124,25 +130,34 @@ LINK = EntityType(
         text("from", "The router that sends.", Column("from", 0)),
         text("to", "The router that receives.", Column("to", 0)),
         Attribute(
-            "cost", Type.INTEGER,
+            "cost",
+            Type.INTEGER,
             "1 to 65535, lower is better. A change takes effect at once in all routers; the link stays up. It applies "
             "until the process stops, also after a reconnect; null = the cost in the two routers' settings.",
-            Column("cost", 0), settable=Role.OPERATOR, is_nullable=True, low=1, high=MAX_COST,
+            Column("cost", 0),
+            settable=Role.OPERATOR,
+            is_nullable=True,
+            low=1,
+            high=MAX_COST,
         ),
         text("state", "up, or one-way: only one end announces it, and it is not used.", Column("state", 1)),
         Attribute(
-            "on_best_path", Type.BOOLEAN, "Part of a best path from the router that serves the request.",
+            "on_best_path",
+            Type.BOOLEAN,
+            "Part of a best path from the router that serves the request.",
             Column("on a best path", 2, "Best path"),
         ),
         rate(
-            "bytes_rate", "Bytes per second in this direction; null where only the two routers know.",
-            Column("bytes/s", 2, "Flow"), Unit.BYTE_RATE,
+            "bytes_rate",
+            "Bytes per second in this direction; null where only the two routers know.",
+            Column("bytes/s", 2, "Flow"),
+            Unit.BYTE_RATE,
         ),
         text("from_rid", "Its incarnation."),
         text("to_rid", "Its incarnation."),
     ),
     table="links",
-)  # fmt: skip
+)
 
 _PUBLISH = Operation(
     "publish",
@@ -163,7 +178,7 @@ TOPIC = EntityType(
         text("name", "The topic, or the pattern.", Column("topic", 0)),
         VHOST,
         integer(
-            "publishers", "Publishers to it; for a pattern, to the topics it matches.", Column("pubs", 0, "Publishers"),
+            "publishers", "Publishers to it; for a pattern, to the topics it matches.", Column("pubs", 0, "Publishers")
         ),
         integer(
             "subscriptions",
@@ -171,27 +186,31 @@ TOPIC = EntityType(
             Column("subs", 0, "Subscriptions"),
         ),
         integer(
-            "waiting", "Publishers at this router whose oldest delivery has been unsettled for more than 1 s.",
+            "waiting",
+            "Publishers at this router whose oldest delivery has been unsettled for more than 1 s.",
             Column("waiting", 1, "Wait over 1 s"),
         ),
         rate(
-            "published_rate", "Deliveries per second from publishers at this router; 0 for a pattern.",
+            "published_rate",
+            "Deliveries per second from publishers at this router; 0 for a pattern.",
             Column("pub/s", 2, "Published"),
         ),
         rate(
-            "delivered_rate", "Deliveries per second to subscriptions here with exactly this topic or pattern.",
+            "delivered_rate",
+            "Deliveries per second to subscriptions here with exactly this topic or pattern.",
             Column("deliv/s", 2, "Delivered"),
         ),
         *acceptance(),
         Attribute("is_pattern", Type.BOOLEAN, "Whether it has wildcards.", Column("pattern", 2, "")),
         text(
-            "policy", "What topics.rules and limits.* of the router that serves the request decide for it (I-3d); "
+            "policy",
+            "What topics.rules and limits.* of the router that serves the request decide for it (I-3d); "
             "empty for a pattern. Two words of on_empty: for publishers without the capability, and with it.",
         ),
     ),
     table="topics",
     operations=(_PUBLISH,),
-)  # fmt: skip
+)
 
 LOG = EntityType(
     "log",
@@ -200,9 +219,12 @@ LOG = EntityType(
     (
         KEY,
         Attribute(
-            "level", Type.TEXT, "Lowest level that is logged. Applies until the process stops or the settings are "
-            "loaded again.", settable=Role.OPERATOR, choices=LEVELS,
+            "level",
+            Type.TEXT,
+            "Lowest level that is logged. Applies until the process stops or the settings are loaded again.",
+            settable=Role.OPERATOR,
+            choices=LEVELS,
         ),
         text("format", "text or json: the setting log.format."),
     ),
-)  # fmt: skip
+)

@@ -48,25 +48,36 @@ NEIGHBOUR = EntityType(
         _ROUTER,
         integer("cost", "Cost of the link from this router.", Column("cost", 0)),
         integer(
-            "waiting_bytes", "Bytes queued for it.", Column("waiting bytes", 1, "Waiting"), Unit.BYTES,
+            "waiting_bytes",
+            "Bytes queued for it.",
+            Column("waiting bytes", 1, "Waiting"),
+            Unit.BYTES,
             Metric("oncewire_neighbour_waiting_bytes", "Bytes queued for a neighbour"),
         ),
         integer(
-            "dropped_frames", "Bodies dropped because it was slow.", Column("dropped", 1, "Bodies dropped"),
+            "dropped_frames",
+            "Bodies dropped because it was slow.",
+            Column("dropped", 1, "Bodies dropped"),
             metric=Metric("oncewire_neighbour_dropped_frames", "Bodies dropped because a neighbour was slow", True),
         ),
         integer(
-            "bytes_in", "Bytes received from it.", Column("bytes in", 2, "In"), Unit.BYTES,
+            "bytes_in",
+            "Bytes received from it.",
+            Column("bytes in", 2, "In"),
+            Unit.BYTES,
             Metric("oncewire_neighbour_bytes", "Bytes from and to neighbours", True, "in"),
         ),
         integer(
-            "bytes_out", "Bytes sent to it.", Column("bytes out", 2, "Out"), Unit.BYTES,
+            "bytes_out",
+            "Bytes sent to it.",
+            Column("bytes out", 2, "Out"),
+            Unit.BYTES,
             Metric("oncewire_neighbour_bytes", "Bytes from and to neighbours", True, "out"),
         ),
         _RID,
     ),
     table="neighbours",
-)  # fmt: skip
+)
 
 EVENT = EntityType(
     "event",
@@ -93,12 +104,17 @@ OVERVIEW = EntityType(
         text("version", "Of the software."),
         seconds("uptime_s", "Time since its process started.", aging=Aging.GROWS),
         Attribute(
-            "ready", Type.BOOLEAN, "Whether it accepts clients.",
+            "ready",
+            Type.BOOLEAN,
+            "Whether it accepts clients.",
             metric=Metric("oncewire_ready", "1 if the router accepts clients"),
         ),
         Attribute("waiting_for", Type.LIST, "What is missing until it accepts clients."),
         Attribute(
-            "draining", Type.MAP, "Null unless it drains (K-8a).", is_nullable=True,
+            "draining",
+            Type.MAP,
+            "Null unless it drains (K-8a).",
+            is_nullable=True,
             metric=Metric("oncewire_draining", "1 while this router drains"),
             parts=(
                 seconds("limit_s", "Longest wait for its clients."),
@@ -106,38 +122,47 @@ OVERVIEW = EntityType(
             ),
         ),
         seconds(
-            "lease_left_s", "Until it stops serving, if etcd stays unreachable.",
+            "lease_left_s",
+            "Until it stops serving, if etcd stays unreachable.",
             metric=Metric("oncewire_lease_left_seconds", "Time until this router stops serving if etcd is unreachable"),
         ),
         integer(
-            "applied", "The revision of etcd that it has applied; 0 without a lease.",
+            "applied",
+            "The revision of etcd that it has applied; 0 without a lease.",
             metric=Metric("oncewire_applied_revision", "etcd revision this router has applied"),
         ),
         Attribute("standalone", Type.BOOLEAN, "It runs without etcd and other routers."),
         Attribute(
-            "counts", Type.MAP, "Of the network as this router knows it, and of this router.",
+            "counts",
+            Type.MAP,
+            "Of the network as this router knows it, and of this router.",
             parts=(
                 integer(
-                    "routers", "Routers of the network.",
+                    "routers",
+                    "Routers of the network.",
                     metric=Metric("oncewire_routers", "Routers of the network in etcd"),
                 ),
                 integer("links", "Links between routers; each direction counts once."),
                 integer("topics", "Topics and patterns."),
                 integer(
-                    "subscriptions", "Subscriptions of the network.",
+                    "subscriptions",
+                    "Subscriptions of the network.",
                     metric=Metric("oncewire_subscriptions", "Subscriptions of the network"),
                 ),
                 integer(
-                    "publishers", "Publishers of the network.",
+                    "publishers",
+                    "Publishers of the network.",
                     metric=Metric("oncewire_publishers", "Publishers of the network"),
                 ),
                 integer("windows", "Publishers here."),
                 integer(
-                    "joining", "New subscriptions here that not every router has applied yet (A-6).",
+                    "joining",
+                    "New subscriptions here that not every router has applied yet (A-6).",
                     metric=Metric("oncewire_barriers_waiting", "New subscriptions here, unknown to some routers"),
                 ),
                 integer(
-                    "connections", "Client connections here.",
+                    "connections",
+                    "Client connections here.",
                     metric=Metric("oncewire_client_connections", "Open client connections"),
                 ),
                 integer("waiting_publishers", "Publishers here with unsettled deliveries."),
@@ -147,7 +172,9 @@ OVERVIEW = EntityType(
             ),
         ),
         Attribute(
-            "can", Type.MAP, "What the caller may do.",
+            "can",
+            Type.MAP,
+            "What the caller may do.",
             parts=(
                 Attribute("manage", Type.BOOLEAN, "Change things."),
                 Attribute("bodies", Type.BOOLEAN, "See the first bytes of messages."),
@@ -156,4 +183,4 @@ OVERVIEW = EntityType(
         ),
     ),
     table="overview",
-)  # fmt: skip
+)
