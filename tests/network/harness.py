@@ -24,6 +24,8 @@ BATCH = 600
 BATCH_S = 0.8
 """At 1,000 messages per second a subscriber has up to 600 in its hands, 300 of each of two publishers."""
 WINDOW = 1_000
+SPARE = 12
+"""Times the load that a publisher could send: it goes on until the last strike is over, on whatever machine."""
 END_S = 90.0
 """From the last fault to the last acceptance, on the slowest machine."""
 
@@ -35,9 +37,9 @@ class Load:
     publishers: Mapping[str, str]
     subscribers: Mapping[str, str]
     messages: int = 6_000
-    """Rows of the source, over all publishers."""
+    """What is sent at least, over all publishers; more follow until the verdict is asked for."""
     seconds: float = 6.0
-    """Over which a publisher spreads its share; faults make it longer."""
+    """Over which a publisher spreads its part of them; faults make it longer."""
     durable: bool = False
     batch: int = BATCH
     batch_s: float = BATCH_S
@@ -54,13 +56,15 @@ class Experiment:
     trial: Trial
     strikes: Strikes
     folder: Path
+    load: Load
 
     async def until_published(self, part: float) -> None:
-        """Wait until this part of the source has been published."""
-        total = sum(plan.share.limit // plan.share.of for plan in self._plans())
+        """Wait until this part of the load has been published."""
         await self.trial.wait_until(
-            lambda: sum(client.counts["sent"] for client in self.trial.publishers.values()) >= part * total,
-            f"{part:.0%} of {total} messages are published",
+            lambda: (
+                sum(client.counts["sent"] for client in self.trial.publishers.values()) >= part * self.load.messages
+            ),
+            f"{part:.0%} of {self.load.messages} messages are published",
             END_S,
         )
 
@@ -81,11 +85,10 @@ class Experiment:
 
     async def verdict(self) -> Verdict:
         """Let everything come to its end and judge."""
+        await self.until_published(1.0)
+        await self.trial.cut_short()
         await self.trial.finish(END_S)
         return self.trial.verdict()
-
-    def _plans(self) -> list[PublisherPlan]:
-        return [client.plan for client in self.trial.publishers.values() if isinstance(client.plan, PublisherPlan)]
 
 
 @asynccontextmanager
@@ -110,7 +113,7 @@ async def network_under_load(
         async with Trial(network, folder, publishers, subscribers) as trial:
             try:
                 await trial.start()
-                yield Experiment(network, trial, Strikes(trial), folder)
+                yield Experiment(network, trial, Strikes(trial), folder, load)
             finally:
                 assert_no_internal_error(folder)
 
@@ -135,7 +138,7 @@ def _plans(folder: Path, load: Load, network: LocalNetwork) -> tuple[list[Publis
             topic=f"load/{name}",
             urls=urls(router),
             events=str(folder / f"{name}.jsonl"),
-            share=Share(load.messages, index, count),
+            share=Share(load.messages * SPARE, index, count),
             rate=load.messages / count / load.seconds,
             window=WINDOW,
             journal=durable(name),

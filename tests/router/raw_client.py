@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from oncewire.wire import (
     ACCEPTED,
+    AmqpError,
     AmqpSession,
     Attach,
     ClientMechanism,
@@ -283,6 +284,8 @@ class RawClient(asyncio.Protocol):
         )
         self.flush()
         subscriber = RawSubscriber(self, link, await self.attached(link))
+        if not link.is_attached:
+            raise AttachRefused((await self.detached(link)).error)
         link.grant(credit)
         self.flush()
         if exactly_once:
@@ -334,6 +337,19 @@ class RawClient(asyncio.Protocol):
         )
         assert event.properties is not None
         return event.properties[Symbol(name)]
+
+
+class AttachRefused(AssertionError):
+    """The router detached the link at once; says why."""
+
+    def __init__(self, error: AmqpError | None) -> None:
+        super().__init__(error)
+        self.error = error
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether another attempt may succeed: the router does not reach etcd at the moment."""
+        return self.error is not None and self.error.condition == "amqp:internal-error"
 
 
 class RawPublisher:

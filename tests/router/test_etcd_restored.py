@@ -18,11 +18,20 @@ from router.commands.doctor_checks import check_etcd
 from router.commands.local_network import LocalNetwork
 from router.config import RouterConfig
 from tests.router.processes import run_to_end, running_router
-from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher, RawSubscriber, until
+from tests.router.raw_client import (
+    DEADLINE_S,
+    EXACTLY_ONCE,
+    AttachRefused,
+    RawClient,
+    RawPublisher,
+    RawSubscriber,
+    until,
+)
 from tests.router.relay import assert_no_internal_error
 from tests.support.etcd_backup import BackedUpEtcd
 
 LEASE_S = 3
+POLL_S = 0.05
 
 
 def network_of(etcd: BackedUpEtcd, folder: Path, store: str = "gateway", memory: str = "") -> LocalNetwork:
@@ -62,8 +71,18 @@ class Clients:
         self._ports = [router.amqp_port for router in network.routers.values()]
 
     async def subscriber(self, name: str, unsettled: dict[bytes, Any] | None = None) -> RawSubscriber:
-        client = await RawClient.connect(self._ports[0], name)
-        return await client.subscriber("orders", unsettled=unsettled or {})
+        """Attached as soon as its router reaches etcd, which may have been started again just now."""
+        ends_at = time.monotonic() + DEADLINE_S
+        while True:
+            client = await RawClient.connect(self._ports[0], name)
+            try:
+                return await client.subscriber("orders", unsettled=unsettled or {})
+            except AttachRefused as refused:
+                if not refused.is_passing or time.monotonic() > ends_at:
+                    raise
+                client.cut()
+                await client.closed()
+                await asyncio.sleep(POLL_S)
 
     async def publisher(self, name: str) -> RawPublisher:
         return await (await RawClient.connect(self._ports[1], name)).publisher("orders")
