@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 from aiohttp import BasicAuth
@@ -13,15 +12,8 @@ from oncewire.cli import users_file
 from oncewire.cli.errors import CliError
 from oncewire.cli.users import Users
 from oncewire.transport.file_watch import FileWatch
+from oncewire.transport.guarded_logins import GuardedLogins, TooManyLogins
 from oncewire.wire import Deferred
-
-MAX_FAILURES = 5
-"""Wrong passwords from one address within `FAILURE_WINDOW_S`, as at a router."""
-FAILURE_WINDOW_S = 60.0
-MAX_ADDRESSES = 1_000
-"""Addresses whose failures are counted; the oldest is forgotten first."""
-MAX_WAITING = 32
-"""Logins that wait for each other: each wrong one takes 0.2 s of a thread."""
 
 
 class LoginRefused(Exception):
@@ -51,9 +43,7 @@ class Logins:
         self._doors = doors
         self._watch = FileWatch([path])
         self._users = self._read()
-        self._failures: dict[str, list[float]] = {}
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._logins = GuardedLogins()
 
     def _read(self) -> Users:
         return Users({}, users_file.read(str(self._path)))
@@ -66,32 +56,16 @@ class Logins:
         """
         if given is None:
             raise LoginRefused(401, "this needs a login", "log in with HTTP Basic as a user of the setting users_file")
-        if self._waiting >= MAX_WAITING:
-            raise LoginRefused(429, "too many logins at once", "try again")
-        self._waiting += 1
         try:
-            async with self._one_at_a_time:  # so that failures count before the next attempt
-                await self._check(given, peer)
-        finally:
-            self._waiting -= 1
+            user = await self._logins.check(peer, lambda _: self._user_of(given))
+        except TooManyLogins as many:
+            raise LoginRefused(429, str(many), many.fix) from None
+        if user is None:
+            self._doors.login_failed("http", peer, "a wrong user or password")
+            raise LoginRefused(401, "login failed", "check user and password: see the setting users_file")
 
-    async def _check(self, given: str, peer: str) -> None:
-        now = time.monotonic()
-        recent = [at for at in self._failures.get(peer, ()) if now - at < FAILURE_WINDOW_S]
-        if len(recent) >= MAX_FAILURES:
-            left = FAILURE_WINDOW_S - (now - recent[0])
-            raise LoginRefused(429, "too many failed logins from your address", f"try again in {left:.0f} s")
-        if await self._is_right(given):
-            self._failures.pop(peer, None)
-            return
-        self._failures.pop(peer, None)
-        self._failures[peer] = [*recent, now]
-        while len(self._failures) > MAX_ADDRESSES:
-            self._failures.pop(next(iter(self._failures)))
-        self._doors.login_failed("http", peer, "a wrong user or password")
-        raise LoginRefused(401, "login failed", "check user and password: see the setting users_file")
-
-    async def _is_right(self, given: str) -> bool:
+    async def _user_of(self, given: str) -> str | None:
+        """Who logs in; None: the user or the password is wrong."""
         if self._watch.differ():
             self._watch.note()
             try:
@@ -101,9 +75,9 @@ class Logins:
         try:
             login = BasicAuth.decode(given, "utf-8")
         except ValueError:
-            return False
+            return None
         checked = self._users.check(login.login, login.password)
         if isinstance(checked, Deferred):
             assert callable(checked.work)
-            return checked.then(await asyncio.to_thread(checked.work))
-        return checked
+            checked = checked.then(await asyncio.to_thread(checked.work))
+        return login.login if checked else None

@@ -10,7 +10,6 @@ import asyncio
 import ipaddress
 import json
 import socket
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from aiohttp import BasicAuth, web
 
 from oncewire.cli.users import Users
 from oncewire.transport import login_work
+from oncewire.transport.guarded_logins import GuardedLogins, TooManyLogins
 from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
 from router.authentication import Checks, Login, LoginRefused, LoginUndecided
 from router.certificate_users import certificate_of, user_of
@@ -31,13 +31,6 @@ from router.operator.stated_callers import STATED_CALLER, StatedCallers, Stateme
 from router.users import load_users
 from topology.inspector.schema.model import Role
 
-MAX_FAILURES = 5
-"""Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""
-FAILURE_WINDOW_S = 60.0
-MAX_ADDRESSES = 1_000
-"""Addresses whose failures are counted; the oldest is forgotten first."""
-MAX_WAITING = 32
-"""Logins over HTTP that wait for each other; AMQP clients share the thread that checks them."""
 READING = frozenset({"GET", "HEAD"})
 PROXY_HEADERS = frozenset(
     {"cf-connecting-ip", "client-ip", "forwarded", "true-client-ip", "via", "x-client-ip", "x-real-ip"}
@@ -96,9 +89,7 @@ class Access:
         self.stated = StatedCallers()
         self._log = log
         self._checks = checks
-        self._failures: dict[str, list[float]] = {}
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._logins = GuardedLogins()
         self._users = users or load_users(config)
         self.use(config)
 
@@ -232,29 +223,13 @@ class Access:
 
     async def _logged_in(self, given: str, peer: str) -> str:
         """The user, after a wait for PBKDF2 where the password was not right before."""
-        if self._waiting >= MAX_WAITING:
-            raise AccessDenied(429, "too many logins at once", "try again")
-        self._waiting += 1
-        try:
-            async with self._one_at_a_time:  # so that failures count before the next attempt
-                return await self._log_in(given, peer)
-        finally:
-            self._waiting -= 1
-
-    async def _log_in(self, given: str, peer: str) -> str:
-        now = time.monotonic()
-        recent = [at for at in self._failures.get(peer, ()) if now - at < FAILURE_WINDOW_S]
-        if len(recent) >= MAX_FAILURES:
-            left = FAILURE_WINDOW_S - (now - recent[0])
-            raise AccessDenied(429, "too many failed logins from your address", f"try again in {left:.0f} s")
         login = self._login(given, peer)
-        user = await self._user_of(login, len(recent) + 1)
-        self._failures.pop(peer, None)
+        try:
+            user = await self._logins.check(peer, lambda failures: self._user_of(login, failures))
+        except TooManyLogins as many:
+            raise AccessDenied(429, str(many), many.fix) from None
         if user is not None:
             return user
-        self._failures[peer] = [*recent, now]
-        while len(self._failures) > MAX_ADDRESSES:
-            self._failures.pop(next(iter(self._failures)))
         fix = "check user and password: see the settings users and users_file"
         if login.mechanism != PLAIN:
             fix = "get a new token; the router's log has the reason"

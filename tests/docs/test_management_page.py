@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from oncewire.transport.guarded_logins import FAILURE_WINDOW_S, MAX_FAILURES
 from router.commands.manage import manage
 from router.config_loading import SETTINGS
 from router.logs import RouterEvent
-from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS
+from router.operator.access import PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
 from router.operator.management_routes import PREFIX

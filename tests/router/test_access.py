@@ -8,10 +8,11 @@ import pytest
 from aiohttp import web
 
 from oncewire.cli.users import Users, token
+from oncewire.transport.guarded_logins import MAX_ADDRESSES, MAX_FAILURES
 from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
 from router.logs import EventLog
-from router.operator.access import MAX_ADDRESSES, MAX_FAILURES, Access, AccessDenied, Caller, Route, add_routes
+from router.operator.access import Access, AccessDenied, Caller, Route, add_routes
 from router.operator.http import _LOG, _say_as_json
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
@@ -203,8 +204,8 @@ async def test_failures_of_more_addresses_than_are_remembered_forget_the_oldest(
     for number in range(MAX_ADDRESSES + 1):
         with pytest.raises(AccessDenied):
             await access._logged_in(header, f"10.0.{number >> 8}.{number & 255}")
-    assert len(access._failures) == MAX_ADDRESSES
-    assert "10.0.0.0" not in access._failures
+    assert len(access._logins._failures) == MAX_ADDRESSES
+    assert "10.0.0.0" not in access._logins._failures
 
 
 def test_a_client_of_amqp_has_the_role_of_its_user_or_of_its_place() -> None:
