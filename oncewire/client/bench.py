@@ -145,7 +145,7 @@ async def run_bench(
 
 
 def _body(plan: BenchPlan, run: str) -> bytes:
-    """The stamp, the run, then whatever fills the size; the run tells ours from others' messages of the topic."""
+    """The stamp, the run, then whatever fills the size; the run distinguishes our messages of the topic from others."""
     head = STAMP.pack(time.perf_counter()) + run.encode()
     return head + bytes(max(0, plan.size - len(head)))
 

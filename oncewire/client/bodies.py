@@ -54,7 +54,7 @@ def _encoded_by_itself(body: Encodable) -> bytes:
     encode = getattr(body, "encode", None)
     try:
         encoded = encode() if callable(encode) else None
-    except TypeError as error:  # it encodes something else, and needs to be told what
+    except TypeError as error:  # it encodes something else, and wants arguments
         raise _not_sendable(f"an object of the type {type(body).__name__} is no message: {error}") from None
     if not isinstance(encoded, (bytes, bytearray)):  # proton.Message gives a bytearray
         raise _not_sendable(f"an object of the type {type(body).__name__} is no message")

@@ -111,7 +111,7 @@ def target_of(
     from oncewire.client.cli_publish import Target
 
     where = amqp_addresses(urls)
-    # Later: what is wrong with the journal is told first.
+    # Later: what is wrong with the journal is reported first.
     check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
     return Target(
         topic,

@@ -544,7 +544,7 @@ class Client:
         return True
 
     def tell(self, event: ClientEvent) -> None:
-        """Tell the application; what its function raises is its own affair."""
+        """Notify the application; what its function raises is its own affair."""
         if self._on_event is not None:
             try:
                 self._on_event(event)

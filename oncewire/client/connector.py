@@ -75,7 +75,7 @@ class Owner(Protocol):
         """All links have ended."""
 
     def tell(self, event: ClientEvent) -> None:
-        """Tell the application."""
+        """Notify the application."""
 
 
 MIN_FRAME_SIZE = 4096

@@ -25,7 +25,7 @@ class ProveOwner:
 
 @dataclass(frozen=True, slots=True)
 class RefuseLink:
-    """The router does not grant what was asked for: detach, and tell the application why."""
+    """The router does not grant what was asked for: detach, and report to the application why."""
 
     reason: str
 
@@ -52,7 +52,7 @@ class SettleDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class ReportOutcome:
-    """The outcome is recorded: tell the application."""
+    """The outcome is recorded: report it to the application."""
 
     number: int
     outcome: Outcome
@@ -98,7 +98,7 @@ class ReportActive:
 
 @dataclass(frozen=True, slots=True)
 class ReportExpired:
-    """The session is gone (A-5). These messages were unsettled in it; `sent_again` tells which of two ways they go."""
+    """The session is gone (A-5). These messages were unsettled in it; `sent_again` states which of two ways they go."""
 
     numbers: tuple[int, ...]
     sent_again: bool

@@ -84,7 +84,7 @@ class SubscriptionsEnded:
 
 @dataclass(frozen=True, slots=True)
 class PublisherWaits:
-    """A publisher's oldest message has waited for five seconds; told again each minute, and when its block is left.
+    """A publisher's oldest message has waited for five seconds; repeated each minute, and when its block is left.
 
     Nothing is lost. Look whether these subscriptions are connected, and why they are slow: `oncewire inspect waits`.
 

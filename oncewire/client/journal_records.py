@@ -11,7 +11,7 @@ from oncewire.client.outcomes import Outcome
 class StoredMessage:
     """A message as the journal keeps it.
 
-    `outcome` is set while the application has not been told of an outcome other than accepted.
+    `outcome` is set while the application has not been notified of an outcome other than accepted.
     """
 
     number: int
@@ -27,7 +27,7 @@ class PublisherState:
     Attributes:
         next_number: number of the next message; never goes back while the journal lives (P-2).
         exposed_before: messages with smaller numbers may have reached a socket (P-1).
-        session: the last session the router told; 0 = none yet.
+        session: the last session the router stated; 0 = none yet.
         messages: in order of their numbers.
     """
 
@@ -47,7 +47,7 @@ class PublisherChanges:
         exposed_before: see PublisherState; goes back only when a session has expired.
         session: see PublisherState.
         decided: (number, outcome): an accepted message is deleted, any other outcome is kept with it until `forgotten`.
-        forgotten: numbers whose outcome the application has been told.
+        forgotten: numbers whose outcome the application has got.
         doubted: numbers that will be sent again in a new session, marked in-doubt.
     """
 
@@ -81,7 +81,7 @@ class SubscriberState:
     """What a subscriber's journal holds.
 
     Attributes:
-        incarnation: of the subscription, as last told by a router; 0 = none yet.
+        incarnation: of the subscription, as last stated by a router; 0 = none yet.
         entries: (network tag, outcome) of deliveries that are not settled, in order of arrival. Outcome None: arrived
             before one of its session that is done, and not done itself; the body is not kept (S-a).
         done_ids: of messages it is done with, the newest last (D-3).

@@ -221,7 +221,7 @@ class Publisher(PublisherLink):
         return await self._begin_closing() and await self._end(closed=True)
 
     def _tell_stall(self, number: int, seconds: float) -> None:
-        """Find out what a message waits for, and tell (see `StallNotice`)."""
+        """Find out what a message waits for, and report it (see `StallNotice`)."""
         effects = self._core.ask(number)
         if not effects:
             self._say_stall(seconds, (), 0, self._unsent)

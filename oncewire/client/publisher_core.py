@@ -4,7 +4,7 @@ The shell reports what happened and carries out the effects it gets back, in ord
 to be written to the journal whenever `wants_commit` is true, writes it durably, and calls `committed()`; one commit is
 under way at a time, so everything that came up meanwhile is in the next one (group commit).
 
-A message's life: submitted -> stored -> handed to a link -> outcome told -> outcome recorded -> settled, removed.
+A message is submitted -> stored -> handed to a link -> outcome received -> outcome recorded -> settled, removed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class PublisherCore:
         self._queue.append(message)
 
     def recovered_outcomes(self) -> list[ReportOutcome]:
-        """Outcomes that were recorded before a restart and may not have been told to the application."""
+        """Outcomes that were recorded before a restart and may not have been reported to the application."""
         return self._recovered_outcomes
 
     def recovered_messages(self) -> list[int]:
@@ -189,7 +189,7 @@ class PublisherCore:
         return [number for number in self._messages if number < self._recovered_before]
 
     def told(self, number: int) -> None:
-        """The application has been told an outcome other than accepted: the journal may forget the message."""
+        """The application has got an outcome other than accepted: the journal may forget the message."""
         self._forgotten.append(number)
 
     def ask(self, number: int) -> list[PublisherEffect]:
@@ -208,8 +208,8 @@ class PublisherCore:
         An expired session (A-5): with a fresh attach before that, a crash in between would present the old entries in
         the new session, where they would be taken for unsettled ones and processed a second time.
 
-        Outcomes that were told (P-a): presented as unsettled they are owed again, to subscriptions that came later,
-        too, and recorded afterwards they would be gone from under these.
+        Outcomes that were received (P-a): presented as unsettled they are owed again, to subscriptions that came later,
+        too; recorded afterwards, they would be missing from the next map while these wait for them.
         """
         return not (self._expiring or self._decided or self._committing_decided)
 
@@ -220,7 +220,7 @@ class PublisherCore:
     def begin_attach(self, map_bound: int = NO_BOUND) -> dict[bytes, None] | None:
         """Start a new attach; returns the unsettled map to present, None = present null.
 
-        The map holds what may have reached a socket and has no outcome (P-1): what was told one and could not be
+        The map holds what may have reached a socket and has no outcome (P-1): what got one and could not be
         settled on the old connection is recorded by now and left out, and absence means settled.
         """
         assert self.may_attach
@@ -257,7 +257,7 @@ class PublisherCore:
                 message.start = revision
 
     def started(self, revision: int, tag: bytes) -> None:
-        """The router told that a subscription created at `revision` starts behind the message `tag` (I-6a)."""
+        """The router reported that a subscription created at `revision` starts behind the message `tag` (I-6a)."""
         if self._attached and len(tag) == TAG_BYTES:
             last = int.from_bytes(tag, "big")
             messages = takewhile(lambda message: message.number <= last, self._messages.values())
@@ -345,7 +345,7 @@ class PublisherCore:
     def disposition(
         self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool
     ) -> list[PublisherEffect]:
-        """The router told an outcome for (delivery-id, tag) pairs of this attach.
+        """The router reported an outcome for (delivery-id, tag) pairs of this attach.
 
         `outcome` None with `settled` means the router settled without saying what happened.
         """

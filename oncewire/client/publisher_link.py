@@ -239,7 +239,7 @@ class PublisherLink(ClientLink):
             self._room.set_result(None)
 
     def _attach_after_commit(self) -> None:
-        """An expired session, or what the old link was told, is recorded: the attach that waited for it (A-5, P-a)."""
+        """An expired session, or outcomes of the old link, are recorded: the attach that waited for it (A-5, P-a)."""
         if self._retry is None:
             self.attach_soon()
 

@@ -293,7 +293,7 @@ class _Verdict:
         if refusal is None:
             return
         logger.info("%s: %s: %s", self._address, refusal.condition, refusal.description)
-        # A later token may be let in again; not where none ever was, nor where each is closed at once: the role lacks.
+        # A later token may be admitted; not where none ever was, nor where each is closed at once: the role lacks.
         may_change = self._was_open if opened_at is None else self._closed_at_once < 2
         if refusal.condition not in FATAL or (self._has_token and may_change):
             return

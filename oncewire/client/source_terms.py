@@ -76,7 +76,7 @@ def member_name(share: str | None, name: str) -> str:
     """The name of a subscriber's link.
 
     Raises:
-        UsageError: the name of the shared subscription cannot be told from what follows it.
+        UsageError: the name of the shared subscription cannot be distinguished from what follows it.
     """
     if share is None:
         return name

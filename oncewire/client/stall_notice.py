@@ -1,4 +1,4 @@
-"""Tells when a publisher waits for long: what its messages wait for, named after five seconds.
+"""Reports when a publisher waits for long: what its messages wait for, named after five seconds.
 
 One timer for a publisher with messages on their way, none for a message.
 """

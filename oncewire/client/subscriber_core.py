@@ -218,7 +218,7 @@ class SubscriberCore:
     def _part(self, entries: Sequence[_Entry], bound: int) -> list[_Entry]:
         """C-4: the oldest entries of each session, as many of one as of another, from another session on each time.
 
-        A publisher is told outcomes in order (I-3), so of its deliveries only the oldest can be settled next; and those
+        A publisher gets outcomes in order (I-3), so of its deliveries only the oldest can be settled next; and those
         that come with their body again come in order (G3).
         """
         sessions: dict[bytes, list[_Entry]] = {}

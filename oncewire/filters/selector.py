@@ -93,7 +93,7 @@ _SAID = {
     "COMMA": ",",
     "$END": "the end",
 }
-"""What people are told of the parser's terminals; others are words of the language."""
+"""Names of the parser's terminals in error texts; others are words of the language."""
 
 
 class _Reading:

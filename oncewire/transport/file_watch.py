@@ -1,4 +1,4 @@
-"""Tells when files were replaced. Names are looked up each time, so that a link which leads elsewhere counts, too."""
+"""Reports when files were replaced. Names are looked up each time, so that a link to another file counts, too."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ class Turn:
 
 
 def work_for_a_turn(step: Callable[[], bool], clock: Callable[[], float], began_at: float, ends_at: float) -> bool:
-    """Do step after step until one says that nothing is left, or another one would end behind the turn.
+    """Do step after step until one returns that nothing is left, or another one would end behind the turn.
 
     Args:
-        step: a small piece of work; tells whether more is left.
+        step: a small piece of work; returns whether more is left.
         clock: monotonic, in seconds.
         began_at: when the step before began, on that clock; now, if there was none.
         ends_at: when the turn is over.

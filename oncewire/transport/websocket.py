@@ -54,7 +54,7 @@ class WebSocketTransport(asyncio.Transport):
         peername: str | None = None,
         frames: FramesAsTheyCome | None = None,
     ) -> None:
-        """Tell the protocol that it is connected; `run` carries its bytes.
+        """Notify the protocol that it is connected; `run` carries its bytes.
 
         Args:
             websocket: open, with `autoping` off.
@@ -84,7 +84,7 @@ class WebSocketTransport(asyncio.Transport):
         protocol.connection_made(self)
 
     async def run(self, release: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Carry bytes until the connection has ended, and tell the protocol, as every transport does.
+        """Carry bytes until the connection has ended, and notify the protocol, as every transport does.
 
         Args:
             release: frees what the WebSocket has, before the protocol is notified.
@@ -253,10 +253,10 @@ def pass_on_frames(below: asyncio.Transport) -> FramesAsTheyCome:
 
 
 class _Opened(ClientWebSocketResponse):
-    """Tells what is under it."""
+    """Shows what is under it."""
 
     def is_of(self, url: str) -> bool:
-        """Whether nobody has led us elsewhere: a redirect could end TLS."""
+        """Whether nobody has redirected us: a redirect could end TLS."""
         return not self._response.history and self._response.url.scheme == url.partition(":")[0]
 
     @property

@@ -20,10 +20,10 @@ MAX_TOKEN = 7_500
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
 _INVALID = b'{"status":"invalid_token"}'
-"""RFC 7628, section 3.2.2: it is told before the outcome."""
+"""RFC 7628, section 3.2.2: it is sent before the outcome."""
 
 Ask: TypeAlias = Callable[[str, str], Step | Deferred[Step]]
-"""Told the user that the client names (empty if it names none) and its token; returns Success or Failure."""
+"""Gets the user that the client names (empty if it names none) and its token; returns Success or Failure."""
 
 
 class BearerServer:
@@ -114,7 +114,7 @@ class OAuthBearerClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def respond(self, _challenge: bytes, /) -> bytes:
-        """The server has told that the token is refused: RFC 7628, section 3.2.3."""
+        """The server has reported that the token is refused: RFC 7628, section 3.2.3."""
         return b"\x01"
 
     def complete(self, _data: bytes | None, /) -> None:

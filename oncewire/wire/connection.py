@@ -103,7 +103,7 @@ class Connection:
     Args:
         role: CLIENT or SERVER.
         container_id: our container-id.
-        hostname: the virtual host, told by clients.
+        hostname: the virtual host, stated by clients.
         max_frame_size: bytes, the largest frame we take; at least 512.
         channel_max: highest channel number; 255 = up to 256 sessions.
         handle_max: highest link handle in each session, for both ends.
@@ -280,7 +280,7 @@ class Connection:
 
         Raises:
             StateError: it is sent already.
-            LimitError: it is larger than AMQP allows before the peer has told its limit (512 bytes).
+            LimitError: it is larger than AMQP allows before the peer has stated its limit (512 bytes).
         """
         following = CONNECTION_NEXT.get((self.state, Step.SEND_START))
         if following is None:
@@ -316,8 +316,8 @@ class Connection:
         """Begin a session with ``session_window`` as its window; ``SessionBegun`` follows.
 
         Raises:
-            StateError: open is not sent, or the connection is closing or gone; or a second session is begun before
-                the peer's open has told how many it takes.
+            StateError: open is not sent, or the connection is closing or closed; or a second session is begun before
+                the peer's open has stated how many it takes.
             LimitError: the channel-max of one end is reached.
         """
         if self.state is not ConnectionState.OPENED and self.state is not ConnectionState.OPEN_SENT:

@@ -142,7 +142,7 @@ class OutgoingDelivery:
         )
 
     def renumber(self, number: int) -> None:
-        """The peer is told another number than the owner: deliveries before it were never sent."""
+        """The peer gets another number than the owner: deliveries before it were never sent."""
         self._number = number
         self._head_size = len(self._head(more=True))
 

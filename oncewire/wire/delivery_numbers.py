@@ -2,7 +2,7 @@
 
 Ids are given out when a delivery is handed to the engine. One that is dropped while it waits for the session window has
 used an id that the peer never sees, and peers such as qpid-proton end a session in which a number is left out. So from
-there on the peer is told lower numbers than the owner has. Most sessions never drop a delivery, and have none of this.
+there on the peer gets lower numbers than the owner has. Most sessions never drop a delivery, and have none of this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncewire.wire.unsettled import SERIAL_MASK, serial_difference
 
 
 class DeliveryNumbers:
-    """The two numbers of a delivery: the owner's id, and what the peer is told. Both count up."""
+    """The two numbers of a delivery: the owner's id, and what the peer gets. Both count up."""
 
     __slots__ = ("_behind", "_from")
 
@@ -53,7 +53,7 @@ class DeliveryNumbers:
         return at
 
     def told(self, number: int) -> int:
-        """What the peer is told for an id; for the first of some that were dropped, the number of the next."""
+        """What the peer gets for an id; for the first of some that were dropped, the number of the next."""
         return (number - self._behind[self._place(number)]) & SERIAL_MASK
 
     def own(self, told: int) -> int:

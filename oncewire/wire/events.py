@@ -1,4 +1,4 @@
-"""What the engine tells its owner: drained, in order, by ``Connection.events()``.
+"""What the engine reports to its owner: drained, in order, by ``Connection.events()``.
 
 An event is a plain fact about the peer; the owner decides what to do about it. Objects of this module are read, never
 changed. One read may bring many of them, so the link of an early one may be detached by a later one already: before a

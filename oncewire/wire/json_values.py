@@ -1,7 +1,7 @@
 """AMQP values as JSON and as text, for whatever hands messages to programs that do not speak AMQP.
 
-There is a result for every AMQP value, also as the key of a map: what a publisher was told is accepted must not stop
-a reader. JSON has fewer types, so types are lost; `docs/reference/values.md` says which.
+There is a result for every AMQP value, also as the key of a map: what a publisher got *accepted* for must not stop
+a reader. JSON has fewer types, so types are lost; `docs/reference/values.md` lists which.
 """
 
 from __future__ import annotations

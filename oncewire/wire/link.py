@@ -304,7 +304,7 @@ class Link(LinkEndpoint):
         self.session.release(self)
 
     def detach_faulty(self, condition: Symbol, description: str, closed: bool = False) -> None:
-        """Detach because of what the peer did, and tell the owner at once."""
+        """Detach because of what the peer did, and notify the owner at once."""
         error = AmqpError(condition, description)
         self.detach(closed, error)
         self._report(closed, error, False)

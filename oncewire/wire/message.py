@@ -304,7 +304,7 @@ def _string_keys(value: object, what: str) -> dict[str, object]:
 def decode_message(encoded: bytes | bytearray | memoryview) -> Message:
     """Decode a message (message-format 0).
 
-    Routers look at the sections before the bare message alone, so publishers may have been told *accepted* for a
+    Routers look at the sections before the bare message alone, so publishers may have got *accepted* for a
     message without a body, or with the sections of the bare message out of order: its meaning is clear, and it is
     decoded, too.
 

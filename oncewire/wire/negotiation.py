@@ -123,7 +123,7 @@ class Negotiation:
             self._writer.write_header()
 
     def _answer_wrong_header(self) -> None:
-        """2.2: tell what we speak; the transport is closed behind it."""
+        """2.2: state what we speak; the transport is closed behind it."""
         if self._is_server and self._due is _Due.FIRST_HEADER:
             self._writer.out.append(AMQP_HEADER if self._sasl is None else SASL_HEADER)
 

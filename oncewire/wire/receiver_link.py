@@ -33,7 +33,7 @@ class DeliveryReceived:
         link: the receiver link.
         delivery_id: names the delivery on this session until it is settled.
         tag: up to 32 bytes, may be empty (2.8.7).
-        payload: the encoded message; empty for an aborted delivery and for a resumed one that only tells a state.
+        payload: the encoded message; empty for an aborted delivery and for a resumed one that only states a state.
         settled: the sender has settled it: it must not be disposed of.
         resume: the sender means a delivery that both ends held before this attach (2.6.13).
         state: the sender's state of it, None as a rule.
@@ -96,7 +96,7 @@ class ReceiverLink(Link):
         stream_above: an unsettled delivery of which more bytes than this have come, and not all, is handed on part by
             part (see ``delivery_parts``); None: each delivery is put together here.
         most_kept: bytes of the largest delivery of several frames that is put together here; None = as the attach says.
-        why_kept: what a sender is told beside that limit.
+        why_kept: what a sender gets beside that limit.
     """
 
     __slots__ = ("_errant", "_hard_limit", "_max_message_size", "_partial", "most_kept", "stream_above", "why_kept")
@@ -167,7 +167,7 @@ class ReceiverLink(Link):
         self._write_flow(drain, echo, properties)
 
     def flow(self, properties: Fields | None = None, echo: bool = False) -> None:
-        """Tell the peer the state of the link without changing the credit.
+        """Send the peer the state of the link without changing the credit.
 
         Args:
             properties: link state properties, passed through.
@@ -204,7 +204,7 @@ class ReceiverLink(Link):
     # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def dispose(self, delivery_ids: Sequence[int], state: DeliveryState | None, settled: bool) -> None:
-        """Tell the sender the state of deliveries. Ids that are settled already are skipped.
+        """Send the sender the state of deliveries. Ids that are settled already are skipped.
 
         Neighbouring ids go out as one range, so pass them in ascending order.
 
@@ -419,7 +419,7 @@ class ReceiverLink(Link):
             session.pending_events.append(DeliveryPart(self, partial.delivery_id, payload))
 
     def _add_unsettled(self, delivery_id: int, tag: bytes) -> bool:
-        """Take note of an unsettled delivery; False: its id cannot be told from others, and the session ends."""
+        """Take note of an unsettled delivery; False: its id cannot be distinguished, and the session ends."""
         session = self.session
         unsettled = session.received_unsettled
         if not unsettled.takes(delivery_id):

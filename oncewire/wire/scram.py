@@ -144,7 +144,7 @@ Find: TypeAlias = Callable[[str], ScramKeys | Deferred[ScramKeys]]
 """The keys of a user. It must have some for unknown users, too, in the same time: with a salt that never changes, and
 keys that fit no password."""
 Decide: TypeAlias = Callable[[str, bool], bool]
-"""Told the user and whether the proof is right; returns whether the user may log in. Nothing tells whether two wrong
+"""Gets the user and whether the proof is right; returns whether the user may log in. Nothing shows whether two wrong
 proofs are of the same password."""
 
 

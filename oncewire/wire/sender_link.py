@@ -94,7 +94,7 @@ class SenderLink(Link):
 
         Args:
             tag: up to 32 bytes; an empty one is a tag like any other (2.8.7).
-            payload: the encoded message; empty when only a state is told of a resumed delivery.
+            payload: the encoded message; empty when only the state of a resumed delivery is sent.
             settled: no outcome is wanted and none will come.
             state: our state of the delivery, when it is resumed (2.6.13).
             resume: both ends hold it from before this attach.
@@ -354,7 +354,7 @@ class SenderLink(Link):
             self._draining = False
 
     def flow(self, properties: Fields | None = None, echo: bool = False, available: int | None = None) -> None:
-        """Tell the peer the state of the link.
+        """Send the peer the state of the link.
 
         Args:
             properties: link state properties, passed through.

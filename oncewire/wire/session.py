@@ -304,7 +304,7 @@ class AmqpSession(SessionEndpoint):
             self._forget(self)
 
     def end_faulty(self, condition: Symbol, description: str) -> None:
-        """End the session because of what the peer did, and tell the owner at once."""
+        """End the session because of what the peer did, and notify the owner at once."""
         error = AmqpError(condition, description)
         self.end(error)
         self._report_end(error)

@@ -200,7 +200,7 @@ class SessionEndpoint:
     # --- for its links, engine only -----------------------------------------------------------------------------------
 
     def end_faulty(self, condition: Symbol, description: str) -> None:
-        """End the session because of what the peer did, and tell the owner at once."""
+        """End the session because of what the peer did, and notify the owner at once."""
         raise NotImplementedError
 
     def release(self, link: LinkEndpoint) -> None:

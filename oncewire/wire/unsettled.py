@@ -171,7 +171,7 @@ class Unsettled:
         return self._gone.first_missing & SERIAL_MASK
 
     def takes(self, number: int) -> bool:
-        """Whether a delivery of the peer may have this id, which can be told from all that are unsettled.
+        """Whether a delivery of the peer may have this id: it differs clearly from all that are unsettled.
 
         RFC 1982 orders two numbers only where they are less than 2**31 apart.
         """

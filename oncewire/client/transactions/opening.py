@@ -22,7 +22,7 @@ def open_store(url: str, name: str) -> Store[Any]:
 
     Args:
         url: ``sqlite:///FILE`` (a fourth slash begins an absolute path) or ``postgresql://USER@HOST/DATABASE``.
-        name: tells the stores of one database apart.
+        name: distinguishes the stores of one database.
 
     Raises:
         UsageError: the address names no store, or the name cannot be used.

@@ -59,7 +59,7 @@ class Flag(Enum):
 
 _FLAGS = {flag.value: flag for flag in Flag}
 ENDS = frozenset({Flag.LAST, Flag.ACK, Flag.ROLLBACK})
-"""What ends a transaction, and so tells where it begins."""
+"""What ends a transaction, and so shows where it begins."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -100,7 +100,7 @@ class SequenceHeader:
         flag: how it ends, or belongs to, a transaction.
         begins: of what ends a transaction: the first number it decides on; equal to ``sequence`` if there is none
             before it. 0 on other messages.
-        floor: the producer's lowest number not yet accepted by every subscription; 0 if it does not tell.
+        floor: the producer's lowest number not yet accepted by every subscription; 0 if it states none.
     """
 
     producer: ProducerId

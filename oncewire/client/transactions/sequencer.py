@@ -53,7 +53,7 @@ MAX_PRODUCERS = 10_000
 """Producers of one user remembered at a time, a few hundred bytes each; more would make each checkpoint's start slow.
 Each user has as many, so that nobody's are in the way of another's (SQ-8)."""
 MAX_RANGES = 1024
-"""Holes in what is known of one producer: more than the unsettled window of a publisher that tells its floor makes."""
+"""Holes in what is known of one producer: more than the unsettled window of a publisher that states its floor makes."""
 
 MAX_USER_RANGES = 100_000
 """Holes in what is known of all producers of one user: ten for each of MAX_PRODUCERS, about 20 MB."""
@@ -125,11 +125,11 @@ class Outcome(Enum):
     REFUSED_CROWDED = "refused-crowded"
     """Too many producers of its user. Not processed: raise ``max_producers`` or lower ``producer_retention``."""
     REFUSED_TANGLED = "refused-tangled"
-    """Too many holes in the numbers of its producer or its user. Not processed: its writer must tell its floor."""
+    """Too many holes in the numbers of its producer or its user. Not processed: its writer must state its floor."""
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the message is not processed though it may be new: tell its writer or stop; never pass it over."""
+        """Whether the message is not processed though it may be new: notify its writer or stop; never skip it."""
         return self in REFUSALS
 
 
@@ -262,8 +262,8 @@ class Sequencer(Generic[Message]):
             now: when the journal took it, in seconds; it never goes back.
 
         Returns:
-            What became of it. Process its effects before the next call; where ``outcome.is_refusal``, tell the writer
-            or stop. Store ``changes()`` and ``position`` in the transaction of the effects.
+            What became of it. Process its effects before the next call; where ``outcome.is_refusal``, notify the
+            writer or stop. Store ``changes()`` and ``position`` in the transaction of the effects.
         """
         assert position > self.position, (position, self.position)
         self.position = position

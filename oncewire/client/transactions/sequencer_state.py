@@ -65,11 +65,11 @@ class ProducerState(Generic[Message]):
         return self.finished.range_count + self.pending.range_count + len(self.waiting)
 
     def knows(self, sequence: int) -> bool:
-        """Tell whether the message with this number has been here or can no longer come."""
+        """Return whether the message with this number has been here or can no longer come."""
         return sequence in self.finished or sequence in self.pending or sequence in self.waiting
 
     def lacks(self, begins: int, sequence: int, floor: int) -> bool:
-        """Tell whether a number from begins to below sequence may still come, given that none below the floor can."""
+        """Return whether a number from begins to below sequence may still come, given that none below the floor can."""
         first = max(begins, floor)
         last = sequence - 1
         if first > last:
@@ -151,7 +151,7 @@ class Reread(Generic[Message]):
         self._missing = missing
 
     def wants(self, header: SequenceHeader | None) -> bool:
-        """Tell whether the message with this header belongs to the commit; true once for each of its messages."""
+        """Return whether the message with this header belongs to the commit; true once for each of its messages."""
         if header is None or header.sequence not in self._missing:
             return False
         if header.producer != self.producer and header.producer != self._before:

@@ -98,7 +98,7 @@ class Store(ABC, Generic[Connection]):
     """What all stores do; ``SqliteStore`` and ``PostgresStore`` add how their database is spoken to.
 
     Args:
-        name: tells the stores of one database apart.
+        name: distinguishes the stores of one database.
         renew_after: seconds after which a silent output begins a new life.
 
     Attributes:
@@ -376,7 +376,7 @@ class Store(ABC, Generic[Connection]):
             UsageError: a message or an earlier ack of an output is not accepted yet (ST-5), or the block ended the
                 transaction itself.
             StoreError: nothing was committed, or (only when the connection broke while it committed) it is not known;
-                opening the store again tells.
+                opening the store again shows it.
 
         After the block: publish the new intents in ``unconfirmed``. After any exception: close the store, open it
         again and restore from it.

@@ -65,7 +65,7 @@ class PostgresStore(Store[Any]):
 
     Args:
         address: a connection string of libpq (``postgresql://user@host/database`` or ``host=... dbname=...``).
-        name: tells the stores of one database apart.
+        name: distinguishes the stores of one database.
         renew_after: seconds after which a silent output begins a new life.
 
     Raises:
@@ -145,7 +145,7 @@ class PostgresStore(Store[Any]):
 
     def _is_in_transaction(self) -> bool:
         status = self.connection.info.transaction_status
-        # An error that the block swallowed is for the next statement to tell.
+        # The next statement reports an error that the block swallowed.
         return status in {self._psycopg.pq.TransactionStatus.INTRANS, self._psycopg.pq.TransactionStatus.INERROR}
 
     def _newest_fence(self) -> int:

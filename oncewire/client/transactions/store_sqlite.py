@@ -25,7 +25,7 @@ class SqliteStore(Store[sqlite3.Connection]):
 
     Args:
         path: the file; made if it does not exist, readable by its owner only.
-        name: tells the stores of one file apart.
+        name: distinguishes the stores of one file.
         renew_after: seconds after which a silent output begins a new life.
 
     Raises:
