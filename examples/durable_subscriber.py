@@ -18,7 +18,7 @@ BATCH = 200  # messages in one transaction: one write to the disk for all of the
 
 
 def warn(event: object) -> None:
-    """Tell what an operator must know: the network kept nothing for us while we were away for too long."""
+    """Report what an operator must know: we were disconnected for too long, and the network kept nothing for us."""
     if isinstance(event, NewIncarnation):
         print("the subscription had expired: messages sent in between are missing")
 

@@ -25,7 +25,7 @@ class Ledger(Protocol):
     """A database that adds payments up."""
 
     def add(self, key: str, amount: int) -> bool:
-        """Add the amount unless it was added under this key; tells whether it was."""
+        """Add the amount unless it was added under this key; returns whether it was."""
 
 
 class SqliteLedger:

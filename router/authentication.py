@@ -98,7 +98,7 @@ class Authenticator(Protocol):
         """Which of `MECHANISMS` it checks; the router offers no others of them."""
 
     async def check(self, login: Login, /) -> Identity:
-        """Tell who it is. It must not block the event loop.
+        """Return who it is. It must not block the event loop.
 
         It is cancelled after `CHECK_S`. What it raises beside these two counts as undecided.
 

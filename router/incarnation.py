@@ -1,4 +1,4 @@
-"""One life of the router: a lease, a record core, the view, the neighbours; it ends as a whole (K-3).
+"""One incarnation of the router: a lease, a record core, the view, the neighbours; it ends as a whole (K-3).
 
 Nothing in here outlives the incarnation. The node makes a new one with a new lease when this one has ended.
 """
@@ -40,7 +40,7 @@ FLUSH_S = 0.5
 DRAIN_EXTRA_S = 1.0
 """Beyond the limit of a drain: for clients that are slow to close a connection they were sent away from."""
 LEAVE_TIMEOUT_S = 2.0
-"""For telling etcd: without etcd the lease ends by itself, and nobody waits for this process."""
+"""For notifying etcd: without etcd the lease ends by itself, and nobody waits for this process."""
 
 
 class IncarnationEnd(Enum):
@@ -59,7 +59,7 @@ class _Ended(Exception):
 
 
 class Incarnation:
-    """One life of the router."""
+    """One incarnation of the router."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Incarnation:
         self.driver.register(RoomAgain, lambda _effect: listener.on_room())
         self.is_serving = False
         self.view_watch: Callable[[Sequence[Input]], None] | None = None
-        """Told of what changes in the view, before the record core is."""
+        """Gets what changes in the view, before the record core does."""
         self.fence_reason = ""
-        """Why the lease may be gone, for the log."""
+        """Why the lease may have expired, for the log."""
         self._config = config
         self._listener = listener
         self._log = log
@@ -205,7 +205,7 @@ class Incarnation:
         return False
 
     async def _follow_view(self) -> None:
-        """Tell the record core everything the watch says, until the lease may be gone (K-2, K-3)."""
+        """Hand the record core everything the watch reports, until the lease may have expired (K-2, K-3)."""
         why = await self.membership.follow(self._on_view)
         self.fence_reason = why.value
         self.end(IncarnationEnd.FENCED)

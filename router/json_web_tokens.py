@@ -157,7 +157,7 @@ class TokenAuthenticator:
         return found[0].key if len(found) == 1 else None
 
     async def _fetch(self) -> None:
-        """Fetch the keys, once for all who wait, and not again within `jwt.refetch_s`; `_fault` tells how it went."""
+        """Fetch the keys, once for all who wait, and not again within `jwt.refetch_s`; `_fault` states the result."""
         if self._fetching is None:
             now = time.monotonic()
             if now - self._tried_at < self._settings.jwt_refetch_s:

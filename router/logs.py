@@ -160,7 +160,7 @@ class EventLog:
         self.recent = EventRing()
         """What happened last; debug events only where they are logged."""
         self.incarnation = ""
-        """The life of the router that the events belong to, in hex as in etcd; JSON logs name it."""
+        """The incarnation of the router that the events belong to, in hex as in etcd; JSON logs name it."""
         self._limit = LogLimit()
         self._router = router
         self._logger = logging.getLogger(LOGGER_NAME)

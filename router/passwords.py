@@ -13,7 +13,7 @@ from oncewire.wire import Deferred, ScramHash, ScramKeys, ScramServer, ServerMec
 MAX_GUESSES = 5
 """Different wrong passwords for one user from one address within `GUESS_WINDOW_S`; see `Logins`."""
 PROOFS_PER_GUESS = 4
-"""Wrong proofs of SCRAM that count as one password: nothing tells whether they are of the same one, and a client with
+"""Wrong proofs of SCRAM that count as one password: nothing shows whether they are of the same one, and a client with
 an old password that connects again every 5 s must not lock its neighbours out."""
 GUESS_WINDOW_S = 60.0
 MAX_GUESSERS = 1_000
@@ -50,7 +50,7 @@ class Guesses:
     def is_guessed(self, user: str, host: str, now: float) -> bool:
         """Whether somebody at `host` guesses the password of `user`, who must get no answer there for a while.
 
-        No answer: told that its password is wrong, a client that has the right one would give up for good.
+        No answer: a client with the right password that is refused would stop for good.
         """
         weights = sum(weight for _, weight in self.recent(user, host, now).values())
         return weights >= MAX_GUESSES * PROOFS_PER_GUESS
@@ -78,7 +78,7 @@ class Logins:
     def __init__(self, users: Users, guessed: Callable[[str, str, int], None]) -> None:
         """Check logins of `users`; see `Guesses`."""
         self.guesses = Guesses(guessed)
-        """Told of each wrong password."""
+        """Gets each wrong password."""
         self.users = users
         """Logins are checked by these from now on."""
 
@@ -87,7 +87,7 @@ class Logins:
         if self.guesses.is_guessed(user, host, now):
             return None
         guess = token(user, password)
-        if guess in self.guesses.recent(user, host, now):  # told already that it is wrong
+        if guess in self.guesses.recent(user, host, now):  # refused already
             return False
         return self.users.check(user, password)
 

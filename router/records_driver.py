@@ -68,7 +68,7 @@ class RecordsDriver:
         Args:
             records: the fresh record core of this incarnation.
             log: where its decisions go.
-            vet: tells whether the lease was surely valid at a time on the monotonic clock; ends the incarnation if not.
+            vet: whether the lease was surely valid at a time on the monotonic clock; ends the incarnation if not.
             on_fault: called when the core raised: its state cannot be trusted any more, and a crash is survived (N-1).
         """
         self.records = records
@@ -206,7 +206,7 @@ class RecordsDriver:
         self._set_timer()
 
     def fail_in_store(self, failed: StoreFailed, told: str, *, same_everywhere: bool = False) -> None:
-        """An operation on etcd failed; the error of a link that ends for it says why, and what to do.
+        """An operation on etcd failed; the error of a link that ends for it states why, and what to do.
 
         Args:
             failed: which one.
@@ -279,7 +279,7 @@ class RecordsDriver:
             link.carry_out(effect)
 
     def _detach(self, effect: effects.DetachLink) -> None:
-        """A-1: who asked something of etcd is told what it said, and what the operator has to do."""
+        """A-1: who asked something of etcd gets its reply, and what the operator has to do."""
         if effect.by_store:
             told, info = self._store_failure
             effect = replace(effect, description=told or effect.description, info=info)

@@ -27,7 +27,7 @@ def store_factory(config: RouterConfig, log: EventLog | None = None) -> Callable
 
     Args:
         config: the settings. TLS files that are replaced hold for new connections.
-        log: for files that were replaced and cannot be used; None = nobody is told.
+        log: for files that were replaced and cannot be used; None = nothing is logged.
 
     Raises:
         CliError: the TLS files or the package etcd3 cannot be used.

@@ -24,7 +24,7 @@ class Settings(Protocol):
 
 
 def warn_of_open_file(settings: Settings, log: EventLog) -> None:
-    """Tell in the log that others may read the file of users: they could guess its passwords."""
+    """Log that others may read the file of users: they could guess its passwords."""
     if settings.users_file and users_file.is_open_to_others(settings.users_file):
         log.event(RouterEvent.USERS_FILE_OPEN, path=settings.users_file, fix=f"chmod 600 {settings.users_file}")
 

@@ -170,11 +170,11 @@ class Etcd3Store:
             raise CompactedError(answer.compact_revision)
         if answer.canceled:
             reason = answer.cancel_reason or "no reason given"
-            # For a watch etcd 3.5 says `permission denied` also when only the token is too old: a new login tells.
+            # For a watch etcd 3.5 says `permission denied` also when only the token is too old: a new login shows it.
             is_refusal = "permission denied" in reason or is_about_token(reason)
             raise TokenRefused(reason) if is_refusal else Unanswered(reason)
         if answer.created and answer.header.revision < start_revision:
-            # This member may only lag; a linearizable read tells whether history was set back.
+            # This member may only lag; a linearizable read shows whether history was set back.
             request, share_s = self._rpc.RangeRequest(key=b"oncewire"), self._options.call_timeout_s
             found = await self._client.unary(endpoint, "KVStub", "Range", request, share_s)
             self._client.check_revision(found.header.revision, start_revision)

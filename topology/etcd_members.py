@@ -72,7 +72,7 @@ class Silent(Exception):
 
 
 class EtcdMembers(ABC):
-    """The members, the one in use, and what all answers so far have told."""
+    """The members, the one in use, and what all answers so far have reported."""
 
     def __init__(self, endpoints: Sequence[str], user: str) -> None:
         """Begin with the first; no `user`: no login.
@@ -86,7 +86,7 @@ class EtcdMembers(ABC):
         self.cluster_id = 0
         """0 until the first answer."""
         self.highest_revision = 0
-        """That any linearizable answer told; history went back if a later answer is below it."""
+        """That any linearizable answer reported; history went back if a later answer is below it."""
         self.closed = False
         self._current = 0
         self._user = user
@@ -128,7 +128,7 @@ class EtcdMembers(ABC):
         self.note_revision(revision)
 
     def note_revision(self, revision: int) -> None:
-        """An answer told this revision."""
+        """An answer reported this revision."""
         self.highest_revision = max(self.highest_revision, revision)
 
     @abstractmethod
@@ -270,7 +270,7 @@ class EtcdMembers(ABC):
     def _check_repeated(self, told: tuple[WatchEvent, ...], batch: WatchBatch) -> None:
         if not set(told) <= set(batch.events):
             raise StoreReplaced(
-                f"etcd at {self.endpoint} tells of another past up to revision {told[0].mod_revision} than before: "
+                f"etcd at {self.endpoint} reports another history up to revision {told[0].mod_revision} than before: "
                 + RESTORED_ADVICE
             )
 

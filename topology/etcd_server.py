@@ -158,7 +158,7 @@ class EtcdServer:
 
     @property
     def _health_url(self) -> str:
-        """Where it tells how it is, also to those it would want a certificate of."""
+        """Where it reports its health, also to those it would want a certificate of."""
         if "--client-cert-auth" not in self._arguments:
             return self.urls[0]
         return f"http://127.0.0.1:{self._health_port}"

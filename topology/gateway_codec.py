@@ -43,7 +43,7 @@ class ErrorClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The part of each answer that tells which cluster it speaks for, and how far that is."""
+    """The part of each answer that states which cluster it speaks for, and its revision."""
 
     cluster_id: int
     revision: int

@@ -58,7 +58,7 @@ async def _watch_once(
 
 
 async def _check_history(client: GatewayClient, endpoint: URL, seen: int) -> None:
-    """A member that is behind what this watch has told already may only lag; a linearizable read tells.
+    """A member that is behind what this watch has reported may only lag; a linearizable read shows it.
 
     Raises:
         StoreReplaced: history was set back. The watch would be silent until it has caught up, and miss what it skips.
@@ -86,7 +86,7 @@ def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
         raise CompactedError(compacted)
     if result.get("canceled") is True:
         reason = str(result.get("cancel_reason", "no reason given"))
-        # For a watch etcd 3.5 says `permission denied` also when only the token is too old: a new login tells.
+        # For a watch etcd 3.5 says `permission denied` also when only the token is too old: a new login shows it.
         is_refusal = "permission denied" in reason or codec.is_about_token(reason)
         raise TokenRefused(reason) if is_refusal else Unanswered(reason)
     return result

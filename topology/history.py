@@ -34,7 +34,7 @@ from topology.store import (
 )
 
 LAST_EVENT_S = 2.0
-"""For etcd to tell an event of the past once more; it takes milliseconds."""
+"""For etcd to report an event of the past once more; it takes milliseconds."""
 
 
 async def join_life(store: ClusterStore, seen: SeenHistory) -> tuple[ClusterLife, int]:
@@ -51,7 +51,7 @@ async def join_life(store: ClusterStore, seen: SeenHistory) -> tuple[ClusterLife
         stored = values.get(CLUSTER_KEY)
         if stored is None:
             _refuse(seen.why_strange(None, is_confirmed=False))
-            # Whoever wins, and whatever became of this put: the next read tells.
+            # Whoever wins, and whatever became of this put: the next read shows it.
             life = new_life(etcd_id, await log_lead(store), is_confirmed=False)
             with suppress(StoreTimeout):
                 await store.compare_and_put(CLUSTER_KEY, encode_life(life), ABSENT)
@@ -90,7 +90,7 @@ async def why_from_snapshot(store: ClusterStore, life: ClusterLife, life_revisio
 
 
 async def log_lead(store: ClusterStore) -> int | None:
-    """How far etcd's log is ahead of its revision now, at least; None: it does not tell."""
+    """How far etcd's log is ahead of its revision now, at least; None: it does not report that."""
     progress = await store.log_progress()
     if progress is None:
         return None
@@ -114,7 +114,7 @@ async def _why_other_past(store: ClusterStore, seen: SeenHistory, nonce: bytes) 
     """A history that was set back may have grown again: then another event stands where the last one was seen.
 
     Raises:
-        StoreUnavailable: that cannot be told now.
+        StoreUnavailable: that is not known now.
     """
     last = seen.last_event(nonce)
     if last is None:
@@ -126,8 +126,8 @@ async def _why_other_past(store: ClusterStore, seen: SeenHistory, nonce: bytes) 
         return ""
     except TimeoutError:
         raise StoreUnavailable(
-            f"etcd does not tell what happened at revision {last.last_revision}: if it stays so, {RESTORED_ADVICE}"
+            f"etcd does not report what happened at revision {last.last_revision}: if it stays so, {RESTORED_ADVICE}"
         ) from None
     if any(digest(event) == last.last_digest for event in batch.events):
         return ""
-    return f"etcd tells of another past up to revision {last.last_revision} than before: {RESTORED_ADVICE}"
+    return f"etcd reports another history up to revision {last.last_revision} than before: {RESTORED_ADVICE}"

@@ -2,8 +2,8 @@
 
 Pure: every call gets `now` (seconds on one monotonic clock) and returns what is to be done. Each router announces its
 own links under a growing sequence number; who hears something newer than it knows passes it on to its other neighbours.
-Transports are reliable while they last, and two routers whose link comes up tell each other all they know, so every
-router hears every newest state. A link counts only when both its ends announce it.
+Transports are reliable while they last, and two routers whose link comes up send each other all they know, so every
+router gets every newest state. A link counts only when both its ends announce it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LinkStateView:
         if len(self._neighbours) >= MAX_NEIGHBOURS and rid not in self._neighbours:
             return [DropNeighbour(rid)]
         self._neighbours[rid] = _Neighbour(cost, now, now + self._heartbeat_s)
-        # It may know nothing at all: tell it everything. The others only need the new link.
+        # It may know nothing at all: send it everything. The others only need the new link.
         return self._announce_own(now, besides=rid) + self._tell_all(rid, now)
 
     def neighbour_down(self, rid: int, now: float) -> list[Effect]:
@@ -136,7 +136,7 @@ class LinkStateView:
             neighbour.heard_at = now
 
     def router_gone(self, rid: int) -> None:
-        """This incarnation's key in etcd is deleted: whatever is still told about its links is past."""
+        """This incarnation's key in etcd is deleted: whatever is still reported about its links is past."""
         known = self._known.pop(rid, None)
         self._gone[rid] = self._gone.get(rid, "") if known is None else known.update.node_id
         if len(self._gone) > MAX_GONE:

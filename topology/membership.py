@@ -1,4 +1,4 @@
-"""This router as a member of the network: its lease, its key, what the watch tells (rules K-1 to K-4, K-7, K-8).
+"""This router as a member of the network: its lease, its key, what the watch reports (rules K-1 to K-4, K-7, K-8).
 
 One `Membership` is one incarnation. It ends when `follow` returns, with the reason; the owner then closes everything,
 forgets everything, and joins anew.
@@ -182,7 +182,7 @@ class Membership:
         """Put this router's key, then hand over a snapshot and all changes after it, until the incarnation must end.
 
         Args:
-            on_inputs: called in this loop, in order, with what the record core is to be told.
+            on_inputs: called in this loop, in order, with the input of the record core.
 
         Returns:
             Why this router must fence itself now (K-3).
@@ -200,14 +200,14 @@ class Membership:
             await asyncio.gather(following, watching, return_exceptions=True)
 
     async def announce_draining(self) -> None:
-        """K-8a: tell the others that nobody is to be sent here any more. Without etcd they are not told."""
+        """K-8a: notify the others that nobody is to be sent here any more. Without etcd they are not notified."""
         self._record = replace(self._record, draining=True)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(REVOKE_TIMEOUT_S):
                 await self.store.compare_and_put(self._key, self.secrets.encode(self._record), UNCONDITIONAL, self.rid)
 
     async def leave(self) -> None:
-        """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
+        """K-8: notify the others that no grace time is needed, and end the lease. What fails here ends by itself."""
         self._has_left = True
         leaving = replace(self._record, leaving=True)
         with suppress(StoreError, TimeoutError):
@@ -332,7 +332,7 @@ class Membership:
 
 
 def _last_put(stored: Sequence[Stored]) -> WatchEvent | None:
-    """The latest event a snapshot tells of, as a watch would."""
+    """The latest event of a snapshot, as a watch would report it."""
     last = max(stored, key=lambda held: held.mod_revision, default=None)
     if last is None:
         return None

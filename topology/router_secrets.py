@@ -34,7 +34,7 @@ class RouterSecrets:
         return json.dumps(json.loads(encode_record(record)) | {_FIELD: self.own.hex()}, separators=(",", ":")).encode()
 
     def knows(self, rid: int) -> bool:
-        """Whether this incarnation has a key, as far as the watch has told."""
+        """Whether this incarnation has a key, as far as the watch has reported."""
         return rid in self._known
 
     def of(self, rid: int) -> bytes | None:
@@ -48,7 +48,7 @@ class RouterSecrets:
             self._note(found.key, found.value)
 
     def apply(self, events: Iterable[WatchEvent]) -> None:
-        """Take what the watch tells."""
+        """Take what the watch reports."""
         for event in events:
             self._note(event.key, None if event.kind is EventKind.DELETE else event.value)
 

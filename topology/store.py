@@ -165,7 +165,7 @@ class ClusterStore(Protocol):
         ...
 
     async def log_progress(self) -> LogProgress | None:
-        """How far the log of one member and its revisions are (K-9). None: the store does not tell us."""
+        """How far the log of one member and its revisions are (K-9). None: the store does not report it."""
         ...
 
     async def grant_lease(self, ttl_s: int) -> int:

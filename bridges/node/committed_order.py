@@ -174,7 +174,7 @@ class CommittedOrder:
         return Judgement.DUPLICATE if step.outcome is Outcome.DUPLICATE else Judgement.NEW, released
 
     def _has_room(self, header: SequenceHeader, size: int) -> bool:
-        """Whether another message of its user may wait. Without users all publishers wait instead: none is told apart.
+        """Whether another message of its user may wait. Without users all publishers wait instead, as one.
 
         Raises:
             StorageError: of that.

@@ -458,7 +458,7 @@ class JournalControl:
         Args:
             position: of the last message that is done with.
             now: the time, seconds since 1970.
-            owner: the query; None = the caller does not know (Spark does not tell its source).
+            owner: the query; None = the caller does not know (Spark does not pass it to its source).
 
         Raises:
             OwnedByAnother: the subscription is another query's.

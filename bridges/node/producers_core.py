@@ -1,7 +1,7 @@
 """Which messages of which producers a journal holds already (J-2): by user, producer and number above a floor. Pure.
 
-A producer numbers its messages and tells with each the lowest number that it has not settled (the floor). What is below
-the floor was accepted by everybody it was owed to, so it can only be a copy, and the journal need not remember it. A
+A producer numbers its messages and states with each the lowest number that it has not settled (the floor). What is
+below the floor was accepted by everybody it was owed to, so it can only be a copy: the journal need not remember it. A
 mark of the highest number seen would not do: after a failover a later message may overtake an earlier one.
 
 A producer is its user's, as routers state it (J-13): what somebody else sends under its name changes nothing for it.

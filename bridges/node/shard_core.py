@@ -160,7 +160,7 @@ def _group_id(payload: bytes, pos: int) -> bytes | None:
         return b""
     start = at + 2 if payload[at] == 0xA1 else at + 5
     stop = _value_end(payload, at)
-    # A key that is empty is one, too: the long way tells it from none.
+    # An empty key is a key, too: the long way distinguishes it from none.
     if payload[at] not in (0xA1, 0xB1) or stop > end or start == stop:
         return None
     payload[start:stop].decode()

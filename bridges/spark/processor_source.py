@@ -1,6 +1,6 @@
 """The format of processors for Spark: `processor_reader.py` and the sink behind Spark's interface.
 
-Spark calls a reader in several processes, and never tells which ends when: nothing is opened before it is needed.
+Spark calls a reader in several processes, and never reports which ends when: nothing is opened before it is needed.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def check_names(subscription: str, names: Sequence[str], wanted: Sequence[str]) 
         BadRequest: it is of one.
     """
     if set(names) == set(wanted) or {name.partition("#")[0] for name in names} != {subscription}:
-        return  # the usual case; or a checkpoint of something else, of which `read_offset` tells
+        return  # the usual case; or a checkpoint of something else, which `read_offset` reports
     raise BadRequest(
         f"the checkpoint cannot be used for subscription {subscription!r} with {_nodes(len(wanted))}",
         f"it is of a query with {_nodes(len(names))}: a key would move to another journal",

@@ -43,7 +43,7 @@ BATCH_WRITES = "batch-writes"
 
 @dataclass
 class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types for us
-    """What a task tells the commit; the commit runs in another process and knows nothing else.
+    """What a task sends to the commit; the commit runs in another process and knows nothing else.
 
     Attributes:
         sink: its id.

@@ -250,7 +250,7 @@ class PushCore:
                 state = Rejected(error_of(result))
             elif isinstance(result, StoreFull | StoreBusy) or not self.is_exactly_once:
                 state = RELEASED  # nothing has happened, or the sender has chosen at-least-once
-            else:  # W-17: whether it was pushed is not known; the next attach tells
+            else:  # W-17: whether it was pushed is not known; the next attach shows it
                 lost = result
                 continue
             if each.number >= 0:
@@ -286,7 +286,7 @@ class PushCore:
         return [Settled(list(event.tags))]
 
     def on_detached(self) -> None:
-        """The link is over; what is in the store's hands is pushed or not, and the next attach tells."""
+        """The link is over; what is in the store's hands is pushed or not, and the next attach shows it."""
         self._is_over = True
         self._waiting.clear()
 

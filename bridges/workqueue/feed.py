@@ -21,7 +21,7 @@ from oncewire.wire import DecodeError, body_octets
 BATCH = 256
 """Messages of one transaction, at most: as many as a subscriber prefetches."""
 LINK = "feed"
-"""Name of the subscription; the container-id tells feeds apart."""
+"""Name of the subscription; the container-id distinguishes feeds."""
 REJECTED = "oncewire:not-an-item"
 """Error condition of a message that cannot be an item."""
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 LONGEST_SLEEP_S = 60.0
 """A notice may be lost with the process that sends it: nobody waits longer than this without looking (W-13)."""
 SHORTEST_SLEEP_S = 0.05
-"""Something is ready, and another transaction is taking it: its end is near, and no notice tells."""
+"""Something is ready, and another transaction is taking it: it ends soon, and no notice is sent."""
 TIMEOUT_S = 30.0
 """How long a reservation holds, unless the caller says otherwise."""
 

@@ -134,7 +134,7 @@ def _unix(time: datetime, zone: ZoneInfo, fold: int) -> int:
 
 
 def _is_interval(cron: str, expanded: list[list[int | str]]) -> bool:
-    """Tell an interval job from a wall-clock job as Vixie cron's manual does.
+    """Distinguish an interval job from a wall-clock job as Vixie cron's manual does.
 
     An interval job runs in each hour, or has a ``*`` or a step among its minutes or seconds.
     """

@@ -21,9 +21,9 @@ from topology.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_
 from topology.store import ClusterStore, StoreError
 
 WAIT_S = 15.0
-"""Longer than the default lease lives: router keys out of a backup end by themselves within it."""
+"""Longer than the default lease: router keys out of a backup end by themselves within it."""
 SHOWN_ROUTERS = 8
-"""Named in an error; the number is always told."""
+"""Named in an error; the number is always stated."""
 _STORE_SETTINGS = {name: each for name, each in SETTINGS.items() if name.startswith(("etcd_", "store"))}
 
 _NEXT = """\

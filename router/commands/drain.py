@@ -137,7 +137,7 @@ async def _ask(api: Api, name: str) -> float:
 
 
 async def _wait_gone(api: Api, rid: object, ends_at: float) -> bool:
-    """Wait until nobody answers there any more, or another life of the router does."""
+    """Wait until nobody answers there any more, or another incarnation of it does."""
     while time.monotonic() < ends_at:
         try:
             state = await api.peek(STATE_PATH)

@@ -92,7 +92,7 @@ def _others(oncewire: str) -> list[str]:
             return ["", f"Note: {variable} is set, so these commands go there. To use this network: unset {variable}"]
     try:
         current = load_contexts().current
-    except CliError:  # it is told by the commands that need them
+    except CliError:  # the commands that need them report it
         return []
     note = f"Note: the context {current} is in use, so these commands go there. To use this network: "
     return ["", f"{note}{oncewire} context use --none"] if current else []

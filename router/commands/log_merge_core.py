@@ -56,7 +56,7 @@ class LogEntry:
 
 
 def parse(line: str, source: str) -> LogEntry | None:
-    """The event a line tells, in one of the router's two forms; None for a foreign line."""
+    """The event of a line, in one of the router's two forms; None for a foreign line."""
     if line.startswith("{"):
         try:
             data = json.loads(line, parse_constant=str)

@@ -258,7 +258,7 @@ async def _reload(url: str, login: Authorization | None) -> dict[str, Any]:
 
 
 def _confirm(entity: EntityType, operation: Operation, name: str, row: Mapping[str, object]) -> None:
-    """Tell what happens, and ask.
+    """State what happens, and ask.
 
     Raises:
         CliError: nobody can be asked.

@@ -1,7 +1,7 @@
 """The parent process of several workers: starts them and those again that ended, passes signals on, announces all.
 
-It carries no message and answers no request. The first worker starts alone: what is wrong with the settings it tells
-once.
+It carries no message and answers no request. The first worker starts alone: it reports once
+what is wrong with the settings.
 """
 
 from __future__ import annotations

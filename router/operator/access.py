@@ -247,7 +247,7 @@ class Access:
         return Login(OAUTHBEARER, "", rest.strip(), peer)
 
     async def _user_of(self, login: Login, failures: int) -> str | None:
-        """Who logs in; None = nobody who may, as the log tells."""
+        """Who logs in; None = nobody who may, as the log states."""
         if self._checks is not None and login.mechanism in self._checks.mechanisms:
             try:
                 return (await self._checks.check(login)).user
@@ -348,7 +348,7 @@ def _name_of(host: str) -> str:
 
 
 def is_forwarded(request: web.Request) -> bool:
-    """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
+    """A proxy on this machine speaks for somebody who may be anywhere. One without such a header is not recognised."""
     names = {name.lower() for name in request.headers}
     return not PROXY_HEADERS.isdisjoint(names) or any(name.startswith(PROXY_PREFIX) for name in names)
 
@@ -416,6 +416,6 @@ def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool =
 
 
 def refusal(status: int, error: str, fix: str) -> web.Response:
-    """An error as every route tells it: what, and what to do."""
+    """An error as every route returns it: what, and what to do."""
     headers = {"WWW-Authenticate": REALM} if status == 401 else {}
     return web.json_response({"error": error, "fix": fix}, status=status, headers=headers)

@@ -233,7 +233,7 @@ class RouterControls:
             changed="; ".join(reloaded.changed),
             needs_restart="; ".join(reloaded.needs_restart),
         )
-        if whole_group:  # what is right here is right there: this worker is told once more, which changes nothing
+        if whole_group:  # what is right here is right there: this worker reloads once more, which changes nothing
             os.kill(os.getppid(), signal.SIGHUP)
         return reloaded.as_data()
 

@@ -90,7 +90,7 @@ class HttpServer:
         """Serve.
 
         Args:
-            status: what this router tells of itself.
+            status: what this router reports about itself.
             access: who may do what.
             log: gets the faults.
             routes: further routes (inspector, management).

@@ -189,7 +189,7 @@ class LocalTables:
         return self._seen(found, subscription, tag)
 
     def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
-        """The same, told apart by what the paths and the entries here tell: who waits for a path blames no client."""
+        """The same, distinguished by the paths and the entries here: who waits for a path blames no client."""
         if found is Holder.ELSEWHERE and subscription.record.rid not in self._incarnation.neighbours.routing.next_hops:
             return UNREACHABLE
         if found is Holder.HELD:

@@ -70,7 +70,7 @@ _DELIVERIES = {
         },
     ),
     "oncewire_deliveries_told": (
-        "Deliveries whose outcome was told to their publisher",
+        "Deliveries whose outcome was reported to their publisher",
         "outcome",
         {
             "accepted": Decision.DELIVERY_ACCEPTED,

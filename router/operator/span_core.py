@@ -1,7 +1,7 @@
 """Spans of deliveries, made from what the record core gets and decides; it knows nothing of OpenTelemetry.
 
-At the ingress `accept` lasts from a delivery's arrival to the outcome its publisher is told, and `settle` from there to
-its settlement. At an egress `forward` lasts from the transfer to what the subscriber says, and `settle` from there on.
+At the ingress `accept` lasts from a delivery's arrival to the outcome its publisher gets, and `settle` from there to
+its settlement. At an egress `forward` lasts from the transfer to the subscriber's answer, and `settle` from there on.
 `accept` is a child of the publisher's span, and `forward` of `accept`: its context travels in the message annotations.
 
 Times are nanoseconds since 1970, given; nothing is decided here and no delivery waits for it.
@@ -28,9 +28,9 @@ OPEN_SPANS = 20_000
 """Spans that have begun and not ended; more are not begun, and counted. About 10 MB."""
 _RATIO_RANGE = 1 << 64
 LINK_LOST = "the link was lost"
-GIVEN_UP = "settled by its publisher before it was told an outcome"
+GIVEN_UP = "settled by its publisher before an outcome was reported"
 ABORTED = "aborted before its last part"
-ROUTER_ENDED = "this life of the router ended"
+ROUTER_ENDED = "this incarnation of the router ended"
 
 
 class Kind(Enum):

@@ -92,7 +92,7 @@ class StatedCallers:
         rid, number = int(found[1], 16), int(found[2])
         secret = self._secrets.of(rid) if self._secrets is not None and self._secrets.knows(rid) else None
         if secret is None:
-            raise StatementRefused("no router of this network has made it, as far as etcd has told")
+            raise StatementRefused("no router of this network has made it, as far as etcd has reported")
         try:
             user = bytes.fromhex(found[3]).decode()
         except UnicodeDecodeError:

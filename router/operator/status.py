@@ -1,4 +1,4 @@
-"""What the router tells about itself over HTTP: readiness, numbers, tables. Gathered only when asked."""
+"""What the router reports about itself over HTTP: readiness, numbers, tables. Gathered only when asked."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class _Otlp:
                 f"the packages of OpenTelemetry cannot be loaded: {str(error).partition(chr(10))[0]}",
                 "pip install 'oncewire[otel]', or leave telemetry.endpoint empty",
             ) from None
-        # What it has to say of single requests would come as often as they fail; one event tells it.
+        # It would log each request that fails; one event reports that.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self.url = endpoint.rstrip("/") + TRACES_PATH
         self._exporter = OTLPSpanExporter(endpoint=self.url, timeout=REQUEST_TIMEOUT_S)

@@ -158,7 +158,7 @@ class NeighbourConnection(EngineProtocol):
         self.is_up = False
         self.was_up = False
         self.on_known: Callable[[NeighbourConnection], None] = lambda _connection: None
-        """Told when it is known which router this is."""
+        """Called when it is known which router this is."""
         self._challenge = challenge
         self._unproven: ReceiverLink | None = None
         """The neighbour's link for frames, which has no credit before it is known who sends (K-1b)."""
@@ -280,7 +280,7 @@ class NeighbourConnection(EngineProtocol):
             link.refuse(AmqpError(Symbol("amqp:not-allowed"), "routers only send to each other here"))
 
     def check_proof(self) -> None:
-        """K-1b: let the neighbour send once etcd vouches for it; the view may tell of it later than it connects."""
+        """K-1b: let the neighbour send once etcd vouches for it; the view may show it later than it connects."""
         link = self._unproven
         if link is None or link.remote_attach is None or self.identity is None:
             return

@@ -46,7 +46,7 @@ class Dialing:
         self._dialers: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._refusals: dict[str, str] = {}
-        """Why the neighbour at an address refused us last: told once, not with every attempt."""
+        """Why the neighbour at an address refused us last: logged once, not with every attempt."""
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Start the dialers; those of the automatic mesh follow the view."""

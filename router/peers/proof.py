@@ -23,7 +23,7 @@ class Verdict(Enum):
 
     PROVEN = "proven"
     NOT_KNOWN = "etcd does not know this incarnation"
-    """Or this router's watch has not told of it yet: it is asked again with every change of the view."""
+    """Or this router's watch has not shown it yet: it is asked again with every change of the view."""
     WRONG = "this incarnation has another secret in etcd"
 
 

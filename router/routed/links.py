@@ -79,7 +79,7 @@ class RoutedLinks:
         """
         self.limits = limits
         self.places: Mapping[str, frozenset[int]] = {}
-        """Incarnations with a service, by prefix with virtual host: what etcd tells (R-1)."""
+        """Incarnations with a service, by prefix with virtual host: what etcd states (R-1)."""
         self.links: dict[RoutedLink, None] = {}
         self.opened = 0
         """Links that were forwarded since the start of the incarnation."""

@@ -94,7 +94,7 @@ export function icon(name, className = "") {
   return svg("svg", { viewBox: "0 0 24 24", class: `icon ${className}`.trim(), "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 }
 
-/** A state: shape, colour and word, so that it is not told by colour alone. */
+/** A state: shape, colour and word, so that it does not depend on colour alone. */
 export function badge(kind, text, title) {
   const marks = { good: "good", warn: "warn", bad: "bad" };
   return h("span", { class: `badge ${kind}`, title }, marks[kind] ? icon(marks[kind]) : null, text);

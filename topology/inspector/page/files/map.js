@@ -208,7 +208,7 @@ function dataOf(each) {
     : { id: each.key, source: each.a, target: each.b, cost: each.label, width: widthOf(each.flow) };
 }
 
-/** Ten times the bytes make a link as much wider each time: from 1 kB to 10 MB a second all can be told apart. */
+/** Ten times the bytes make a link as much wider each time: from 1 kB to 10 MB a second all can be distinguished. */
 function widthOf(flow) {
   return Math.min(WIDEST_LINK, 1.5 + 1.7 * Math.log10(1 + flow / 1000));
 }

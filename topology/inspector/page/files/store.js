@@ -33,7 +33,7 @@ export class Store {
     return [...this.table(name).values()];
   }
 
-  /** Whether the router has told this table: one that is empty is not one that has not come yet. */
+  /** Whether the router has sent this table: one that is empty is not one that has not come yet. */
   has(name) {
     return this._told.has(name);
   }

@@ -33,7 +33,7 @@ export class Table {
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this._heads)),
       this._body,
     );
-    // Nothing is said until the first items come: not having been told is not the same as there being none.
+    // Nothing is shown until the first items come: a table that has not come is not an empty one.
     this._note = h("p", { class: "empty", hidden: true });
     this._scroller = h("div", { class: isTall ? "scroller tall" : "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0", hidden: true }, table);
     this.element = h("div", { class: "table" }, this._scroller, this._note);

@@ -103,14 +103,14 @@ export class DeliveryView {
     }
   }
 
-  _show(told) {
+  _show(reply) {
     // Ages grow by themselves: without another change everything stays, with the focus and what is selected.
-    const mark = JSON.stringify(told, (name, value) => (name.endsWith("_s") ? undefined : value));
+    const mark = JSON.stringify(reply, (name, value) => (name.endsWith("_s") ? undefined : value));
     if (mark === this._mark) {
       return;
     }
     this._mark = mark;
-    const { tag, answer, found, missing = [] } = told;
+    const { tag, answer, found, missing = [] } = reply;
     found.forEach((record) => { record[RECEIVED] = now(); });
     // The publisher's router first: it decides the delivery, and its record has the message.
     const records = [...found].sort((a, b) => isIngress(b) - isIngress(a));
@@ -171,7 +171,7 @@ function recordPanel(record) {
     firstBytes(record.first_bytes));
 }
 
-/** Whether a record is that of the publisher's router; of one that is forgotten its rules tell. */
+/** Whether a record is that of the publisher's router; for one that is forgotten its rules show it. */
 function isIngress(record) {
   return record.role === "ingress" || (record.role === "past" && record.rules.some((each) => each.rule.startsWith("I-")));
 }

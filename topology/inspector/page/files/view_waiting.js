@@ -71,7 +71,7 @@ export class WaitingView {
   }
 
   render(dirty) {
-    // What is shown here is asked for every two seconds, not told by the feed; but that tells what one may do.
+    // What is shown here is asked for every two seconds and does not come by the feed; but that states what one may do.
     if (dirty?.has("overview")) {
       this._holders.refresh();
     }
