@@ -59,7 +59,7 @@ export class Feed {
     socket.addEventListener("open", () => this._ask(socket));
     socket.addEventListener("message", (message) => socket === this._socket && this._take(JSON.parse(message.data)));
     socket.addEventListener("close", () => socket === this._socket && this._lost());
-    this._tell(this.state === "lost" ? "lost" : "connecting");
+    this._notify(this.state === "lost" ? "lost" : "connecting");
   }
 
   _take(message) {
@@ -80,7 +80,7 @@ export class Feed {
         this._store.change(name, changed.put, changed.delete);
       }
     }
-    this._tell("live");
+    this._notify("live");
   }
 
   /** The picture of the network needs all routers and links, not the first page only. */
@@ -104,7 +104,7 @@ export class Feed {
     this._wait = Math.min(this._wait * 2, LONGEST_WAIT_S);
     this.retryAt = now() + wait;
     this._timer = setTimeout(() => this.connect(), wait * 1000);
-    this._tell("lost");
+    this._notify("lost");
   }
 
   async _check() {
@@ -125,7 +125,7 @@ export class Feed {
     }
   }
 
-  _tell(state) {
+  _notify(state) {
     const changed = state !== this.state;
     this.state = state;
     if (changed || state === "lost") {

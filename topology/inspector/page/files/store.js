@@ -14,7 +14,7 @@ export class Store {
     this.tables = new Map();
     this.next = new Map();
     this.gone = new Map();
-    this._told = new Set();
+    this._received = new Set();
     this._dirty = new Set();
     this._listeners = new Set();
     this._scheduled = false;
@@ -35,7 +35,7 @@ export class Store {
 
   /** Whether the router has sent this table: one that is empty is not one that has not come yet. */
   has(name) {
-    return this._told.has(name);
+    return this._received.has(name);
   }
 
   get overview() {
@@ -52,7 +52,7 @@ export class Store {
     const old = this.tables.get(name);
     const fresh = new Map(items.map((item) => [item.key ?? name, stamp(item)]));
     this.tables.set(name, fresh);
-    this._told.add(name);
+    this._received.add(name);
     this.next.set(name, next);
     // A page beyond the first says nothing about what is missing from it.
     if (old && REMEMBERED.has(name) && next === null) {
@@ -91,7 +91,7 @@ export class Store {
 
   clear(name) {
     this.tables.delete(name);
-    this._told.delete(name);
+    this._received.delete(name);
     this.next.delete(name);
     this._changed(name);
   }
