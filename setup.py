@@ -66,6 +66,7 @@ PURE = {
         f"delivery_records/attachments/{name}.py"
         for name in (
             "attaching",
+            "attempt",
             "barrier",
             "closing",
             "departing",
@@ -75,6 +76,7 @@ PURE = {
             "refusals",
             "session_order",
             "steals",
+            "wanted",
             "watch/publishers",
             "watch/routers",
             "watch/shared",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.attaching import Attaching
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.closing import Closing
 from delivery_records.attachments.departing import Departing
@@ -40,9 +41,11 @@ from delivery_records.model.runs import frozen_runs
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
-from delivery_records.publisher.ingress import Annotate, Ingress, IngressParts
+from delivery_records.publisher.ingress import Ingress, IngressParts
+from delivery_records.publisher.special_transfers import Annotate
 from delivery_records.publisher.to_ingresses import ToIngresses
-from delivery_records.subscriber.egress import Egress, EgressParts
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.egress_parts import EgressParts
 from delivery_records.subscriber.entries import SyncState
 from delivery_records.subscriber.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.subscriber.former_letters import settle_former_letters
@@ -110,7 +113,28 @@ class Records:
         self.ingresses = self.endpoints.ingresses
         self._departing = Departing(turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free)
         self.expiry.keeps, self.attaching.is_busy = self._departing.keeps, self._departing.is_busy
-        self._ingress_parts = IngressParts(
+        self._ingress_parts = self._parts_of_ingresses(proposals, failures, annotate, make_letter, read_group, read_ttl)
+        self._egress_parts = self._parts_of_egresses(proposals, failures, read_group)
+        self._proposals = proposals
+        self._orders = OrderedEnds(turn, proposals, self.egresses)
+        self._closing = Closing(turn, proposals, self.endpoints, self.attaching, self._orders)
+        self._draining = Draining(turn, self.endpoints)
+        self._room = Room(turn, self.endpoints)
+        self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
+        self._watch = WatchHandlers(self._parts_of_the_watch(steals))
+        self._handlers = self._handler_of_each_input()
+        self._weighed_at, self._heaviest = -1, 0
+
+    def _parts_of_ingresses(
+        self,
+        proposals: Proposals,
+        failures: PastFailures,
+        annotate: Annotate,
+        make_letter: MakeLetter,
+        read_group: ReadGroup,
+        read_ttl: ReadTtl,
+    ) -> IngressParts:
+        return IngressParts(
             annotate,
             make_letter,
             proposals,
@@ -123,7 +147,11 @@ class Records:
             read_group,
             read_ttl,
         )
-        self._egress_parts = EgressParts(
+
+    def _parts_of_egresses(
+        self, proposals: Proposals, failures: PastFailures, read_group: ReadGroup
+    ) -> EgressParts[Egress]:
+        return EgressParts(
             proposals,
             failures,
             self._to_egresses.synced,
@@ -138,14 +166,10 @@ class Records:
             read_group,
             self.attaching.on_answered,
         )
-        self._proposals = proposals
-        self._orders = OrderedEnds(turn, proposals, self.egresses)
-        self._closing = Closing(turn, proposals, self.endpoints, self.attaching, self._orders)
-        self._draining = Draining(turn, self.endpoints)
-        self._room = Room(turn, self.endpoints)
-        self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
-        parts = WatchParts(
-            turn,
+
+    def _parts_of_the_watch(self, steals: StealGuard) -> WatchParts:
+        return WatchParts(
+            self.turn,
             self.endpoints,
             self._ingress_parts,
             self._egress_parts,
@@ -157,9 +181,6 @@ class Records:
             self._routing,
             self._to_ingresses,
         )
-        self._watch = WatchHandlers(parts)
-        self._handlers = self._handler_of_each_input()
-        self._weighed_at, self._heaviest = -1, 0
 
     def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:
         return {

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from chaos.campaign.seeds import SeedOutcome, Seeds
 from chaos.campaign.tally import FINDINGS, Failing, Tally
-from chaos.simulator.swarm import ALL_FAULTS
+from chaos.simulator.fault_names import ALL_FAULTS
 
 MAX_SHOWN = 20
 """Failing seeds printed in full; the JSON line has more."""

@@ -54,8 +54,8 @@ FILTER_EDITS: tuple[Edit, ...] = (
     Edit(
         "a-filter-is-forgotten-by-a-new-owner",
         "E-9",
-        "                request.owner.vhost, request.owner.user, filter=filter_text,\n",
-        '                request.owner.vhost, request.owner.user, filter=filter_text if record is None else "",\n',
+        "(topic, filter_text), terms, provisional",
+        '(topic, "" if record else filter_text), terms, provisional',
         "a subscriber that attaches again gets what its filter excludes",
         aim=("drop-s", "filters=1", "messages=8"),
     ),

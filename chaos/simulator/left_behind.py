@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from chaos.simulator.swarm import DEATH, PAUSE, Setting
+from chaos.simulator.fault_names import DEATH, PAUSE
+from chaos.simulator.swarm import Setting
 from chaos.simulator.traits import Traits
 
 

@@ -12,6 +12,7 @@ from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.left_behind import draw_pauses, draw_what_is_left
 from chaos.simulator.sharers import draw_declines, draw_groups, draw_pulls, draw_sharing
 from chaos.simulator.steps import Choice
+from chaos.simulator.strikes import draw_fault
 from chaos.simulator.swarm import (
     Setting,
     aimed_budget,
@@ -22,7 +23,6 @@ from chaos.simulator.swarm import (
     draw_drains,
     draw_ends,
     draw_expiry,
-    draw_fault,
     draw_filters,
     draw_letters,
     draw_longest,

@@ -127,6 +127,8 @@ class WorldState:
         """Faults, and routers that stopped for whatever reason."""
         self.is_without_letters = False
         """Operators have taken the dead-letter topic out of the rules of all routers (I-3e)."""
+        self.is_pausing = False
+        """Time passes although somebody could do something."""
         self._links: dict[str, int] = {}
         self._live: dict[int, Router] = {}
         self._not_before: dict[ClientRole, float] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
@@ -20,38 +19,31 @@ from chaos.simulator.clients import Publisher
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
-from chaos.simulator.etcd import Held
 from chaos.simulator.expiry_judge import SimulatedTtl
 from chaos.simulator.filters import SimulatedFilters, SimulatedGroups
 from chaos.simulator.judge import Judge
+from chaos.simulator.key_changes import KeyChanges
 from chaos.simulator.large_parts import check_outcomes, read_part
 from chaos.simulator.members import Members
 from chaos.simulator.mortals import Mortals
 from chaos.simulator.operators import Operators
 from chaos.simulator.pairs import Pairs
-from chaos.simulator.patience_judge import PatienceJudge, check_granted
+from chaos.simulator.patience_judge import PatienceJudge
 from chaos.simulator.peer_paths import PeerPaths
-from chaos.simulator.roles import STRANGER, ClientRole
+from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.state import LETTER_MARK, WorldState
 from chaos.simulator.steps import Choice
-from chaos.simulator.stock_clients import ResumingPublisher
 from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import Strangers
 from chaos.simulator.streams_judge import StreamsJudge
+from chaos.simulator.to_clients import ToClients
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records.model import effects, inputs
 from delivery_records.model.messages import Sync
 from delivery_records.model.outcomes import Decision
-from delivery_records.model.view import (
-    SESSION_IS_THIS_PUT,
-    Kind,
-    PublisherRecord,
-    Record,
-    RouterRecord,
-    SubscriptionRecord,
-)
+from delivery_records.model.view import Kind
 
 PAUSE_S = 2.0
 """So long nobody is held up but in a pause of the schedule."""
@@ -63,25 +55,6 @@ BACK_OFF_S = 5.0
 """A client that was refused for a steal (A-8) does not try again at once."""
 CONNECTIONS = 10_000_000
 """Numbers of connections begin here; each has the number of its first link behind it."""
-_ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
-_ToClient: TypeAlias = (
-    effects.PublisherReply
-    | effects.SubscriberReply
-    | effects.AskEcho
-    | effects.GrantPublisherCredit
-    | effects.Dispose
-    | effects.Deliver
-    | effects.DeliverPart
-    | effects.SettleAtSubscriber
-    | effects.Confirm
-    | effects.CompleteDrain
-    | effects.TellOwing
-    | effects.TellEnded
-    | effects.TellAcceptedBy
-    | effects.TellStart
-    | effects.DetachLink
-    | effects.CloseConnection
-)
 
 
 class World(WorldState):
@@ -115,14 +88,16 @@ class World(WorldState):
         self.pairs = Pairs(self)
         self.drains = Drains(self, self.judge, self.members, self.feed, self.stop_router)
         self.strangers = Strangers(self, self.open)
-        self.mortals = Mortals(self, self.delete_key)
-        self.etcd.on_deleted = self._on_deleted
-        self.etcd.on_written = self._on_written
+        self.key_changes = KeyChanges(self, self.judge, self.amqp_sessions)
+        self.mortals = Mortals(self, self.key_changes.delete)
+        self._to_clients = ToClients(self, self.judge, self.patience_judge, self.amqp_sessions, self.pairs, self.drains)
+        self.etcd.on_deleted = self.key_changes.on_deleted
+        self.etcd.on_written = self.key_changes.on_written
         self.story: list[Choice] = []
         self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
         """Called with the effects of each router turn, for whoever writes the story down."""
-        self._is_pausing = self._has_paused = False
-        """Time passes although somebody could do something; it has done so."""
+        self._has_paused = False
+        """Time has passed although somebody could do something."""
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index), history=cores.history()) for index in range(routers)]
@@ -280,64 +255,13 @@ class World(WorldState):
                 raise effect.error  # K-3b confines a fault; here each one is a finding
             elif isinstance(effect, effects.Note):
                 if effect.decision is Decision.SUBSCRIBER_SLOW:
-                    self._on_slow(effect)
+                    self._to_clients.on_slow(effect)
                 elif effect.decision is Decision.EXPIRED:
                     self.judge.on_expired(effect)
                 elif effect.decision is Decision.CHANNEL_RESTARTED:
                     self.faults += self._has_paused  # T-3: a watch was late
             elif not isinstance(effect, effects.RoomAgain):
-                self._send_to_client(router, effect)
-
-    def _send_to_client(self, router: Router, effect: _ToClient) -> None:
-        if self.patience is not None:
-            self.patience_judge.on_effect(effect)
-        if self.traits.ttl_s and isinstance(effect, effects.Deliver):
-            self.judge.expiry.on_delivered(effect)
-        if self.traits.longest_s:
-            check_granted(effect, self.traits.longest_s)
-        if self.traits.pairs:
-            self.pairs.on_effect(effect)
-        if self.traits.stock_publisher:
-            self.judge.ends.on_effect(effect)
-        connection = self.connections.get(effect.link)
-        if connection is not None and connection.is_open:
-            if isinstance(effect, effects.Deliver):
-                self.judge.calm.on_delivered(self.client_of(connection), effect)
-            connection.down.append(effect)
-            if isinstance(effect, effects.CloseConnection):
-                self.drains.on_close(router, connection, effect)
-            if isinstance(effect, _ATTACHED_OR_NOT):
-                self._watch_link(router, connection, effect)
-
-    def _on_slow(self, note: effects.Note) -> None:
-        """K-5b: it must have waited as long as it said; then it may end what it saw."""
-        link = note.fields["link"]
-        assert isinstance(link, int)
-        self.patience_judge.check_slow(link)
-        if self.traits.expels:
-            self.judge.promises.on_expelled(note.fields["key"], note.fields["epoch"])
-
-    def _answers_an_end(self, detach: effects.DetachLink, connection: SimulatedConnection) -> bool:
-        """Whether the client's own detach or end is answered, so that its AMQP session goes on without the link."""
-        if connection.leaves_for and not (detach.closed or detach.condition):
-            return True
-        return detach.by_store and self.amqp_sessions.survives(connection)
-
-    def _watch_link(self, router: Router, connection: SimulatedConnection, effect: effects.Effect) -> None:
-        """T_pub or T_sub begins when the router gives the link up, though the client may read that much later."""
-        client = self.client_of(connection)
-        if client is None:
-            return
-        if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)):
-            if self.is_up_to_date(router, client):
-                self.judge.on_joined(client)
-        elif isinstance(effect, effects.DetachLink) and self._answers_an_end(effect, connection):
-            self.amqp_sessions.on_answer(router, connection)
-        else:
-            self.judge.on_left(client)
-            is_forced = isinstance(effect, effects.DetachLink) and effect.condition == "amqp:link:detach-forced"
-            if is_forced and self._is_pausing and client in self.publishers:
-                self.judge.sessions.on_held_up(client.index)
+                self._to_clients.send(router, effect)
 
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
@@ -402,8 +326,8 @@ class World(WorldState):
     def advance(self, seconds: float) -> None:
         """Let time pass, and everything that falls due meanwhile happen at its own moment."""
         target = self.now + seconds
-        self._is_pausing = seconds >= PAUSE_S and bool(self.choices())
-        self._has_paused = self._has_paused or self._is_pausing
+        self.is_pausing = seconds >= PAUSE_S and bool(self.choices())
+        self._has_paused = self._has_paused or self.is_pausing
         while True:
             due = [
                 (deadline, router.index) for router in self.routers if (deadline := router.next_deadline()) is not None
@@ -422,7 +346,7 @@ class World(WorldState):
             router.wake(reading)
             self.run_timers(router)
         self.now = target
-        self._is_pausing = False
+        self.is_pausing = False
         if self.traits.streams:
             for router in self.routers:
                 self.streams_judge.look(router)
@@ -567,53 +491,6 @@ class World(WorldState):
         """An answer of etcd arrives."""
         router = self.routers[index]
         self.feed(router, [router.replies.popleft()])
-
-    def delete_key(self, kind: Kind, key: str) -> None:
-        """K-5 decides: the attachment has expired."""
-        if (kind, key) in self.etcd.keys:
-            for publisher in self.publishers:
-                if kind is Kind.PUBLISHER and key == self.publisher_key(publisher.index):
-                    self.judge.sessions.condemn(publisher.index)
-                    self.judge.ends.excuse(publisher.index)
-            for subscriber in self.subscribers:
-                if kind is Kind.SUBSCRIPTION and key == self.subscription_key(subscriber.index):
-                    self.judge.promises.condemn(subscriber.index)
-            self.etcd.delete(kind, key)
-
-    def _on_written(self, kind: Kind, key: str, record: Record) -> None:
-        """Whoever has put a client's key, the attachment is that router's from now on."""
-        if isinstance(record, RouterRecord):
-            return
-        client = next((c for c in self.clients() if self.attachment(c) == (kind, key)), None)
-        if client is None:
-            return
-        self.amqp_sessions.on_written(client)
-        if isinstance(record, PublisherRecord):
-            self.judge.ends.on_session_over(client.index, record.rid)
-        is_begun = isinstance(record, PublisherRecord) and record.session == SESSION_IS_THIS_PUT
-        if is_begun and isinstance(client, ResumingPublisher):
-            client.on_session_begun(record.peer)
-        if kind is Kind.SUBSCRIPTION:
-            self.judge.promises.on_written(client.index)
-            assert isinstance(record, SubscriptionRecord)
-            created = self.judge.created(client.index)
-            self.judge.filters.on_written(client.index, created, record.filter)
-        if client.connection is not None and self.routers[client.connection.router].rid != record.rid:
-            self.judge.on_left(client)
-
-    def _on_deleted(self, key: str, held: Held) -> None:
-        record = held.record
-        if isinstance(record, SubscriptionRecord) and (record.shared or record.member_of):
-            self.judge.shared.on_deleted(key, held)
-        if isinstance(record, SubscriptionRecord):
-            for subscriber in self.subscribers:
-                if key == self.subscription_key(subscriber.index):
-                    self.judge.promises.on_key_deleted(subscriber.index, key, held)
-        if isinstance(record, PublisherRecord):
-            for publisher in self.publishers:
-                if key == self.publisher_key(publisher.index):
-                    self.judge.sessions.on_key_deleted(publisher.index, is_stolen=record.peer == STRANGER)
-                    self.judge.ends.on_session_over(publisher.index, None)
 
     def reload(self) -> None:
         """Operators take the dead-letter topic out of all routers' rules (I-3d, I-3e)."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
 
+from delivery_records.attachments.attempt import AttachStep, Attempt
 from delivery_records.attachments.refusals import (
     EXPIRED,
     NO_PART,
     NO_STORE,
     NOT_HELD,
     Refusal,
-    entries_of,
     others,
     refusal_of_terms,
     refused_by_store,
@@ -24,6 +23,13 @@ from delivery_records.attachments.refusals import (
 )
 from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.wanted import (
+    new_shared,
+    publisher_record,
+    subscription_record,
+    why_no_member,
+    why_unknown,
+)
 from delivery_records.model import effects
 from delivery_records.model.failures import PastFailures
 from delivery_records.model.inputs import MapPart, PublisherAttach, ReadDone, Share, StoreFailure, SubscriberAttach
@@ -34,17 +40,16 @@ from delivery_records.model.limits import (
     PUT_RETRY_BASE_S,
     UNKNOWN_PUT_S,
 )
-from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.tags import link_key
-from delivery_records.model.terms import held_terms, member_terms, publisher_terms, subscription_terms
+from delivery_records.model.terms import held_terms, member_terms, subscription_terms
 from delivery_records.model.timers import Timer
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import (
     SESSION_IS_THIS_PUT,
     SESSION_NONE,
     PublisherRecord,
-    SubscriptionMode,
     SubscriptionRecord,
     publisher_path,
     session_of_record,
@@ -54,61 +59,7 @@ from delivery_records.model.view import (
 from delivery_records.publisher.ingress import Ingress
 from delivery_records.publisher.resumption import Held
 from delivery_records.subscriber.egress import Egress
-from delivery_records.subscriber.filters import MessageFilters, UnknownFilter
-
-
-class AttachStep(Enum):
-    """Where one attach is."""
-
-    COLLECTING = "collecting"
-    QUEUED = "queued"
-    READING = "reading"
-    READING_SHARED = "reading-shared"
-    PUTTING = "putting"
-    DELETING = "deleting"
-    PAUSING = "pausing"
-
-
-class Attempt:
-    """One attach on its way to being in the view."""
-
-    __slots__ = (
-        "expect",
-        "found",
-        "is_lost",
-        "link",
-        "nonce",
-        "path",
-        "place",
-        "presented",
-        "request",
-        "rest",
-        "since",
-        "step",
-        "tries",
-    )
-
-    def __init__(self, request: PublisherAttach | SubscriberAttach, path: str, place: int) -> None:
-        """The request of link `request.link` for the key at `path`; `place`: among all attaches (A-2d)."""
-        self.request = request
-        self.place = place
-        self.link = request.link
-        self.path = path
-        self.presented = entries_of(request)
-        """Entries of its map that the budget counts, until a link takes them over or nobody wants them (C-6)."""
-        self.rest: dict[bytes, DeliveryOutcome | None] = {}
-        """Of its map, what has come behind the attach (C-4)."""
-        self.step = AttachStep.QUEUED
-        self.nonce = ""
-        self.expect = 0
-        """Mod revision its put compares with."""
-        self.found: ReadDone | None = None
-        """What its key holds, while the shared subscription's is read (SH-1)."""
-        self.tries = 0
-        self.is_lost = False
-        """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
-        self.since = 0.0
-        """When the attach was read."""
+from delivery_records.subscriber.filters import MessageFilters
 
 
 class Attaching:
@@ -355,25 +306,8 @@ class Attaching:
             session = SESSION_IS_THIS_PUT  # c.5: a stock publisher's session starts with its attach
         elif moved_topic:
             session = SESSION_NONE
-        assert request.topic is not None
         held_s = record.timeout_s if isinstance(record, PublisherRecord) and session == old_session else 0.0
-        self._put(
-            attempt,
-            done.mod_revision,
-            PublisherRecord(
-                request.container_id,
-                request.link_name,
-                request.topic,
-                self._turn.rid,
-                "",
-                session,
-                publisher_terms(request, self._turn.limits, held_s).timeout_s,
-                bool(request.unsettled),
-                request.peer,
-                request.owner.vhost,
-                request.owner.user,
-            ),
-        )
+        self._put(attempt, done.mod_revision, publisher_record(request, self._turn, session, held_s))
 
     def held(self, path: str, session: int, request: PublisherAttach) -> Held | None:
         """A-3b: what this router holds of a publisher; None: not all that it presents is known (A-3c)."""
@@ -394,7 +328,7 @@ class Attaching:
                 self._read_shared(attempt, attempt.request, done)
                 return
             topic, filter_text = record.topic, record.filter
-        if filter_text and (unknown := self._why_unknown(filter_text)):
+        if filter_text and (unknown := why_unknown(self._filters, filter_text)):
             self._give_up(attempt, "amqp:not-implemented", unknown)
             return
         if record is not None and (record.topic != topic or record.filter != filter_text or record.member_of):
@@ -408,32 +342,8 @@ class Attaching:
         self._put(
             attempt,
             done.mod_revision,
-            SubscriptionRecord(
-                request.container_id,
-                request.link_name,
-                topic,
-                self._turn.rid,
-                "",
-                terms.timeout_s,
-                terms.expiry_policy,
-                request.mode,
-                request.map_bound,
-                provisional,
-                bool(request.unsettled),
-                request.peer,
-                request.owner.vhost,
-                request.owner.user,
-                filter=filter_text,
-            ),
+            subscription_record(request, self._turn, (topic, filter_text), terms, provisional),
         )
-
-    def _why_unknown(self, filter_text: str) -> str:
-        """Why this router cannot apply a filter; empty: it can. A newer release may have written it (E-9)."""
-        try:
-            self._filters.of(filter_text)
-        except UnknownFilter as error:
-            return str(error)
-        return ""
 
     def _delete_first(self, attempt: Attempt, done: ReadDone) -> None:
         """End what is there; the attach goes on when the watch shows that."""
@@ -448,7 +358,7 @@ class Attaching:
         assert own is not None
         assert own.record is None or isinstance(own.record, SubscriptionRecord)
         assert shared is None or isinstance(shared, SubscriptionRecord)
-        refusal = self._why_no_member(request, own.record, shared)
+        refusal = why_no_member(self._filters, request, own.record, shared)
         if refusal is not None:
             self._give_up(attempt, *refusal)
             return
@@ -457,78 +367,14 @@ class Attaching:
             self._delete_first(attempt, own)
             return
         if shared is None:
-            shared = self._new_shared(request)
+            shared = new_shared(request, self._turn.limits)
         terms = member_terms(request, self._turn.limits)
         provisional = own.record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
         if own.record is not None:
             terms, provisional = held_terms(own.record), own.record.provisional
-        member = SubscriptionRecord(
-            request.container_id,
-            request.link_name,
-            shared.topic,
-            self._turn.rid,
-            "",
-            terms.timeout_s,
-            terms.expiry_policy,
-            request.mode,
-            request.map_bound,
-            provisional,
-            bool(request.unsettled),
-            request.peer,
-            request.owner.vhost,
-            request.owner.user,
-            member_of=key,
-            filter=shared.filter,
-        )
+        member = subscription_record(request, self._turn, (shared.topic, shared.filter), terms, provisional, key)
         put = effects.SharedPut(subscription_path(key), done.create_revision, shared)
         self._put(attempt, own.mod_revision, member, put)
-
-    def _why_no_member(
-        self, request: SubscriberAttach, own: SubscriptionRecord | None, shared: SubscriptionRecord | None
-    ) -> Refusal | None:
-        """Why the link cannot be a member of this shared subscription, or make it; None: it can."""
-        if own is not None and (refusal := others(own, request)):
-            return refusal
-        filter_text = request.filter
-        if request.topic is None:
-            if shared is None:
-                return "amqp:not-found", "there is no subscription of that name to look up"
-            filter_text = shared.filter
-        elif shared is not None and (shared.topic, shared.filter) != (request.topic, filter_text):
-            has = f"the topic {shared.topic}" + (f" and the filter {shared.filter}" if shared.filter else "")
-            return "amqp:precondition-failed", f"the shared subscription has {has}: attach with that, or end it first"
-        if shared is not None and request.share is not None and request.share.by_group and not shared.grouped:
-            return "amqp:precondition-failed", "the shared subscription keeps no groups in order: end it first"
-        if shared is not None and (shared.user not in {request.owner.user, ""} or not shared.shared):
-            return "amqp:unauthorized-access", "this shared subscription is another user's: take another name"
-        if filter_text and (unknown := self._why_unknown(filter_text)):
-            return "amqp:not-implemented", unknown
-        if filter_text and self._filters.of(filter_text).compiled.no_local:
-            return "amqp:not-implemented", (
-                "a shared subscription has no filter no-local: what one member must not get another one must"
-            )
-        return None
-
-    def _new_shared(self, request: SubscriberAttach) -> SubscriptionRecord:
-        assert request.share is not None
-        assert request.topic is not None
-        terms, owner = subscription_terms(request, self._turn.limits), request.owner
-        return SubscriptionRecord(
-            "" if request.share.is_global else request.container_id,
-            request.share.name,
-            request.topic,
-            0,
-            "",
-            terms.timeout_s,
-            terms.expiry_policy,
-            SubscriptionMode.EXACTLY_ONCE,
-            provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S,
-            vhost=owner.vhost,
-            user=owner.user,
-            shared=True,
-            grouped=request.share.by_group,
-            filter=request.filter,
-        )
 
     def _put(
         self,

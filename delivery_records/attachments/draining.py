@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery_records.attachments.attaching import Attempt
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.attachments.endpoints import Endpoints, Link
 from delivery_records.model import effects
 from delivery_records.model.inputs import Drain, LossCause

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.attaching import Attaching
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.model.endpoint import Endpoint

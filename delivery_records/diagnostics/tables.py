@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.endpoints import Endpoints
-from delivery_records.channels.channel import Channels
+from delivery_records.channels.channel import Channel, Channels
 from delivery_records.model.turn import Turn
+from delivery_records.model.view import Publisher, Router, Subscription
 from delivery_records.publisher.ingress import Ingress
 from delivery_records.subscriber.egress import Egress
 from delivery_records.subscriber.entries import State
@@ -24,59 +27,66 @@ def describe(
         "router": node_id,
         "rid": turn.rid,
         "applied": view.applied,
-        "routers": [
-            {
-                "id": r.record.node_id,
-                "rid": rid,
-                "amqp": r.record.amqp,
-                "http": r.record.http,
-                "draining": r.record.draining,
-                "leaving": r.record.leaving,
-                "group": r.record.group,
-            }
-            for rid, r in sorted(view.routers.items())
-        ],
-        "subscriptions": [
-            {
-                "name": s.name,
-                "topic": s.record.topic,
-                "router": names.get(s.record.rid, "gone"),
-                "epoch": s.epoch,
-                "incarnation": turn.told_incarnation(s.created),
-                "mode": s.record.mode.value,
-                "timeout_s": s.record.timeout_s,
-                "peer": s.record.peer,
-                "filter": s.record.filter,
-            }
-            for s in view.subscriptions.values()
-        ],
-        "publishers": [
-            {
-                "name": p.name,
-                "topic": p.record.topic,
-                "router": names.get(p.record.rid, "gone"),
-                "epoch": p.epoch,
-                "session": p.session,
-                "peer": p.record.peer,
-            }
-            for p in view.publishers.values()
-        ],
+        "routers": [_router(router) for _, router in sorted(view.routers.items())],
+        "subscriptions": [_subscription(turn, names, subscription) for subscription in view.subscriptions.values()],
+        "publishers": [_publisher(names, publisher) for publisher in view.publishers.values()],
         "windows": [_window(ingress) for ingress in endpoints.ingresses.values()],
         "endpoints": [_endpoint(egress) for egress in endpoints.egresses.values()],
-        "channels": [
-            {
-                "router": names.get(channel.rid, "unknown"),
-                "rid": channel.rid,
-                "state": channel.state.value,
-                "generation": channel.generation,
-                "sent": channel.sent,
-                "received": channel.received,
-                "waiting": channel.waiting,
-            }
-            for channel in channels.existing()
-        ],
+        "channels": [_channel(names, channel) for channel in channels.existing()],
         "barrier_waiting": barrier.waiting,
         "counts": {decision.value: count for decision, count in turn.counts.items() if count},
+    }
+
+
+def _router(router: Router) -> dict[str, object]:
+    record = router.record
+    return {
+        "id": record.node_id,
+        "rid": record.rid,
+        "amqp": record.amqp,
+        "http": record.http,
+        "draining": record.draining,
+        "leaving": record.leaving,
+        "group": record.group,
+    }
+
+
+def _subscription(turn: Turn, names: Mapping[int, str], subscription: Subscription) -> dict[str, object]:
+    record = subscription.record
+    return {
+        "name": subscription.name,
+        "topic": record.topic,
+        "router": names.get(record.rid, "gone"),
+        "epoch": subscription.epoch,
+        "incarnation": turn.told_incarnation(subscription.created),
+        "mode": record.mode.value,
+        "timeout_s": record.timeout_s,
+        "peer": record.peer,
+        "filter": record.filter,
+    }
+
+
+def _publisher(names: Mapping[int, str], publisher: Publisher) -> dict[str, object]:
+    record = publisher.record
+    return {
+        "name": publisher.name,
+        "topic": record.topic,
+        "router": names.get(record.rid, "gone"),
+        "epoch": publisher.epoch,
+        "session": publisher.session,
+        "peer": record.peer,
+    }
+
+
+def _channel(names: Mapping[int, str], channel: Channel) -> dict[str, object]:
+    return {
+        "router": names.get(channel.rid, "unknown"),
+        "rid": channel.rid,
+        "state": channel.state.value,
+        "generation": channel.generation,
+        "sent": channel.sent,
+        "received": channel.received,
+        "waiting": channel.waiting,
     }
 
 

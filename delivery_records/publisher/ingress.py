@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from delivery_records.channels.channel import Channels
 from delivery_records.model import effects
@@ -20,7 +20,7 @@ from delivery_records.model.failures import PastFailures
 from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
 from delivery_records.model.limits import OWING_NAMES, PROVISIONAL_TIMEOUT_S, RESEND_FAILURES, UNKNOWN_PUT_S
-from delivery_records.model.outcomes import Decision, DeliveryOutcome
+from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import add_run, frozen_runs
 from delivery_records.model.tags import MAX_TAG_BYTES
@@ -29,9 +29,9 @@ from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
-from delivery_records.publisher import credit
 from delivery_records.publisher.answers import Answers
 from delivery_records.publisher.arrivals import Arrivals
+from delivery_records.publisher.credit import PublisherCredit
 from delivery_records.publisher.dead_letters import DeadLetters, MakeLetter
 from delivery_records.publisher.departure import Departure
 from delivery_records.publisher.fanout import Fanout
@@ -43,13 +43,10 @@ from delivery_records.publisher.requirement import RequiringFanout, counted_outc
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.resumption import Held, Resumption
 from delivery_records.publisher.retries import Retries
+from delivery_records.publisher.special_transfers import Annotate, SpecialTransfers
 from delivery_records.publisher.starts import Start, presented_starts
-from delivery_records.publisher.window import AWAITED, TOLD, Slot, Window
+from delivery_records.publisher.window import TOLD, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
-
-Annotate: TypeAlias = Callable[[bytes, str, bytes, int, str], bytes]
-"""(message, publisher, tag, session, user) -> the message with our annotations (I-1b); ValueError if malformed."""
-
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _ACTIVE: Final = Phase.ACTIVE
@@ -86,6 +83,7 @@ class Ingress(Endpoint):
         "retries",
         "session",
         "settled_runs",
+        "special",
         "timeout_s",
         "topic",
         "user",
@@ -127,12 +125,7 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        ways = parts.to_egresses, parts.channels, parts.read_group
-        self.fanout = (
-            RequiringFanout(turn, self, self.window, *ways, request.require)
-            if request.require
-            else Fanout(turn, self, self.window, *ways)
-        )
+        self.fanout = self._new_fanout(request)
         self.policy = turn.policy_of(self.topic)
         self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
         self.lifetimes = Lifetimes(turn, self, self.fanout, parts.read_ttl)
@@ -147,9 +140,13 @@ class Ingress(Endpoint):
         )
         self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
         self._starts += self.resumption.starts
+        self.special = SpecialTransfers(
+            turn, self, parts.annotate, self.window, self.fanout, self.lifetimes, self.resends, self.resumption
+        )
+        """What is not simply the next whole delivery."""
         self.answers = Answers(turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters)
         """What subscriptions say of its deliveries."""
-        self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
+        self.credit = PublisherCredit(turn, self.window, self.topic, request.map_bound)
         self.departure = Departure(request, self.window)
         self.settled_runs: list[list[int]] = []
         self.is_dirty = False
@@ -188,7 +185,9 @@ class Ingress(Endpoint):
         elif not request.unfinished:
             self._activate()  # c.5: the session started with the attach itself
         else:
-            self._grant()  # A-4 (ii): the first frame that needs this credit proves life
+            self.credit.grant(
+                request.link, self.session, self.fanout.has_released
+            )  # A-4 (ii): the first frame that needs this credit proves life
             time_s = turn.limits.proof_timeout_s if self.resumption.must_show_life else PROVISIONAL_TIMEOUT_S
             turn.timers.set(Timer.PROOF, self.key, turn.now + time_s)
 
@@ -237,7 +236,8 @@ class Ingress(Endpoint):
         self.resends.begin()
         self.resumption.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
-        self._grant()
+        assert self.link is not None
+        self.credit.grant(self.link, self.session, self.fanout.has_released)
         self.mark_dirty()
 
     # ------------------------------------------------------------------ transfers
@@ -249,7 +249,7 @@ class Ingress(Endpoint):
         self.credit.received += 1
         if not self.is_dirty:
             self.mark_dirty()
-        if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
+        if (transfer.settled or transfer.resume or transfer.aborted) and not self.special.has_place(transfer):
             return
         turn = self._turn
         window = self.window
@@ -259,7 +259,7 @@ class Ingress(Endpoint):
                 self.resends.abandon(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
-        elif not self._is_awaited(slot, transfer) or self._was_malformed(slot, transfer):
+        elif not self.special.is_awaited(slot, transfer) or self.special.was_malformed(slot, transfer):
             return
         slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
@@ -267,12 +267,12 @@ class Ingress(Endpoint):
             try:
                 message = self._annotate(message, self.name, transfer.tag, self.session, self.user)  # I-1b
             except ValueError as error:
-                self._store_malformed(slot, transfer, str(error))
+                self.special.store_malformed(slot, transfer, str(error))
                 return
         else:
             slot.message_format = transfer.message_format
         if transfer.is_large or self.policy.ttl_s:
-            self._store_other(slot, message, transfer)
+            self.special.store_other(slot, message, transfer)
         else:
             window.fill(slot, message, transfer.delivery_id)
         if slot.repeated:
@@ -285,33 +285,7 @@ class Ingress(Endpoint):
             self._trace_stored(slot)
         self.fanout.forward(slot)
         if slot.repeated:
-            self._on_repeated(transfer)
-
-    def _store_other(self, slot: Slot, message: bytes, transfer: PublisherTransfer) -> None:
-        """A large message (L-1), or one that may expire (E-10)."""
-        if transfer.is_large:
-            self.fanout.streams.begin(slot, message, transfer.delivery_id)
-            return
-        self.window.fill(slot, message, transfer.delivery_id)
-        self.lifetimes.on_stored(slot, self.policy.ttl_s)
-
-    def _on_repeated(self, transfer: PublisherTransfer) -> None:
-        if transfer.settled:
-            self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
-        else:
-            self.resends.on_repeated()
-
-    def _is_awaited(self, slot: Slot, transfer: PublisherTransfer) -> bool:
-        """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
-        if slot.state is not AWAITED:
-            if self.resumption.take(slot, transfer):
-                return False
-            self._turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
-            self.detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
-            return False
-        if self.exactly_once:
-            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
-        return True
+            self.special.on_repeated(transfer)
 
     def _trace_stored(self, slot: Slot) -> None:
         rule = Rule.REPEATED if slot.repeated else Rule.STORED
@@ -325,58 +299,14 @@ class Ingress(Endpoint):
         self._turn.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
         return False
 
-    def _has_place(self, transfer: PublisherTransfer) -> bool:
-        """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
-        if transfer.aborted:
-            self._turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; what is unreceived may be repeated
-            return transfer.resume and self.resumption.takes(transfer)
-        if transfer.resume:
-            return self.resumption.takes(transfer)
-        if transfer.settled and self.window.find(transfer.tag) is None:
-            self._forward_presettled(transfer)
-            return False
-        return True
-
-    def _forward_presettled(self, transfer: PublisherTransfer) -> None:
-        """I-1c: a place in the stream, but neither window entry nor tag in U."""
-        self.resends.abandon(self.window.end)
-        message = transfer.message
-        if transfer.message_format == 0:
-            try:
-                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)
-            except ValueError:
-                self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
-                return
-        self._turn.counts[Decision.TRANSFER_PRESETTLED] += 1
-        if self._turn.tracing is not None:
-            self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
-        ttl_s, message_format = self.policy.ttl_s, transfer.message_format
-        expires_at = self.lifetimes.deadline(message, message_format, ttl_s) if ttl_s else None
-        self.fanout.forward_presettled(transfer.tag, message, message_format, expires_at)
-
-    def _was_malformed(self, slot: Slot, transfer: PublisherTransfer) -> bool:
-        """L-5: it came malformed and was aborted, and is owed to nobody: the same is true of what comes now."""
-        if slot.failure:
-            self._store_malformed(slot, transfer, slot.failure)
-        return bool(slot.failure)
-
-    def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
-        """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
-        self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
-        if transfer.is_large:
-            self.fanout.streams.begin(slot, b"", transfer.delivery_id)  # L-1: told behind its last part
-        else:
-            self.window.fill(slot, b"", transfer.delivery_id)
-        slot.pending = 0
-        slot.verdict = DeliveryOutcome.REJECTED
-        slot.failure = reason or "malformed"
-        self.fanout.discard_letter(slot)
-        self.fanout.forget(slot.number)  # SH-6: no group waits for it
-        self.trace(slot, Rule.MALFORMED, reason)
-        if slot.repeated:
-            self._on_repeated(transfer)
-
     # ------------------------------------------------------------------ outcomes
+
+    def _new_fanout(self, request: PublisherAttach) -> Fanout:
+        turn, parts = self._turn, self._parts
+        ways = parts.to_egresses, parts.channels, parts.read_group
+        if request.require:
+            return RequiringFanout(turn, self, self.window, *ways, request.require)
+        return Fanout(turn, self, self.window, *ways)
 
     def _new_letters(self) -> DeadLetters:
         fanout, parts = self.fanout, self._parts
@@ -437,33 +367,18 @@ class Ingress(Endpoint):
         if self.settled_runs:
             runs, self.settled_runs = frozen_runs(self.settled_runs), []
             self.fanout.settle(runs)
-        self.credit.look_at(self.fanout.longest_line(), self.window)
+        self.credit.look_at(self.fanout.longest_line())
         if self.phase is Phase.ACTIVE and self.link is not None:
-            self._grant()
+            self.credit.grant(self.link, self.session, self.fanout.has_released)
         elif self.phase is Phase.ENDING or self.departure.is_kept or self.departure.is_awaited:
             self._parts.on_departing(self)
         if self.large.is_needed:
             self.large.ask_publisher()
 
-    def _grant(self) -> None:
-        """C-1: credit for every unreceived map entry, and for what is free in the window."""
-        assert self.link is not None
-        if self._turn.is_draining:
-            return
-        if self.fanout.has_released:  # I-3c: what follows is released too, so the publisher must not go on sending
-            self.withdraw_credit()
-            return
-        limit = self.credit.next_limit(self.window, self._turn.view.map_share(self.topic))
-        if limit is not None:
-            first = None if self.credit.session_told or not self.session else self.session
-            self.credit.session_told = self.credit.session_told or first is not None
-            self._turn.out.append(effects.GrantPublisherCredit(self.link, limit, first))
-
     def withdraw_credit(self) -> None:
         """K-8a, I-3c: take back what was granted; what was sent on it is still received."""
-        if self.link is not None and self.credit.limit > self.credit.received:
-            self.credit.limit = self.credit.received
-            self._turn.out.append(effects.GrantPublisherCredit(self.link, self.credit.limit))
+        if self.link is not None:
+            self.credit.withdraw(self.link)
 
     @property
     def is_at_rest(self) -> bool:
@@ -486,7 +401,7 @@ class Ingress(Endpoint):
         self.settled_runs = []
         self.fanout.streams.clear()
         self.window.release()
-        self.credit.look_at(None, self.window)
+        self.credit.look_at(None)
 
     def mark_dirty(self) -> None:
         """Have `flush` called at the end of this turn."""

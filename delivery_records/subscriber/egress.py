@@ -6,52 +6,45 @@ what it is done with. The ingress alone says what is settled: absence from its U
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from delivery_records.model import effects
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.endpoint import Endpoint
-from delivery_records.model.failures import PastFailures
-from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, SubscriberAttach
-from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken, ToIngress
+from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.model.patience import SlowAction
-from delivery_records.model.proposals import Proposals
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
 from delivery_records.model.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode, subscription_path
+from delivery_records.subscriber.egress_parts import EgressParts
 from delivery_records.subscriber.entries import (
     DONE,
-    DONE_AT_SUBSCRIBER,
     HELD,
-    IN_PLACE,
     IN_REPLY,
-    NEVER_SENT,
     OPEN_AT_SUBSCRIBER,
     SENT,
-    WAITING,
     WANTED,
     Entry,
     LargeBody,
     State,
     SyncState,
     presented_map,
-    was_sent,
 )
 from delivery_records.subscriber.expiring import HeldExpiry
-from delivery_records.subscriber.filters import MessageFilters
+from delivery_records.subscriber.known_deliveries import KnownDeliveries
 from delivery_records.subscriber.large_deliveries import LargeDeliveries
 from delivery_records.subscriber.outgoing import Outgoing
 from delivery_records.subscriber.progress import Progress
 from delivery_records.subscriber.proof import ProofOfLife
 from delivery_records.subscriber.reduction import Reduction
+from delivery_records.subscriber.slow_subscriber import action_if_slow
 from delivery_records.subscriber.statements import Statements
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
@@ -73,6 +66,7 @@ class Egress(Endpoint):
         "expiry",
         "is_expelled",
         "is_member",
+        "known",
         "link",
         "mode",
         "outgoing",
@@ -86,7 +80,9 @@ class Egress(Endpoint):
         "syncs",
     )
 
-    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
+    def __init__(
+        self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts[Egress]
+    ) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
         super().__init__(subscription.key, subscription.epoch, subscription.name)
         self._turn = turn
@@ -139,6 +135,7 @@ class Egress(Endpoint):
             LargeDeliveries(turn, self, self.link, self.mode, self.progress, parts.answer),
             is_member=self.is_member,
         )
+        self.known = KnownDeliveries(turn, self.outgoing, parts.answer)
         self.expiry = HeldExpiry(turn, self, self.link, self.mode, self.outgoing)
 
     # ------------------------------------------------------------------ attach
@@ -200,38 +197,8 @@ class Egress(Endpoint):
         synced = self._parts.synced_letters if is_letters else self._synced
         synced.setdefault(state.epoch, {})[self.key] = self
         self.sync_of_publisher[publisher_key] = state
-        tags = [network_tag(nonce, session, tag, is_letters) for tag in sync.tags]
-        unsettled = set(tags)
-        if old is not None:  # E-3: the same tag under another number of the same epoch
-            numbered = zip(tags, sync.numbers, strict=True)
-            unsettled -= {tag for tag, number in numbered if old.is_former(tag, state.epoch, number)}
-        for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
-            self.outgoing.trace(entry, Rule.NOT_IN_U)
-            self.outgoing.settle(entries.pop(entry.tag))
         # SH-4: what precedes a delivery of a member may be another member's; I-3e: what precedes a letter was none.
-        is_part = self.reduction is not None or self.is_member or is_letters
-        last = -1
-        if not is_part:  # E-10: what expired did so behind others that were held, and not sent
-            last = max((at for at, tag in enumerate(tags) if was_sent(entries.get(tag))), default=-1)
-        for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
-            found = entries.get(tag)
-            if found is None:
-                if at > last:
-                    continue
-                # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
-                found = entries[tag] = Entry(tag, State.SKIPPED)
-                found.outcome = DeliveryOutcome.ACCEPTED
-                self._turn.counts[Decision.SKIPPED] += 1
-                self.outgoing.trace(found, Rule.SKIPPED)
-            found.sync = state
-            found.number = number
-            state.numbers[number] = found
-            was_never_sent = found.state in NEVER_SENT
-            if found.outcome is not None and (was_never_sent or found.state in DONE_AT_SUBSCRIBER):
-                state.acknowledge(number, found.outcome)
-                if not was_never_sent:
-                    self.outgoing.trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
-        state.places = sum(entry.state in IN_PLACE for entry in entries.values())
+        self.known.declare(sync, state, old, is_part=self.reduction is not None or self.is_member or is_letters)
         self.outgoing.pump()
 
     def on_msg(
@@ -272,7 +239,7 @@ class Egress(Endpoint):
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-        elif not self._wants(entry, sync, attempt):
+        elif not self.known.wants(entry, sync, attempt):
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         if attempt > entry.attempt:  # E-4a: else the ingress knows less than is known here
@@ -327,32 +294,6 @@ class Egress(Endpoint):
     def expects(self, publisher_epoch: int, number: int, assigned: Assigned) -> bool:
         """For members; see there."""
         return True
-
-    def _wants(self, entry: Entry, sync: SyncState, attempt: int) -> bool:
-        """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
-        if entry.state in DONE_AT_SUBSCRIBER or entry.state in NEVER_SENT:
-            assert entry.outcome is not None
-            self.outgoing.trace(entry, Rule.ALREADY_DONE)
-            self._turn.counts[Decision.ALREADY_DONE] += 1
-            sync.acknowledge(entry.number, entry.outcome)
-            return False
-        if entry.state in WAITING:
-            self._turn.counts[Decision.ALREADY_SENT] += 1
-            self.outgoing.trace(entry, Rule.ALREADY_SENT)
-            return False
-        is_unheard = sync.is_letters and entry.attempt > attempt  # I-3e: before its ingress had sent the letter
-        if entry.outcome is not None or is_unheard:
-            self._state_presented(entry, sync, attempt)
-            return False
-        return True
-
-    def _state_presented(self, entry: Entry, sync: SyncState, attempt: int) -> None:
-        """E-4a: S has failed it, and perhaps nobody has heard of it: this attempt is over before it is sent."""
-        entry.outcome = None
-        entry.attempt = max(entry.attempt, attempt)
-        self._turn.counts[Decision.OUTCOME_AGAIN] += 1
-        self.outgoing.trace(entry, Rule.WANTED_AGAIN, DeliveryOutcome.MODIFIED_FAILED.value)
-        self._parts.answer(sync, Nack(sync.epoch, sync.named, entry.number, True, entry.attempt, is_presented=True))
 
     def on_expiring(self, message: ExpiringMsg) -> None:
         """E-10: a MSG with little time, or none. It expires where the subscriber does not have it, as far as is known.
@@ -593,60 +534,16 @@ class Egress(Endpoint):
 
     def on_patience_timer(self) -> None:
         """K-5b: is the oldest unanswered delivery the one that it was?"""
-        turn, progress = self._turn, self.progress
-        outgoing = self.outgoing
-        sent = outgoing.sent if outgoing.is_out_of_credit else -1
-        if progress is not None and outgoing.large.is_starved:
-            progress.on_moved()
-        if progress is None or not progress.is_slow(holds=outgoing.held > 0, sent_in_all=sent):
-            return
-        if turn.is_draining or self.outgoing.is_closing or self.proof.is_writing:
-            return  # the link ends anyway, or a deletion at this epoch would lose
-        turn.note(
-            Decision.SUBSCRIBER_SLOW,
-            subscription=self.name,
-            key=self.key,
-            epoch=self.epoch,
-            link=self.link,
-            action=progress.patience.action.value,
-            seconds=progress.patience.seconds,
-            held=outgoing.held,
-            unanswered=len(progress.unanswered),
-            peer=self.request.peer,
-        )
-        if progress.patience.action is SlowAction.EXPEL:
+        action, progress = action_if_slow(self, self._turn), self.progress
+        if action is SlowAction.EXPEL:
             self.is_expelled = True
             self._parts.proposals.delete(subscription_path(self.key), self.epoch)
-        else:
-            turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", progress.reason))
+        elif action is not None and progress is not None:
+            reason = progress.reason
+            self._turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", reason))
             self._parts.suspend(self, LossCause.DETACH)
 
     @property
     def unsettled(self) -> int:
         """Deliveries not settled at the subscriber; K-9: what its map has of before the nonce nobody settles."""
         return sum(len(entries) for part, entries in self.sessions.items() if part.startswith(self._turn.nonce))
-
-
-@dataclass(slots=True)
-class EgressParts:
-    """What every egress of a router works with."""
-
-    proposals: Proposals
-    failures: PastFailures
-    synced: dict[int, dict[str, Egress]]
-    synced_members: dict[int, dict[str, Egress]]
-    """Members of shared subscriptions apart: they get only what names them (SH-2)."""
-    synced_letters: dict[int, dict[str, Egress]]
-    """Dead-letter subscriptions apart (I-3e)."""
-    former_epochs: dict[int, str]
-    """Epochs that links here had before their keys were put again, by which ingresses may still name them (A-10)."""
-    dirty: list[Outgoing]
-    """Those with settlements to send at the end of this turn."""
-    dirty_syncs: list[SyncState]
-    """Streams with acknowledgements to send at the end of this turn."""
-    answer: Callable[[SyncState, ToIngress], None]
-    """Tell the ingress of this stream."""
-    suspend: Callable[[Endpoint, LossCause], None]
-    filters: MessageFilters
-    read_group: ReadGroup
-    on_answered: Callable[[SubscriberAttach], None]

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from delivery_records.model import effects
-from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherAttach, PublisherSettle
+from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause, PublisherSettle
 from delivery_records.model.limits import ENTRY_BYTES
-from delivery_records.model.topics import TopicError, check_topic
 from oncewire.wire import (
     INVALID_FIELD,
     NOT_ALLOWED,
@@ -28,8 +27,6 @@ from oncewire.wire import (
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
-    Attach,
-    DecodeError,
     DeliveryReceived,
     DeliveryState,
     DispositionReceived,
@@ -40,16 +37,15 @@ from oncewire.wire import (
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
-    Source,
     StateError,
     Symbol,
     Target,
     TerminusExpiryPolicy,
     vocabulary,
 )
-from router.clients.addresses import plain, to_of
 from router.clients.anonymous_owner import AnonymousOwner
-from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, InnerRoute
+from router.clients.inner_links import Inner, InnerPublisher, InnerRoute
+from router.clients.inner_opening import InnerOpening, destination_of
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
@@ -105,8 +101,8 @@ class AnonymousLink:
         "_inner",
         "_inner_of",
         "_leaving",
+        "_opening",
         "_owner",
-        "_place",
         "_refused",
         "_settles_first",
         "_takes_rejected",
@@ -124,7 +120,7 @@ class AnonymousLink:
         self.link = link
         self.is_over = False
         self._leaving: _Leaving | None = None
-        self._place = connection.place_of(link)
+        self._opening = InnerOpening(self, owner)
         self._budget = connection.driver.records.budget
         self._inner: dict[str, Inner] = {}
         """By address; the one that was used last is the last."""
@@ -193,10 +189,10 @@ class AnonymousLink:
     def _route(self, event: DeliveryReceived, inputs: list[Input]) -> bool:
         """Give a message to its inner publisher, or reject it; False: there is no place for one."""
         try:
-            address = self._address_of(event)
+            address = destination_of(event)
             inner = self._inner.get(address)
             if inner is None:
-                inner = self._attach(address, inputs)
+                inner = self._opened(address, inputs)
             if event.receiver_settles and isinstance(inner, InnerRoute):
                 raise LinkRefusal(NOT_IMPLEMENTED, "the rcv-settle-mode of a message to a service is that of its link")
         except LinkRefusal as refusal:
@@ -216,76 +212,17 @@ class AnonymousLink:
             inner.pass_on(event, inputs)
         return True
 
-    def _address_of(self, event: DeliveryReceived) -> str:
-        """Where a message goes.
-
-        Raises:
-            LinkRefusal: nowhere.
-        """
-        if event.resume:
-            raise LinkRefusal(NOT_ALLOWED, "resend without resume: a link to the anonymous terminus keeps no map")
-        if event.message_format:
-            text = "only messages of format 0 name an address: attach a link to the topic for others"
-            raise LinkRefusal(NOT_IMPLEMENTED, text)
-        try:
-            to = to_of(event.payload)
-        except DecodeError as error:
-            raise LinkRefusal("amqp:decode-error", str(error)) from None
-        if to is None:
-            text = "the message has no address: set the field to of its properties, or attach a link to the topic"
-            raise LinkRefusal(PRECONDITION_FAILED, text)
-        return plain(to)
-
-    def _attach(self, address: str, inputs: list[Input]) -> Inner | None:
+    def _opened(self, address: str, inputs: list[Input]) -> Inner | None:
         """A new inner link; None: all places are taken.
 
         Raises:
             LinkRefusal: there may be none for this address.
         """
-        connection, is_of_service = self.connection, self._owner.is_of_service(address)
-        if not is_of_service:
-            refuse_unless_topic(address, ())
-            try:
-                check_topic(connection.policy.inside(address))
-            except TopicError as error:
-                raise LinkRefusal(INVALID_FIELD, f"{error}: it stands in the field to of the message") from None
-        connection.refuse_unless_allowed(self.link, address)
+        self._opening.refuse_unless_allowed(address)
         if len(self._inner) >= ADDRESSES and not self._make_place(inputs):
             return None
-        inner = self._open_route(address) if is_of_service else self._open_publisher(address, inputs)
-        self._inner[address] = inner
+        inner = self._inner[address] = self._opening.open(address, self._settles_first, inputs)
         return inner
-
-    def _open_publisher(self, address: str, inputs: list[Input]) -> InnerPublisher:
-        connection = self.connection
-        inner = InnerPublisher(self, address, connection.driver.add_link)
-        attach = PublisherAttach(
-            link=inner.number,
-            container_id=connection.container_id,
-            link_name=inner.name,
-            topic=connection.policy.inside(address),
-            unsettled=None,
-            settles_first=self._settles_first,
-            timeout_s=0.0,
-            peer=connection.peer,
-            expiry_policy=str(TerminusExpiryPolicy.LINK_DETACH),
-            place=self._place,
-            owner=connection.policy.owner,
-        )
-        try:
-            inputs.append(self._owner.admit(inner, attach))
-        except LinkRefusal:
-            self._owner.forget_inner(inner)
-            raise
-        return inner
-
-    def _open_route(self, address: str) -> InnerRoute:
-        mode = ReceiverSettleMode.FIRST if self._settles_first else ReceiverSettleMode.SECOND
-        name = self.link.name + NAME_SEPARATOR + address
-        attach = Attach(name, 0, False, rcv_settle_mode=mode, source=Source(), target=Target(address=address))
-        route = InnerRoute(self, address, attach)
-        self._owner.open_route(route)
-        return route
 
     def _make_place(self, inputs: list[Input]) -> bool:
         """Close the inner publisher that was not used for longest and is at rest."""

@@ -18,10 +18,7 @@ from oncewire.transport.websocket_frames_core import UNREAD_BYTES
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
-    INTERNAL_ERROR,
     LINK_REDIRECT,
-    RESOURCE_LIMIT_EXCEEDED,
-    UNAUTHORIZED_ACCESS,
     AmqpError,
     Connection,
     ConnectionClosed,
@@ -39,20 +36,18 @@ from oncewire.wire import (
     LinkAttached,
     LinkDetached,
     LinkFlow,
-    LinkState,
-    ReceiverLink,
     SaslOutcome,
     SaslServer,
-    SenderLink,
     SessionBegun,
     SessionEnded,
     StateError,
     Symbol,
 )
 from router.amqp_errors import amqp_error
-from router.clients import attach_kinds
+from router.clients import attach_kinds, incoming_attaches
 from router.clients.anonymous_link import AnonymousLink
-from router.clients.anonymous_links import AnonymousLinks, is_anonymous
+from router.clients.anonymous_links import AnonymousLinks
+from router.clients.connection_faults import ConnectionFaults
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
@@ -61,17 +56,18 @@ from router.clients.connection_limits import (
     OUTPUT_LIMIT_BYTES,
 )
 from router.clients.connection_owner import ConnectionOwner
-from router.clients.inner_links import NAME_SEPARATOR, InnerPublisher
+from router.clients.inner_links import InnerPublisher
 from router.clients.large_sending import Sendings
 from router.clients.link_ends import ClientLink, LinkEnds
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal, detach_link, lighten
 from router.clients.local_node import NodeLink, NodeLinks
+from router.clients.login_expiry import LoginExpiry
 from router.clients.places import Places
 from router.clients.publisher_link import LargeEvent, PublisherLink
 from router.clients.session_window import SessionWindows
 from router.clients.subscriber_link import SubscriberLink
-from router.logs import EventLog, Part, RouterEvent
+from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
 
@@ -90,7 +86,7 @@ class ClientConnection(PacedProtocol):
         "__weakref__",
         "_driver",
         "_expiry",
-        "_has_failed",
+        "_faults",
         "_is_closing",
         "_is_redirected",
         "anonymous",
@@ -146,7 +142,7 @@ class ClientConnection(PacedProtocol):
         """Knows the user, and what the rules say of it."""
         self.sasl: SaslServer | None = sasl
         """None once the client has logged in."""
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry = LoginExpiry(self)
         self.peer_host = ""
         self.step = STEP_WORK
         """See `step_work`."""
@@ -165,7 +161,7 @@ class ClientConnection(PacedProtocol):
         self._is_closing = False  # by the client, and not answered yet
         engine.answers_close = True
         self._is_redirected = is_redirected
-        self._has_failed = False  # by a fault of our own: the next one closes nothing any more
+        self._faults = ConnectionFaults(self)
 
     @property
     def driver(self) -> RecordsDriver:
@@ -257,18 +253,13 @@ class ClientConnection(PacedProtocol):
         driver = self._driver
         if driver is not None and self.windows.close(driver.records.budget, driver.offers):
             driver.submit([])
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._expiry.stop()
         self.listener.remove(self)
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.ExpiringCaller`."""
         if self._transport is not None:  # else it has ended while the login was checked
-            self._expiry = self._loop.call_later(seconds, self._on_expiry)
-
-    def _on_expiry(self) -> None:
-        self.log.event(RouterEvent.LOGIN_EXPIRED, container_id=self.container_id, peer=self.peer, user=self.user or "")
-        self.close(UNAUTHORIZED_ACCESS, "the token of this login has expired; log in with a new one")
+            self._expiry.begin(seconds, self._loop)
 
     def pause_writing(self) -> None:
         """The client reads too slowly (C-2)."""
@@ -303,11 +294,7 @@ class ClientConnection(PacedProtocol):
                     if handler is not None:
                         handler(self, event, inputs)
             for link in self.nodes.take_postponed():
-                if self.nodes.takes(link):
-                    attach_kinds.open_node(self, self.nodes, link)
-                else:
-                    self._attach(link, inputs)
-                    attach_kinds.take_early_flow(link)
+                incoming_attaches.on_postponed(self, link, inputs)
             if self.routed.halves:
                 self.routed.release()
         finally:  # K-3b: what came before a fault counts
@@ -362,45 +349,8 @@ class ClientConnection(PacedProtocol):
             shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
-        link = event.link
-        if self._driver is None:
-            return
-        if isinstance(link.context, Half):
-            link.context.on_attached()
-            return
-        self.attaches.take()
-        if self.link_count >= (most := self.listener.config.max_links):
-            self.refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} links"))
-            return
-        assert isinstance(link, ReceiverLink | SenderLink)
-        if self.nodes.serves(link):
-            if not self.nodes.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
-                attach_kinds.open_node(self, self.nodes, link)  # else it was detached in the same read
-            return
-        if attach_kinds.open_routed(self, link):
-            return
-        if NAME_SEPARATOR in link.name:  # X-1: it would be an inner publisher of another link
-            self.refuse(link, LinkRefusal("amqp:invalid-field", "the name of a link has no U+001F"))
-        elif is_anonymous(link):
-            attach_kinds.open_anonymous(self, link)
-        else:
-            self._attach(link, inputs)
-
-    def _attach(self, link: ReceiverLink | SenderLink, inputs: list[Input]) -> None:
-        """A publisher or subscriber of a topic."""
-        shell: PublisherLink | SubscriberLink = (
-            PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
-        )
-        try:
-            attach = self.quota.admit(shell.attach_input(), self.driver)
-        except LinkRefusal as refusal:
-            self.forget(shell)
-            self.refuse(link, refusal)
-            return
-        link.context = shell
-        self.links[shell.number] = shell
-        inputs.append(attach)
-        lighten(link)
+        if self._driver is not None:
+            incoming_attaches.on_attached(self, event.link, inputs)
 
     def count_refusal(self, link: Link, refusal: LinkRefusal) -> None:
         """See `AttachClient`."""
@@ -514,33 +464,19 @@ class ClientConnection(PacedProtocol):
         self.close_transport_after(CLOSE_TIMEOUT_S)
 
     def on_fault(self, error: Exception, doing: str) -> None:
-        """K-3b: a fault of our own while one client is served ends that client's connection, and nothing else."""
-        self._log_fault(error, doing)
-        self.fail()
+        """See `EngineProtocol`."""
+        self._faults.on_fault(error, doing)
 
     def on_output_fault(self, error: Exception) -> None:
-        """K-3b: a close would have to be written by what has just failed."""
-        self._log_fault(error, "what a client is sent")
-        self._drop()
-
-    def _log_fault(self, error: Exception, doing: str) -> None:
-        self.log.fault(Part.CLIENT, error, f"{doing} ({self.container_id or self.peer})")
+        """See `EngineProtocol`."""
+        self._faults.on_output_fault(error)
 
     def fail(self) -> None:
-        """A fault of our own: end the connection with an error, at once if even that does not work (K-3b)."""
-        if self._has_failed:
-            self._drop()
-            return
-        self._has_failed = True
-        try:
-            self.close(INTERNAL_ERROR, "a fault of this router; its log has the traceback")
-        except Exception as error:  # noqa: BLE001  (the engine is where the fault is)
-            self.log.fault(Part.CLIENT, error, "close a connection after a fault")
-            self._drop()
+        """See `LinkOwner`."""
+        self._faults.fail()
 
-    def _drop(self) -> None:
+    def drop_all(self) -> None:
         """End the links and the transport at once; nothing more is written."""
-        self._has_failed = True
         inputs: list[Input] = []
         self._end_links(inputs)
         self._submit(inputs)

@@ -86,6 +86,14 @@ class Entrance:
     on_open: Callable[[], None] | None = None
 
 
+def _properties_of(config: RouterConfig, version: str) -> Fields:
+    """What every open says of this router (2.7.1)."""
+    properties: Fields = {Symbol("product"): PRODUCT, Symbol("version"): version, Symbol("router"): config.node_id}
+    if QUEUE_SCHEME in config.services_prefixes:
+        properties[QUEUE_PREFIX] = QUEUE_SCHEME
+    return properties
+
+
 class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
@@ -137,13 +145,7 @@ class ClientListener:
         self._is_empty.set()
         self._server: Listener | None = None
         self._tls = tls
-        self._properties: Fields = {
-            Symbol("product"): PRODUCT,
-            Symbol("version"): version,
-            Symbol("router"): config.node_id,
-        }
-        if QUEUE_SCHEME in config.services_prefixes:
-            self._properties[QUEUE_PREFIX] = QUEUE_SCHEME
+        self._properties = _properties_of(config, version)
         self.users = load_users(config)
         self.has_logins = self.users.is_set or config.has_strangers
         """Whether anybody can log in as a user."""

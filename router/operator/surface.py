@@ -38,6 +38,7 @@ from router.operator.telemetry import telemetry_of
 from router.operator.websocket import WebSocketEntrance
 from router.operator.worker_front import WorkerFront
 from router.tls import RouterTls
+from router.worker import Worker
 from topology.inspector.api import Inspector
 from topology.inspector.asking import StateCaller
 from topology.inspector.queues_api import QueuesApi
@@ -46,6 +47,11 @@ from topology.inspector.topic_names_core import topic_facts
 
 WATCH_S = 2.0
 """Between two looks at the files of TLS: five calls of stat. New ones are in use within twice this time."""
+
+
+def _front_of(worker: Worker | None, access: Access) -> WorkerFront | None:
+    """The first of several workers stands for all of them; None = this one does not."""
+    return None if worker is None or worker.number > 1 else WorkerFront(worker, access)
 
 
 class OperatorSurface:
@@ -113,8 +119,7 @@ class OperatorSurface:
         # One worker reads the store for all.
         self._queue_metrics = QueueMetrics(reader if config.worker is None or config.worker.number == 1 else None)
         websockets = WebSocketEntrance(config, listener, access, log, gates.http)
-        worker = config.worker
-        self._front = None if worker is None or worker.number > 1 else WorkerFront(worker, access)
+        self._front = _front_of(config.worker, access)
         routes = (
             *(() if self._front is None else self._front.routes()),  # first: they are parts of what others match, too
             *inspection_routes(self.inspector, self._queues, queue_rights),

@@ -19,7 +19,9 @@ from oncewire.client.core_effects import DeliverMessage, DisposeDeliveries, Gran
 from oncewire.client.outcomes import ACCEPTED
 from oncewire.client.subscriber_core import SubscriberCore, _Entry
 from tests.client.core_driver import SubscriberDisk
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 
 class Forgetful(SubscriberCore):

@@ -6,7 +6,7 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
-from tests.delivery_records.harness import PublisherLink, SubscriberLink
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 AHEAD, PIECE = 4_000, 1_000
 LIMITS = Limits(large_ahead_bytes=AHEAD, large_piece_bytes=PIECE, window_bytes=12_000)

@@ -19,9 +19,11 @@ from delivery_records.model.limits import Limits
 from delivery_records.model.messages import Ack, Hello, RouterMessage, Run
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.publisher.ingress import Annotate
+from delivery_records.publisher.special_transfers import Annotate
 from delivery_records.records import Records, keep_message
-from tests.delivery_records.harness import NONCE, TOPIC, Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import NONCE, Net
+from tests.delivery_records.links import TOPIC, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 Core = Callable[..., Records]
 """What makes a record core: the shipped class, or one with rules edited out."""

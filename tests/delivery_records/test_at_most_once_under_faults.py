@@ -9,7 +9,9 @@ import pytest
 
 from delivery_records.model.limits import STEAL_WINDOW_S
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 from tests.support.effort import partly
 
 SEEDS = 12

@@ -9,7 +9,9 @@ from delivery_records.model.inputs import StoreFailure
 from delivery_records.model.limits import PUT_RETRIES, UNKNOWN_PUT_S
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
-from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import StoreFault
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])
 

@@ -9,7 +9,8 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.messages import Nack
 from delivery_records.model.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 FAILED = DeliveryOutcome.MODIFIED_FAILED
 TWO = Limits(policy=TopicPolicy(max_attempts=2, report_rejections=True))

@@ -6,7 +6,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S, GRACE_S
 from delivery_records.model.messages import Applied, Barrier
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, Node, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
+from tests.delivery_records.nodes import Node
 
 
 def _join(net: Net, node: Node, name: str = "s") -> SubscriberLink:

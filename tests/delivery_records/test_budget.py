@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.attachments.attaching import Attempt
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import StoreFailure
 from delivery_records.model.limits import ENTRY_BYTES, KIB, ROOM_CHECK_S, UNKNOWN_PUT_S, Limits
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import TOPIC, Link, Net, PublisherLink, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import TOPIC, Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import StoreFault
 
 BODY = bytes(8 * KIB)
 

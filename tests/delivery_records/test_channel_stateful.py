@@ -19,7 +19,7 @@ from delivery_records.channels.channel import Channel, ChannelState
 from delivery_records.model import inputs
 from delivery_records.model.limits import Limits
 from delivery_records.model.messages import Credit, Msg, MsgPart, RouterMessage, Settle, Sync
-from tests.delivery_records.harness import Node
+from tests.delivery_records.nodes import Node
 from tests.delivery_records.stateful_models import (
     Core,
     CoreNet,

@@ -11,7 +11,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, HELLO_RETRY_CAP_S, MESSAGE_CHUNK_BYTES, PROBE_S, Limits
 from delivery_records.model.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 MIB = 1024 * 1024
 

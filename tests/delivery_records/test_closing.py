@@ -7,7 +7,9 @@ import pytest
 from delivery_records.model import effects
 from delivery_records.model.inputs import LossCause, StoreFailure
 from delivery_records.model.limits import UNKNOWN_PUT_S
-from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import StoreFault
 
 LONG = 3600.0
 

@@ -8,7 +8,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import StoreFailure
 from delivery_records.model.limits import UNKNOWN_PUT_S
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import StoreFault
 
 ROLES = ["subscriber", "publisher"]
 

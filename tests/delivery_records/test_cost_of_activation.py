@@ -11,7 +11,8 @@ import pytest
 from chaos.mutants.edits import run_from_sources
 from delivery_records.model import effects, inputs
 from delivery_records.publisher.starts import Starts
-from tests.delivery_records.harness import Net, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
 
 AT_THE_INGRESS = (".starts", ".fanout", ".ingress", ".window")
 """Each SYNC to a subscription names every delivery, so what an egress does with it grows with both (I-5)."""

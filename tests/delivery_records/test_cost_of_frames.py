@@ -11,7 +11,8 @@ import pytest
 
 from chaos.mutants.edits import run_from_sources
 from delivery_records.model import inputs
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 FLOWS = 20
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]

@@ -16,7 +16,8 @@ from chaos.mutants.edits import Edit
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import KIB, WINDOW_BYTES, Limits, TopicPolicy
 from delivery_records.model.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
 from tests.delivery_records.stateful_models import (
     Core,
     CoreNet,

@@ -9,8 +9,10 @@ from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.tags import link_key, network_tag
 from delivery_records.subscriber.member import MemberEgress
-from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import NONCE, Net
 from tests.delivery_records.large_parts import LIMITS, MORE, part, parts, take, take_all
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 SHARE = inputs.Share("work", is_global=True)
 

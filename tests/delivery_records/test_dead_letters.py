@@ -16,9 +16,10 @@ from delivery_records.model.tags import is_letter_tag, network_tag
 from delivery_records.model.trace import Choice
 from delivery_records.model.view import SubscriptionMode
 from delivery_records.publisher.dead_letters import Letter
-from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import NONCE, Net
 from tests.delivery_records.large_parts import LIMITS as LARGE
 from tests.delivery_records.large_parts import answer, send_large, take_all
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 from tests.delivery_records.test_outcomes import session_of
 
 DEAD = "dead"

@@ -11,7 +11,8 @@ from delivery_records.model.inputs import LossCause
 from delivery_records.model.limits import END_WAIT_S, SUBSCRIPTION_TIMEOUT_S, Limits
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 MESSAGES = 8
 CREDIT = 3

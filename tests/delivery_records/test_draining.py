@@ -5,7 +5,9 @@ from __future__ import annotations
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import DRAIN_CHECK_S, DRAIN_LIMIT_S, DRAIN_PATIENCE_S
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from tests.delivery_records.harness import Link, Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 REDIRECT = "amqp:connection:redirect"
 

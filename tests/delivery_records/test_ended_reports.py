@@ -5,7 +5,9 @@ from __future__ import annotations
 from delivery_records.model import effects
 from delivery_records.model.inputs import EndSubscription
 from delivery_records.model.limits import OWING_NAMES
-from tests.delivery_records.harness import Net, Node, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
+from tests.delivery_records.nodes import Node
 
 
 def end(net: Net, node: Node, *names: str) -> None:

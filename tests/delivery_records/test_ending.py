@@ -10,7 +10,8 @@ from delivery_records.model.effects import OrderAnswered, OrderEnding
 from delivery_records.model.inputs import EndSubscription, StoreFailure, StoreHealth
 from delivery_records.model.limits import UNKNOWN_PUT_S
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import Net, Node, StoreFault
+from tests.delivery_records.harness import Net
+from tests.delivery_records.nodes import Node, StoreFault
 
 
 def order(net: Net, node: Node, *, only_if_away: bool = False, epoch: int | None = None, number: int = 1) -> None:

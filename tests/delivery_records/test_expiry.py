@@ -8,7 +8,9 @@ from delivery_records.model import effects
 from delivery_records.model.inputs import EndpointEnded, LinkPlace, LossCause, StoreFailure
 from delivery_records.model.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, Limits
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink
+from tests.delivery_records.nodes import StoreFault
 
 T = 20.0
 PLACE = LinkPlace(amqp_session=5, connection=6)

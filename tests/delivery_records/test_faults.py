@@ -11,7 +11,8 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.messages import Msg, Sync
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
-from tests.delivery_records.harness import TOPIC, Net, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import TOPIC, PublisherLink
 
 LONG_TAG = b"t" * 300
 

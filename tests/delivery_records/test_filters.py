@@ -8,7 +8,8 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
 from delivery_records.subscriber.filters import CompiledFilter, MessageFilters, UnknownFilter
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 
 class Words:

@@ -13,7 +13,7 @@ from delivery_records.model.messages import Need, Taken
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.view import Kind, SubscriptionMode
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import (
     AHEAD,
     FIRST,
@@ -27,6 +27,7 @@ from tests.delivery_records.large_parts import (
     take_all,
     unread,
 )
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 # ---------------------------------------------------------------------- L-5
 

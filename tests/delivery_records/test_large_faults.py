@@ -11,7 +11,7 @@ from delivery_records.model.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import (
     FIRST,
     LIMITS,
@@ -25,6 +25,7 @@ from tests.delivery_records.large_parts import (
     take_all,
     unread,
 )
+from tests.delivery_records.links import SubscriberLink
 
 SHARE = inputs.Share("g")
 

@@ -10,7 +10,8 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import PROOF_TIMEOUT_S
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 TAGS = [b"1", b"2", b"3", b"4"]
 DONE = DeliveryOutcome.ACCEPTED

@@ -11,7 +11,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import LossCause
 from delivery_records.model.messages import Claim, Msg, Return, Room
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 SHARE = inputs.Share("work", is_global=True)
 EACH = 6

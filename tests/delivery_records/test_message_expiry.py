@@ -17,7 +17,8 @@ from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Choice
 from delivery_records.model.view import SubscriptionMode
 from delivery_records.subscriber.filters import CompiledFilter
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 TEN = Limits(policy=TopicPolicy(ttl_s=10.0))
 REPORTED = Limits(policy=TopicPolicy(ttl_s=10.0, report_rejections=True))

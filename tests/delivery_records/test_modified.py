@@ -8,7 +8,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, TopicPolicy
 from delivery_records.model.messages import Ack, Annotations, FormerAnnotations
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from tests.delivery_records.harness import Net, Node, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
+from tests.delivery_records.nodes import Node
 
 BUSY, WHO, LATER = {b"why": b"busy"}, {b"who": b"ann"}, {b"why": b"later"}
 MODIFIED, FAILED, RELEASED = DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED, DeliveryOutcome.RELEASED

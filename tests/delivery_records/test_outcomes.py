@@ -9,7 +9,8 @@ from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import network_tag
 from delivery_records.model.view import Kind, PublisherRecord
-from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import NONCE, Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 AGAIN = [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]
 

@@ -8,7 +8,8 @@ from delivery_records.model.inputs import NOBODY, Owner
 from delivery_records.model.tags import link_key
 from delivery_records.model.topics import in_vhost
 from delivery_records.model.view import Kind, SubscriptionRecord
-from tests.delivery_records.harness import TOPIC, Net
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import TOPIC
 
 ANN, BOB = Owner(user="ann"), Owner(user="bob")
 

@@ -8,7 +8,8 @@ from delivery_records.model import effects
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.patience import Patience, SlowAction
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 EXPEL = Patience(8.0, SlowAction.EXPEL)
 DETACH = Patience(8.0, SlowAction.DETACH)

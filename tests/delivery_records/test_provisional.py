@@ -9,7 +9,9 @@ from delivery_records.model.inputs import ClientFlow, StoreFailure
 from delivery_records.model.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import Kind, SubscriptionMode, SubscriptionRecord
-from tests.delivery_records.harness import Net, Node, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
+from tests.delivery_records.nodes import Node, StoreFault
 
 LONG = 3600.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from delivery_records.model import effects
 from delivery_records.model.limits import FIRST_CREDIT, WINDOW_DELIVERIES, Limits
-from tests.delivery_records.harness import Net, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
 
 KIB = 1024
 

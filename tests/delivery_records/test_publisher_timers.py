@@ -5,7 +5,8 @@ from __future__ import annotations
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import PROOF_TIMEOUT_S, RESEND_TIMEOUT_S, SETTLE_TIMEOUT_S
 from delivery_records.publisher.ingress import Ingress
-from tests.delivery_records.harness import Net, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
 
 PIECE = 1.0
 

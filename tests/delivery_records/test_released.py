@@ -9,7 +9,8 @@ import pytest
 from delivery_records.model.inputs import EndSubscription
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 
 def _unsubscribe(net: Net, subscriber: SubscriberLink) -> None:

@@ -9,7 +9,9 @@ from delivery_records.model.inputs import UnsettledMap
 from delivery_records.model.limits import OWING_NAMES
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, Node, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
+from tests.delivery_records.nodes import Node
 
 ACCEPTED, RELEASED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED
 

@@ -16,8 +16,10 @@ from delivery_records.model.limits import (
 )
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
 from tests.delivery_records.large_parts import answer, send_large, take_all
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 from tests.delivery_records.test_budget import full
 
 TAGS = (b"1", b"2", b"3")

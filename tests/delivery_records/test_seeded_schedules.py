@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.simulator.fault_names import ALL_FAULTS
 from chaos.simulator.scenario import Scenario, read, write
 from chaos.simulator.schedule import Result, run_seed
-from chaos.simulator.swarm import ALL_FAULTS
 from tests.support.effort import rounds
 
 SEEDS = max(38, rounds(150))

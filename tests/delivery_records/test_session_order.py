@@ -8,7 +8,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import LinkPlace
 from delivery_records.model.limits import STOCK_REPLY_WAIT_S
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import TOPIC, Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import TOPIC, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 SESSION = LinkPlace(amqp_session=901, connection=900)
 OTHER = LinkPlace(amqp_session=902, connection=900)

@@ -9,7 +9,9 @@ from delivery_records.model.messages import Room
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key, shared_key
 from delivery_records.model.view import Kind, SubscriptionMode, SubscriptionRecord
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 SHARE = inputs.Share("work", is_global=True)
 KEY = shared_key("", "work")

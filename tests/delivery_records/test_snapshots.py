@@ -9,7 +9,9 @@ from delivery_records.model.inputs import StoreFailure
 from delivery_records.model.limits import UNKNOWN_PUT_S
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import Kind, SubscriptionMode
-from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import StoreFault
 
 
 def test_a_key_that_was_deleted_and_made_again_is_a_new_subscription() -> None:

@@ -7,7 +7,8 @@ import pytest
 from delivery_records.model import effects
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.tags import network_tag
-from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import NONCE, Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 from tests.delivery_records.test_outcomes import session_of
 
 UNSETTLED: dict[bytes, DeliveryOutcome | None] = {b"1": None, b"2": None}

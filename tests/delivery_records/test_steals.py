@@ -7,7 +7,8 @@ import pytest
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.model.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S
 from delivery_records.model.outcomes import Decision
-from tests.delivery_records.harness import Link, Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from delivery_records.model import effects
 from delivery_records.model.limits import STOCK_REPLY_WAIT_S, Limits, OnEmpty, TopicPolicy
 from delivery_records.model.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 
 def test_a_publisher_without_a_map_gets_its_session_with_the_attach_and_credit_at_once() -> None:

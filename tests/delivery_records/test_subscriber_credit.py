@@ -5,7 +5,8 @@ from __future__ import annotations
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits
 from delivery_records.model.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 
 def _came_back(net: Net, sent: list[bytes], accepted: list[bytes], limit: int) -> tuple[SubscriberLink, PublisherLink]:

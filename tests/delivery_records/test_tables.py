@@ -7,7 +7,8 @@ from typing import cast
 from delivery_records.model import effects
 from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, OWING_NAMES
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from tests.delivery_records.harness import Net, Node
+from tests.delivery_records.harness import Net
+from tests.delivery_records.nodes import Node
 
 
 def _rows(node: Node, table: str) -> list[dict[str, object]]:

@@ -11,7 +11,8 @@ from delivery_records.model.inputs import PoliciesChanged
 from delivery_records.model.limits import Limits, OnEmpty, TopicPolicy
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 REFUSALS = {OnEmpty.RELEASE: DeliveryOutcome.RELEASED, OnEmpty.REJECT: DeliveryOutcome.REJECTED}
 Attach = Callable[[Net], PublisherLink]

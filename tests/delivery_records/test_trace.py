@@ -14,7 +14,9 @@ from delivery_records import Records
 from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.trace import TRACE_STEPS, TRACE_TIME_CAP_S, TRACE_TIME_S, Choice, Rule, Trace, TraceStep
-from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
+from tests.delivery_records.harness import NONCE, Net
+from tests.delivery_records.links import PublisherLink
+from tests.delivery_records.nodes import Node
 from tests.docs.test_protocol_rules import defined_rules
 from tests.support.protocol import protocol_text
 

@@ -7,7 +7,8 @@ import pytest
 from delivery_records.model import effects
 from delivery_records.model.limits import RESUME_FLAGS_IGNORED
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
 
 
 def _moved(net: Net, *tags: bytes) -> tuple[SubscriberLink, PublisherLink]:

@@ -8,7 +8,9 @@ from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import Holder, Reason, Wait, owing, unsettled_since, waiting
 from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.outcomes import DeliveryOutcome
-from tests.delivery_records.harness import Net, Node, PublisherLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink
+from tests.delivery_records.nodes import Node
 
 
 def wait_of(node: Node) -> Wait:

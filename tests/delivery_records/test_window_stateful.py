@@ -22,7 +22,7 @@ from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import Kind
 from delivery_records.publisher.window import Window
-from tests.delivery_records.harness import PublisherLink
+from tests.delivery_records.links import PublisherLink
 from tests.delivery_records.stateful_models import Core, CoreNet, PlayedEgress, assert_fault_is_seen, run_machine
 from tests.support.effort import rounds
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from chaos.cli import chaos, demo
-from chaos.simulator.swarm import ALL_FAULTS
+from chaos.simulator.fault_names import ALL_FAULTS
 from chaos.simulator.traits import Traits
 from tests.docs.guarantee_tables import (
     HEAD,

@@ -192,6 +192,12 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+async def state_of(session: aiohttp.ClientSession, url: str) -> Any:
+    async with session.get(url) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.json()
+
+
 @pytest_asyncio.fixture
 async def network() -> AsyncIterator[LocalNetwork]:
     async with LocalNetwork(2) as found:
@@ -213,9 +219,7 @@ async def test_each_router_shows_the_rates_of_all_of_them(network: LocalNetwork)
         ]
 
         async def get(path: str, at: str) -> Any:
-            async with session.get(f"{at}/api/v1/{path}") as answer:
-                assert answer.status == 200, await answer.text()
-                return await answer.json()
+            return await state_of(session, f"{at}/api/v1/{path}")
 
         try:
             for http in (one.http, two.http):

@@ -11,7 +11,8 @@ from oncewire.transport.turn import Backlog, Turn
 from router.clients.message_filters import AmqpFilters
 from router.peers.inbox import MOST, Inbox
 from tests.client.shell_helpers import LONG
-from tests.delivery_records.harness import Net, Node
+from tests.delivery_records.harness import Net
+from tests.delivery_records.nodes import Node
 from tests.filters.test_filter_budget import asked
 
 

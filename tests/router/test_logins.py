@@ -62,6 +62,14 @@ def scram(user: str, password: str, number: int = 0) -> SaslClient:
     return SaslClient([ScramClient(SCRAM_HASHES[number], user, password, nonce())])
 
 
+async def oncewire_command(*arguments: str) -> asyncio.subprocess.Process:
+    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
+    to, errors = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", program, *arguments, stdout=to, stderr=errors
+    )
+
+
 def text_of(path: str | Path) -> str:
     return Path(path).read_bytes().decode()
 
@@ -307,18 +315,7 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
         for headers in over_http:
             told.append(str(await call(router.http, "GET", LOG, headers=headers)))
         arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
-        program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            program,
-            *arguments,
-            "--token-file",
-            str(token_file),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        process = await oncewire_command(*arguments, "--token-file", str(token_file))
         told.append(text_of(f"/proc/{process.pid}/cmdline"))
         output, _ = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 2, output

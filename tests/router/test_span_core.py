@@ -15,7 +15,9 @@ from oncewire.wire import Message, encode_message
 from router.operator import span_core
 from router.operator.span_core import ABORTED, LINK_LOST, DeliverySpans, Kind, Span
 from router.operator.trace_context import TraceContext, read_context
-from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import PublisherLink, SubscriberLink
+from tests.delivery_records.nodes import Node
 
 PARENT = TraceContext(0xABC, 0xDEF, True)
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from delivery_records.model import effects, inputs
-from router.config import REDIAL_S
 from router.peers.dialing import BACK_OFF_MIN_S
-from tests.delivery_records.harness import Net, Node
+from router.settings_of_network import REDIAL_S
+from tests.delivery_records.harness import Net
+from tests.delivery_records.nodes import Node
 from topology.linkstate import DropNeighbour, Effect, LinkStateView
 from topology.linkstate_codec import LinkStateMessage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.attachments.attaching import Attempt
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.attachments.closing import STOLEN
 from delivery_records.attachments.refusals import NOT_HELD
 from delivery_records.attachments.watch.watch_parts import WatchParts

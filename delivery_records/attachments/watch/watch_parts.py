@@ -15,7 +15,8 @@ from delivery_records.model.proposals import Proposals
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.ingress import IngressParts
 from delivery_records.publisher.to_ingresses import ToIngresses
-from delivery_records.subscriber.egress import EgressParts
+from delivery_records.subscriber.egress import Egress
+from delivery_records.subscriber.egress_parts import EgressParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class WatchParts:
     turn: Turn
     endpoints: Endpoints
     ingress: IngressParts
-    egress: EgressParts
+    egress: EgressParts[Egress]
     attaching: Attaching
     barrier: AttachBarrier
     expiry: Expiry
