@@ -57,6 +57,22 @@ LARGE_EDITS: tuple[Edit, ...] = (
         aim=("streams=2", "drop-s", "publishers=2", "prefetch=50"),
     ),
     Edit(
+        "asks-for-a-new-message",
+        "L-7",
+        "            elif ingress.sends_as_new:\n",
+        "            elif ingress.sends_as_new and not message.number + 1:\n",
+        "a member declines each new message that comes for the one before; all others get them without end",
+        aim=("streams=1", "sharers=2", "subscribers=3", "declines=1", "resuming_publisher=1", "shipped=0"),
+    ),
+    Edit(
+        "needed-again-and-accepted",
+        "L-7",
+        "        if slot.number in self.in_doubt:\n            return _IN_DOUBT\n",
+        "",
+        "what a subscription needs again is reported as accepted",
+        aim=("streams=1", "drop-s", "stock_publisher=1", "subscribers=2"),
+    ),
+    Edit(
         "settles-in-the-middle",
         "L-3",
         "        if not self.is_replied or self.is_closing or self.large.current is not None:\n            return\n",

@@ -86,6 +86,7 @@ class Publisher:
         self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
         self._timeout_s = self.world.session_timeout_s(self.index)
+        self.judge.sessions.on_asked(self.index, self._timeout_s)
         self._presented = list(self.map)
         for number in self._presented:
             self.judge.policies.on_presented(self.index, number)

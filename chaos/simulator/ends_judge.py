@@ -29,6 +29,8 @@ class EndsJudge:
         """By link: deliveries without an outcome that their publisher has not settled."""
         self._ids: dict[tuple[int, bytes], int] = {}
         """By link and tag: the id of the last delivery."""
+        self._in_parts: set[tuple[int, int]] = set()
+        """Link and id of each delivery that no router keeps: a subscription may need it again (L-7)."""
         self._asked: dict[int, float] = {}
         """By link: when the client's end was read."""
         self._left: dict[int, float] = {}
@@ -54,6 +56,8 @@ class EndsJudge:
                     self._read.setdefault(item.link, {})[item.delivery_id] = message
                     self._ids[item.link, item.tag] = item.delivery_id
                     self._links[message[0]] = (item.link, router.rid)
+            elif isinstance(item, inputs.LargeTransfer):
+                self._in_parts.add((item.link, item.delivery_id))
             elif isinstance(item, inputs.PublisherAttach):
                 for publisher in [each.index for each in self._world.publishers if item.peer == f"p{each.index}"]:
                     here = publisher, router.rid
@@ -91,9 +95,9 @@ class EndsJudge:
         if isinstance(effect, effects.Dispose):
             for delivery_id in effect.delivery_ids:
                 self._read.get(effect.link, {}).pop(delivery_id, None)
-            if effect.outcome is DeliveryOutcome.MODIFIED_FAILED and not self._is_over(
-                self._asked.get(effect.link), END_WAIT_S
-            ):
+            is_needed_again = all((effect.link, delivery_id) in self._in_parts for delivery_id in effect.delivery_ids)
+            is_modified = effect.outcome is DeliveryOutcome.MODIFIED_FAILED and not is_needed_again
+            if is_modified and not self._is_over(self._asked.get(effect.link), END_WAIT_S):
                 raise Violation(f"GIVEN UP: link {effect.link} gets modified before the time for its end is over")
         elif isinstance(effect, effects.DetachLink | effects.CloseConnection):
             self._left.setdefault(effect.link, self._world.now)

@@ -27,6 +27,10 @@ class SessionJudge:
         """A reply says how long its session is kept; no less than it asked for, if that is granted (K-5d)."""
         self._promised[publisher] = min(seconds, asked_s)
 
+    def on_asked(self, publisher: int, asked_s: float) -> None:
+        """It attaches, and may lose the link before it reads the reply: the key may have what it asks for now."""
+        self._promised[publisher] = min(self._promised.get(publisher, asked_s), asked_s)
+
     def on_left(self, publisher: int) -> None:
         """A publisher's link is gone: T_pub begins, or began before (K-5)."""
         self._left.setdefault(publisher, self._world.now)

@@ -179,6 +179,7 @@ class ShippedPublisher:
         self.connection = self.open_link(f"p{self.index}", router)
         self._ids = {}
         self._timeout_s = self.world.session_timeout_s(self.index)
+        self.judge.sessions.on_asked(self.index, self._timeout_s)
         self._presented = self.attach(self.connection, self._core, f"p{self.index}")
         self.judge.require.check_map(self.index, self._presented)
 

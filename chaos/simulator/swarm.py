@@ -255,7 +255,8 @@ def draw_waits(rng: random.Random, setting: Setting) -> bool:
         setting: what was drawn before.
     """
     traits = setting.traits
-    has_some = traits.topics == 1 and setting.subscribers > traits.letters and not traits.late_joiner
+    answering = setting.subscribers - traits.letters - traits.settled_subscriber  # at most once counts for nobody (c.3)
+    has_some = traits.topics == 1 and answering > 0 and not traits.late_joiner
     return has_some and traits.require == 1 and rng.random() < 0.5
 
 
@@ -381,6 +382,8 @@ def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) ->
         if equals:
             said[name] = int(value)
     traits = replace(small.traits, **{name: kinds[name](value) for name, value in said.items() if name in kinds})
+    if traits.sharers and "settled_subscriber" not in said:
+        traits = replace(traits, settled_subscriber=False)  # as where sharing is drawn
     return replace(small, traits=traits, **{name: value for name, value in said.items() if name in sizes})
 
 

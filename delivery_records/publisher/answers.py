@@ -121,6 +121,22 @@ class Answers:
                 poisoned.forget(number)
                 poisoned.assign()
 
+    def on_needed_in_vain(self, subscription: Subscription, number: int) -> None:
+        """L-7: the subscription waits for it no longer; its publisher may send it as a new message."""
+        key = subscription.record.member_of or subscription.key
+        slot, cursor = self._window.at(number), self._fanout.cursors.get(key)
+        if slot is None or cursor is None or not cursor.owes(number):
+            return
+        cursor.acknowledge(number, number + 1, self._window.base)
+        if slot.verdict is None:
+            slot.pending -= 1
+        self._outcomes.put_in_doubt(slot)
+        share = self._fanout.shares.get(key)
+        if share is not None:
+            share.forget(number)
+            share.assign()
+        self._publisher.mark_dirty()
+
     def on_annotated(self, subscription: Subscription, number: int, added: Mapping[bytes, bytes]) -> None:
         """E-4b: whichever member of a shared subscription says so."""
         key = subscription.record.member_of or subscription.key

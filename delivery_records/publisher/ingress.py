@@ -81,6 +81,7 @@ class Ingress(Endpoint):
         "resends",
         "resumption",
         "retries",
+        "sends_as_new",
         "session",
         "settled_runs",
         "special",
@@ -118,6 +119,8 @@ class Ingress(Endpoint):
         self.peer = request.peer
         self.link: int | None = request.link
         self.exactly_once = request.exactly_once
+        self.sends_as_new = not (request.exactly_once or request.sends_again)
+        """What it is asked to send again comes as a new message (c.5)."""
         presented = None if held is None else held.among(request.unfinished)
         self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
         starts = () if request.waits else presented_starts(self.window, request.starts, publisher.epoch)  # I-3f
@@ -342,6 +345,7 @@ class Ingress(Endpoint):
             self.fanout.expiries.pop(slot.number, None)
         if slot.rejected_by is not None:
             self.outcomes.expired_by.pop(slot.number, None)
+            self.outcomes.in_doubt.discard(slot.number)
         if slot.is_large:
             self.fanout.streams.drop(slot)
         add_run(self.settled_runs, slot.number)

@@ -51,6 +51,7 @@ class PublisherOutcomes:
         "_turn",
         "_window",
         "expired_by",
+        "in_doubt",
         "last_progress",
         "policy",
     )
@@ -78,6 +79,8 @@ class PublisherOutcomes:
         self._told_settled: dict[Told, list[int]] = {}
         self.expired_by: dict[int, list[str]] = {}
         """Number of a delivery -> subscriptions for which it expired (E-10)."""
+        self.in_doubt: set[int] = set()
+        """Numbers of those that a subscription needs again, and that would come as new messages (L-7)."""
         self._ended: list[str] = []
         self._ended_count = 0
         self._ended_from: Slot | None = None
@@ -100,6 +103,11 @@ class PublisherOutcomes:
     def on_expired(self, slot: Slot, name: str) -> None:
         """E-10: a subscription is done with it, and was never sent it."""
         self.expired_by.setdefault(slot.number, []).append(name)
+        slot.rejected_by = slot.rejected_by or []  # not None: its outcome is looked at
+
+    def put_in_doubt(self, slot: Slot) -> None:
+        """L-7: a subscription needs it again, and it would come as a new message."""
+        self.in_doubt.add(slot.number)
         slot.rejected_by = slot.rejected_by or []  # not None: its outcome is looked at
 
     def decide_in_order(self) -> None:
@@ -176,6 +184,8 @@ class PublisherOutcomes:
         """The outcome told to the publisher (I-3)."""
         if slot.failure:
             return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+        if slot.number in self.in_doubt:
+            return _IN_DOUBT  # L-7
         if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
             slot.verdict = self._of_empty()  # I-3: whoever owed it has ended without it
         if slot.verdict is not None:

@@ -63,6 +63,8 @@ class ToIngresses:
         try:
             if isinstance(message, Taken):
                 ingress.large.on_taken(subscription, message)
+            elif ingress.sends_as_new:
+                ingress.answers.on_needed_in_vain(subscription, message.number)
             else:
                 ingress.large.on_need(subscription, message)
         except Exception as error:  # noqa: BLE001  (K-3b)

@@ -100,6 +100,13 @@ class HeldQueue:
             self.remove_from_line(entry)
             waiting[entry] = None
 
+    def waits_for_publisher(self, entry: Entry) -> bool:
+        """L-7: it follows a delivery that its publisher is to send again."""
+        if entry.sync not in self.aside:
+            return False
+        causes = self.aside[entry.sync][1]
+        return entry not in causes and (not entry.has_place or entry.number > min(cause.number for cause in causes))
+
     def remove_from_line(self, entry: Entry) -> None:
         """It waits elsewhere from now on."""
         del self._line[entry]

@@ -7,6 +7,7 @@ deliveries.
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import Final
 
 from delivery_records.model import effects
@@ -55,6 +56,7 @@ class Outgoing:
         "_progress",
         "_reduction",
         "_resumes",
+        "_resumes_aside",
         "_settle_queue",
         "_turn",
         "drain",
@@ -129,6 +131,8 @@ class Outgoing:
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
+        self._resumes_aside: dict[SyncState, deque[Entry]] = {}
+        """Of these, what follows a delivery that its publisher is to send again (L-7)."""
         self._settle_queue: deque[Entry] = deque()
         self.settling: dict[bytes, None] = {}
         """Tags that the end of this turn settles."""
@@ -140,7 +144,7 @@ class Outgoing:
             self.pump()
             return
         waits = self._resumes or (self._held.is_moving and not entry.has_place)
-        if self._held.aside and entry.sync in self._held.aside and not entry.has_place:
+        if self._held.aside and self._held.waits_for_publisher(entry):
             waits = True  # L-7
         if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
@@ -216,7 +220,7 @@ class Outgoing:
     def drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
         self.large.drop(sync)
-        for entry in self._resumes:
+        for entry in (*self._resumes, *self._resumes_aside.pop(sync, ())):
             if entry.sync is sync:
                 entry.step(NO_BODY.get(entry.state, entry.state))
                 entry.message = b""
@@ -262,6 +266,8 @@ class Outgoing:
             self._turn.out.append(
                 effects.Deliver(self._link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
+        if self._resumes_aside:
+            self._bring_back_resumes()
         self._release_resumes()
         if not self._resumes:
             self._release_held()
@@ -290,7 +296,9 @@ class Outgoing:
     @property
     def held(self) -> int:
         """Deliveries that wait for credit."""
-        resumes = sum(1 for entry in self._resumes if entry.state is not State.GONE)
+        resumes = sum(
+            1 for entry in chain(self._resumes, *self._resumes_aside.values()) if entry.state is not State.GONE
+        )
         return resumes + len(self._held)
 
     @property
@@ -357,9 +365,15 @@ class Outgoing:
             if self._progress is not None:
                 self._progress.watch()
         if entry.has_place:
-            self._resumes.append(entry)
+            self._append_resume(entry)
         else:
             self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
+
+    def _append_resume(self, entry: Entry) -> None:
+        if self._held.aside and entry.sync is not None and self._held.waits_for_publisher(entry):
+            self._resumes_aside.setdefault(entry.sync, deque()).append(entry)  # L-7
+        else:
+            self._resumes.append(entry)
 
     def _why_held(self, entry: Entry) -> Rule:
         """The first reason why a delivery waits here."""
@@ -428,7 +442,9 @@ class Outgoing:
 
     def resume_no_more(self, entry: Entry) -> None:
         """L-5: its body does not come."""
-        self._resumes.remove(entry)
+        for waiting in (self._resumes, *self._resumes_aside.values()):
+            if entry in waiting:
+                waiting.remove(entry)
 
     def _count_place(self, entry: Entry, change: int) -> None:
         """C-4: it takes a place in the subscriber's map, or gives it back."""
@@ -438,10 +454,18 @@ class Outgoing:
             if entry.sync.held:
                 self._held.look_at(entry.sync)
 
+    def _bring_back_resumes(self) -> None:
+        """L-7: the publisher need not send again what these waited for."""
+        for sync in [sync for sync in self._resumes_aside if sync not in self._held.aside]:
+            self._resumes.extendleft(reversed(self._resumes_aside.pop(sync)))
+
     def _release_resumes(self) -> None:
         waiting = self._resumes
         while waiting and not self._settle_queue and self.sent < self.limit:
             entry = waiting[0]
+            if self._held.aside and self._held.waits_for_publisher(entry):
+                self._append_resume(waiting.popleft())
+                continue
             if entry.state in NO_BODY:
                 if not self._may_send(entry):
                     break

@@ -172,3 +172,62 @@ def test_a_filter_does_not_exclude_a_repeat_for_the_format_of_the_aborted_try() 
     one = net.subscriber(net.nodes[0], filter_text="red")
     publisher.send(b"1", b"red")
     assert one.deliveries == [b"1"] or not publisher.accepted
+
+
+@pytest.mark.parametrize("again", [DeliveryOutcome.UNDELIVERABLE, DeliveryOutcome.MODIFIED_FAILED])
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_what_would_come_as_a_new_message_is_stated_as_modified_and_no_publisher_is_detached(
+    again: DeliveryOutcome, is_shared: bool
+) -> None:  # L-7: else the member that was asked first declines each new message, and all others get it without end
+    net = Net(2, limits=LIMITS)
+    share = SHARE if is_shared else None
+    other = net.subscriber(net.nodes[0], "other")
+    members = [net.subscriber(net.nodes[0], f"m{number}", share=share) for number in range(1 + is_shared)]
+    publisher = net.stock_publisher(net.nodes[1])
+    part(publisher, b"1", b"f" * 3000, Part.FIRST)
+    for each in (*members, other):
+        take_all(each)
+    part(publisher, b"1", MORE, Part.LAST)
+    for each in (*members, other):
+        take_all(each)
+    first = next(each for each in members if parts(each))
+    answer(other, DeliveryOutcome.ACCEPTED, b"1")
+    answer(first, again, b"1")
+    net.advance(5.0)
+    assert not publisher.all(effects.DetachLink)
+    stated = [told for told in publisher.all(effects.Dispose) if told.outcome is not DeliveryOutcome.ACCEPTED]
+    if again is DeliveryOutcome.UNDELIVERABLE and not is_shared:
+        assert not stated, "it is done with it"
+    else:
+        assert [told.outcome for told in stated] == [DeliveryOutcome.MODIFIED_FAILED]
+        assert not publisher.accepted
+    part(publisher, b"2", b"f" * 3000, Part.FIRST)
+    assert (b"2", Part.FIRST) in parts(other), "what follows is not held up"
+
+
+def test_what_follows_a_needed_delivery_in_the_map_is_resumed_behind_it() -> None:  # L-7, G3
+    net = Net(2, limits=LIMITS)
+    one = net.subscriber(net.nodes[0])
+    publisher = net.publisher(net.nodes[1])
+    part(publisher, b"1", b"f" * 3000, Part.FIRST)
+    take_all(one)
+    part(publisher, b"1", MORE, Part.LAST)
+    take_all(one)
+    publisher.send(b"2")
+    net.run()
+    tags = [one.all(effects.DeliverPart)[0].tag, one.all(effects.Deliver)[0].tag]
+    one.drop()
+    again = net.subscriber(net.nodes[0], unsettled=dict.fromkeys(tags))
+    net.advance(1.0)
+    assert not again.all(effects.Deliver), "the first one has no body yet"
+    assert [left.condition for left in publisher.all(effects.DetachLink)] == ["amqp:link:detach-forced"]
+    repeats = net.publisher(net.nodes[1], unsettled={b"1": None, b"2": None})
+    part(repeats, b"1", b"f" * 3000, Part.FIRST)
+    take_all(again)
+    part(repeats, b"1", MORE, Part.LAST)
+    repeats.send(b"2")
+    net.run()
+    take_all(again)
+    assert [sent.tag for sent in again.all(effects.DeliverPart) if sent.part is Part.LAST or sent.part is Part.FIRST]
+    assert [sent.tag for sent in again.all(effects.Deliver)] == tags[1:]
+    assert parts(again)[-1] == (b"1", Part.LAST)
