@@ -1,8 +1,8 @@
 """Pytest plugin: how a run is spread over its processes (pytest-xdist, `--dist loadfile`).
 
-A file's tests stay together, and so do files that use what each process starts once and keeps to its end: a JVM, which
-is slow for its first minutes; an etcd and five routers, which take a hundredth of a core each while nobody uses them.
-What takes long begins first: at the end no process is left alone with it.
+A file's tests stay together, and so do files that use what is started once for all of them: a JVM, which is slow for
+its first minutes; an etcd and five routers. It ends with the last of these files, for nobody uses it any more and it
+takes a hundredth of a core for each process. What takes long begins first: at the end no process is left alone with it.
 
 Each process collects all tests. In a fresh clone translating the test files takes twice as long as the rest of that, so
 each process begins with other folders: it translates its share, and finds what the others have translated meanwhile.
@@ -11,7 +11,7 @@ each process begins with other folders: it translates its share, and finds what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,26 @@ def pytest_configure_node(node: Any) -> None:
     if node.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         number = int(node.workerinput["workerid"].removeprefix("gw"))
         node.workerinput[BEGINS_WITH] = reading_order(folders_of_tests(), number, node.workerinput["workercount"])
+
+
+_shared: list[tuple[pytest.FixtureDef[Any], pytest.FixtureRequest]] = []
+"""What was set up for all files of a unit, and has not ended."""
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Notes what the files of a unit share: fixtures of the session, of the conftest of their folder."""
+    if fixturedef.scope == "session" and fixturedef.baseid in {f"tests/{folder}" for folder in TOGETHER}:
+        _shared.append((fixturedef, request))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Ends what the files of a unit share behind its last test."""
+    yield
+    files = [each.nodeid.partition("::")[0] for each in (item, nextitem) if each is not None]
+    while _shared and len({unit_of(file) for file in files}) == 2:
+        fixture, request = _shared.pop()
+        fixture.finish(request)  # type: ignore[arg-type]  # it is the request that it was set up for
 
 
 def pytest_configure(config: pytest.Config) -> None:
