@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import settings
 import oncewire
 from chaos.sources import TRANSLATED
 from oncewire.cli.version import is_compiled
+from tests.router.processes import RouterProcess, running_router
 
 # A shell starts its background jobs with Ctrl-C ignored, and processes that tests start, and stop by it, inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -63,3 +65,10 @@ def pytest_report_header(config: pytest.Config) -> str:
     folder = Path(oncewire.__file__).parent
     where = "the source tree" if folder.parent == config.rootpath else "the installed packages"
     return f"oncewire: {where}, {'compiled' if is_compiled() else 'pure Python'} ({folder})"
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    """A router of the test alone, without an etcd; files that need another one have their own."""
+    async with running_router("--standalone") as process:
+        yield process

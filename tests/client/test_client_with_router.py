@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +24,6 @@ from oncewire.client.connector import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router, start_router
 from topology.etcd_server import EtcdServer
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def test_a_confirmed_subscription_is_kept_for_all_of_its_timeout(router: RouterProcess) -> None:

@@ -28,16 +28,10 @@ from oncewire.client.transactions import (
     read_uncommitted,
 )
 from tests.client.store_world import Database
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 
 LONG = 60.0
 SCHEMA = ("CREATE TABLE IF NOT EXISTS effects (body TEXT NOT NULL)",)
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 def note(tx: Transaction, message: ReceivedMessage) -> None:

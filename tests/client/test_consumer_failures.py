@@ -28,17 +28,11 @@ from oncewire.wire import Header, Symbol
 from tests.client.failing_child import ATTEMPTS, SCHEMA
 from tests.client.output_readers import OutputReaders, until
 from tests.client.store_world import Database
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 
 CHILD = Path(__file__).parent / "failing_child.py"
 CHILD_PATH = os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])
 LONG = 60.0
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 def consumer_of(router: RouterProcess, database: Database, **options: Any) -> Consumer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ from tests.client.failing_child import SCHEMA
 from tests.client.output_readers import until
 from tests.client.store_world import Database
 from tests.client.test_consumer_failures import LONG, child, consumer_of, effects, publish, running
-from tests.router.processes import RouterProcess, running_router
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
+from tests.router.processes import RouterProcess
 
 
 @pytest.fixture(autouse=True)

@@ -33,12 +33,6 @@ async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
     assert_no_internal_error(tmp_path)
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
-
-
 async def stock_publisher(port: int, sasl: SaslClient | None = None) -> RawPublisher:
     """As after each reconnect: with another container-id, a null map, and tags that begin anew."""
     return await (await RawClient.connect(port, sasl=sasl)).publisher("orders", exactly_once=False)

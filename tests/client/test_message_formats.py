@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from oncewire.client import connect
 from oncewire.wire import DecodeError, Symbol, encode_data_message
 from tests.client.shell_helpers import LONG, until
 from tests.node.test_receiver_and_publisher import receiving, stored, subscription
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 
 OTHER_FORMAT = 7
@@ -25,12 +24,6 @@ FORGED = encode_data_message(
         Symbol("x-opt-topic-seq"): 7,
     },
 )
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def send_forged(router: RouterProcess, topic: str, message_format: int, tag: bytes = b"1") -> RawClient:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from tests.router.processes import RouterProcess, running_router
 from tests.router.relay import assert_no_internal_error
 
 PREFETCH = 1000
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def take(subscriber: Subscriber, last: bytes) -> list[object]:

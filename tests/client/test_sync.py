@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from oncewire import client as asynchronous
 from oncewire.client import ClientClosed, ClientEvent, NotAccepted, OutcomeKind, Subscriptions, UsageError, sync
 from oncewire.client.link import ClientLink
 from tests.docs.code_blocks import ROOT, blocks_of
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 
 LONG = 60.0
 ENGINE = {
@@ -41,12 +40,6 @@ ENGINE = {
 }
 """What the connection, the journal and who has made it call on a link."""
 OF_THE_LOOP = {"loop", "open_timeout", "future", "was_awaited", "client", "trouble", "serial"}
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def elsewhere(program: Any, *arguments: Any) -> Any:

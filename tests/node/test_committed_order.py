@@ -24,10 +24,9 @@ from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from oncewire.wire import Message, Symbol, encode_message
 from oncewire.wire.vocabulary import TRANSACTION
 from tests.client.shell_helpers import LONG, until
-from tests.node.test_receiver_and_publisher import receiving, router, stored
+from tests.node.test_receiver_and_publisher import receiving, stored
 from tests.router.processes import RouterProcess
 
-__all__ = ["router"]
 NOW_US = 1_700_000_000_000_000
 
 

@@ -19,15 +19,9 @@ from bridges.node.receiver import Receiver, Subscription
 from oncewire.client import Message, NotAccepted, StillOwed, connect
 from oncewire.wire import Symbol, ULong, decode_message, encode_data_message
 from tests.client.shell_helpers import LONG, until
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 
 WRITER = Writer("query", "run")
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 @asynccontextmanager

@@ -21,10 +21,9 @@ from oncewire.cli.errors import CliError
 from oncewire.client import Message, connect
 from oncewire.wire import BodyKind, Header, Properties, Symbol, encode_message
 from tests.client.shell_helpers import LONG
-from tests.node.test_receiver_and_publisher import receiving, router, stored
+from tests.node.test_receiver_and_publisher import receiving, stored
 from tests.router.processes import RouterProcess
 
-__all__ = ["router"]
 KEYS = [f"customer-{number}" for number in range(40)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -36,12 +35,6 @@ from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawSubscriber, until
 from tests.router.test_routed_links import incoming, serve
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
-        yield found
 
 
 async def anonymous(client: RawClient, name: str = "relay", **options: object) -> SenderLink:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from oncewire.wire import (
@@ -20,18 +18,12 @@ from oncewire.wire import (
     decode_message,
     encode_message,
 )
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient, RawSubscriber
 
 ENDS = ["detach", "close the link", "end", "close", "hang up"]
 MESSAGES = 8
 ROUNDS = 3
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
-        yield found
 
 
 async def sender(client: RawClient, address: str | None, name: str = "sender") -> SenderLink:

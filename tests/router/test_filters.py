@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,17 +10,11 @@ from oncewire.client import LinkRefused, connect
 from oncewire.client import Message as ClientMessage
 from oncewire.wire import ACCEPTED, Described, Source, Symbol, Target, ULong, decode_message
 from oncewire.wire.message import Message, Properties, encode_message
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 
 SELECTOR = ULong(0x0000_468C_0000_0004)
 NO_LOCAL = ULong(0x0000_468C_0000_0003)
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 def painted(color: str, number: int) -> bytes:

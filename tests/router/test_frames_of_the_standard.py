@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from oncewire.wire import (
@@ -25,16 +23,10 @@ from oncewire.wire import (
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 from oncewire.wire.performatives import Attach, Open, Performative, Transfer
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 
 EMPTY = b""
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 def write(client: RawClient, performative: Performative, payload: bytes = b"", channel: int = 0) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from delivery_records.model.limits import LARGE_BYTES_WITHOUT_MAP
@@ -27,12 +25,6 @@ from tests.router.large_clients import BODY, HALF, MESSAGE, MIB, PartPublisher, 
 from tests.router.processes import RouterProcess, running_router
 
 AGAIN = "a subscription needs a large message again: attach again, present the map, send again"
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def test_the_first_part_reaches_its_subscriber_before_the_last_is_sent(router: RouterProcess) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from oncewire.wire import ACCEPTED, Described, Modified, Rejected, Symbol, ULong, decode_message, encode
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 
 HEADER = encode(Described(ULong(0x70), [True, None, 1000]))
@@ -45,12 +41,6 @@ REJECTED = {
     "annotations that are no map": (b"\x00\x53\x72\x45" + DATA, "the section message-annotations is not a map"),
     "body alone, cut off in its descriptor": (b"\x00\x53\x75", "the message ends in the section data"),
 }
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def test_a_message_without_a_body_or_in_another_order_goes_to_every_subscription(router: RouterProcess) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,12 @@ import pytest
 from oncewire.client import OutcomeKind, Subscriptions, connect
 from oncewire.wire import ACCEPTED, RELEASED, ReceiverSettleMode, Source, Symbol, Target, UInt, vocabulary
 from router.commands.local_network import LocalNetwork
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 from tests.support.terminal import ONCEWIRE
 
 LONG = 40.0
 COMMANDS = "pub=oncewire.client.cli:pub"
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def pub(*arguments: str, text: bytes) -> tuple[int | None, str, str]:

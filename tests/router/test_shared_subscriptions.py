@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 
@@ -11,16 +10,10 @@ import aiohttp
 import pytest
 
 from oncewire.wire import LinkDetached, Source, Symbol, Target, TerminusDurability
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient, until
 
 SHARED, GLOBAL, GROUP_ORDER = Symbol("shared"), Symbol("global"), Symbol("topic-group-order")
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
-        yield found
 
 
 def shared(topic: str = "orders", *capabilities: Symbol) -> Source:

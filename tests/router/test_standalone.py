@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from oncewire.wire import (
@@ -27,12 +25,6 @@ from oncewire.wire import (
 )
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, until
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 async def test_publisher_is_accepted_only_after_every_subscription_accepted(router: RouterProcess) -> None:

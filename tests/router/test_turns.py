@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from oncewire.transport.turn import TURN_S, Backlog, Turn, work_for_a_turn
 from oncewire.transport.turns_core import Account
 from oncewire.wire import ACCEPTED, Disposition
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 
 MESSAGES = 300
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 class Clock:
