@@ -20,7 +20,6 @@ PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_
 # Our own build needs setuptools only, which the environment has: no second download into an isolated one.
 # The library of the map is fetched by a target of its own, once.
 BUILD := ONCEWIRE_MAP=0 $(PIP) --no-build-isolation
-PIP_WHEEL := ONCEWIRE_MAP=0 env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip wheel -q --no-deps --no-build-isolation
 
 PACKAGES := oncewire router topology delivery_records bridges chaos
 # Folders are listed too: removing a file makes its folder newer.
@@ -34,14 +33,14 @@ help:
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
 	@echo 'make compiled                                  compiles the cores, and what is installed from then on; needs a C compiler and Python.h, takes one to two minutes'
 	@echo 'make pure                                      goes back to pure Python'
-	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1: pure'
+	@echo 'make wheel                                     dist/: the packages, the server compiled for this Python; ONCEWIRE_PURE=1: pure'
 	@echo 'make tools                                     fetches optional parts: AMQP clients, etcd 3.5 to 3.7, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make docs                                      site/: the documentation as a web site, with every link checked'
 	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
 	@echo 'make sbom                                      dist/oncewire.cdx.json: what the image has, as CycloneDX'
-	@echo 'make release                                   dist/: source package, wheel, list of parts, chart; checked, and tried in fresh environments'
+	@echo 'make release                                   dist/: packages of client and server, list of parts, chart; checked, and tried in fresh environments'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -134,9 +133,9 @@ pure: $(VENV)/.created
 
 wheel: $(VENV)/.created $(VENV)/.map-library
 	@$(PIP) setuptools $$([ "$$ONCEWIRE_PURE" = 1 ] || echo $(MYPYC))
-	@rm -rf build oncewire.egg-info && mkdir -p dist
-	@[ "$$ONCEWIRE_PURE" = 1 ] || { echo "compiling Oncewire: usually one to two minutes"; export ONCEWIRE_COMPILED=1; }; $(PIP_WHEEL) -w dist .
-	@rm -rf build oncewire.egg-info
+	@mkdir -p dist
+	@compiled=; [ "$$ONCEWIRE_PURE" = 1 ] || { echo "compiling Oncewire: usually one to two minutes"; compiled=--compiled; }; \
+	$(RUN) $(PYTHON_IN_VENV) scripts/build_packages.py . dist $$compiled
 
 inspector-map: $(VENV)/.created
 	@$(FETCH_MAP)

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes what is released of this tree, in dist/: release.sh VENV SUPPLY. It builds the source package and the wheel, whose
-# bytes are the same in each build, checks both with twine, installs each into a fresh environment and sends messages through a router of it, lists the parts
-# of the image, packs the Helm chart where there is a helm, and writes the hashes of all files.
+# Makes what is released of this tree, in dist/: release.sh VENV SUPPLY. It builds the source packages and the wheels of
+# oncewire (the client) and oncewire-server, whose bytes are the same in each build, and checks them with twine. It installs
+# the client into one fresh environment and both into another, and sends messages through a router from each of them. It
+# lists the parts of the image, packs the Helm chart where there is a helm, and writes the hashes of all files.
 # VENV has a Python; SUPPLY has setuptools and twine (see the Makefile).
 set -eu
 venv=$1 supply=$2
@@ -29,20 +30,22 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p dist
-rm -rf dist/oncewire-"$version"* dist/SHA256SUMS build oncewire.egg-info
+rm -rf dist/oncewire-"$version"* dist/oncewire_server-"$version"* dist/SHA256SUMS
 
-echo "building oncewire $version"
+echo "building oncewire and oncewire-server $version"
 "$supply/bin/python" scripts/build_packages.py . dist
-rm -rf build oncewire.egg-info
-"$supply/bin/twine" check --strict dist/oncewire-"$version"*
+"$supply/bin/twine" check --strict dist/oncewire-"$version"* dist/oncewire_server-"$version"*
 
-for built in "dist/oncewire-$version-py3-none-any.whl" "dist/oncewire-$version.tar.gz"; do
-    echo "trying $built in a fresh environment"
-    "$venv/bin/python" -m venv "$folder/fresh"
-    "$folder/fresh/bin/python" -m pip install -q "$built"
+for kind in -py3-none-any.whl .tar.gz; do
+    client=dist/oncewire-$version$kind server=dist/oncewire_server-$version$kind
+    echo "trying $client alone, and with $server, in fresh environments"
+    "$venv/bin/python" -m venv "$folder/client"
+    "$folder/client/bin/python" -m pip install -q "$client"
+    "$venv/bin/python" -m venv "$folder/both"
+    "$folder/both/bin/python" -m pip install -q "$client[router]" "$server"
     # Outside the tree: what is tried is what was installed.
-    (cd "$folder" && fresh/bin/python -P "$OLDPWD/scripts/try_release.py" "$version")
-    rm -rf "$folder/fresh"
+    (cd "$folder" && both/bin/python -P "$OLDPWD/scripts/try_release.py" "$version" "$folder/client/bin/python")
+    rm -rf "$folder/client" "$folder/both"
 done
 
 echo "listing the parts of the image"
@@ -55,7 +58,7 @@ if [ -x "$helm" ]; then
 else
     echo "no helm here: the chart is not packed ('make tools' builds one)" >&2
 fi
-(cd dist && sha256sum oncewire-*"$version"* >SHA256SUMS && cat SHA256SUMS)
+(cd dist && sha256sum oncewire[-_]*"$version"* >SHA256SUMS && cat SHA256SUMS)
 
 echo "the image is not among them: 'docker build -f deploy/Dockerfile -t oncewire:$version .' makes it, where a container daemon runs"
 [ -z "$candidate" ] || echo "a candidate: to release it, write '## $version (DATE)' in CHANGELOG.md and tag v$version"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 
 import click
 from click.exceptions import NoSuchCommand
@@ -11,6 +11,15 @@ from click.exceptions import NoSuchCommand
 from oncewire.cli.errors import CliError
 
 COMMAND_GROUP = "oncewire.commands"
+SERVER = "oncewire-server"
+"""The package that brings what a client does not need; see docs/reference/dependencies.md."""
+ELSEWHERE = {
+    **dict.fromkeys(("cluster", "doctor", "drain", "inspect", "local", "logs", "manage", "router", "users"), "router"),
+    **dict.fromkeys(("bridge", "queue"), "edge"),
+    **dict.fromkeys(("chaos", "demo", "demo-queue", "demo-spark"), "chaos"),
+}
+"""Its commands, and the extra that brings each."""
+_ALL_PARTS = "install the missing package or the extra of Oncewire that includes it; if none is missing, report it"
 
 
 def installed_commands() -> dict[str, EntryPoint]:
@@ -60,11 +69,18 @@ class CommandGroup(click.Group):
         """Find the command to run.
 
         Raises:
+            CliError: another package has it, and only the client is installed.
             NoSuchCommand: there is none of that name; it names those that are spelled alike.
         """
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:  # click has looked at commands that are imported already: none
+            if error.command_name in ELSEWHERE:
+                raise CliError(
+                    f"there is no command `{error.command_name}` here",
+                    f"the client of Oncewire is installed; this command is in the package {SERVER}",
+                    f'pip install "oncewire[{ELSEWHERE[error.command_name]}]"',
+                ) from None
             raise NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
     def _entry_points(self) -> Mapping[str, EntryPoint]:
@@ -85,6 +101,9 @@ class CommandGroup(click.Group):
         entry = self._entry_points().get(cmd_name)
         if entry is None:
             return None
+        if entry.dist is not None and entry.dist.name == SERVER and entry.dist.version != version("oncewire"):
+            why = f"{SERVER} {entry.dist.version} and oncewire {version('oncewire')} are installed"
+            return _unusable_command(cmd_name, why, 'pip install --upgrade "oncewire[router]"')
         try:
             command = entry.load()
         except (ImportError, AttributeError) as error:
@@ -94,15 +113,11 @@ class CommandGroup(click.Group):
         return command
 
 
-def _unusable_command(name: str, why: str) -> click.Command:
+def _unusable_command(name: str, why: str, fix: str = _ALL_PARTS) -> click.Command:
     """Returns a command that takes any arguments and fails with the reason."""
 
     def fail(arguments: tuple[str, ...]) -> None:
-        raise CliError(
-            what=f"the command `{name}` cannot be loaded",
-            why=why,
-            fix="install the missing package or the extra of Oncewire that includes it; if none is missing, report it",
-        )
+        raise CliError(f"the command `{name}` cannot be loaded", why, fix)
 
     return click.Command(
         name,

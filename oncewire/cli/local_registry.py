@@ -6,13 +6,19 @@ that can be locked is of a network that has ended.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no local network runs on such a system, so none is found
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -90,6 +96,8 @@ def _request_of(pid: int) -> Path:
 def running_network() -> RunningNetwork | None:
     """The local network of this user that was started last; None = none runs."""
     found: list[tuple[float, RunningNetwork]] = []
+    if not HAS_LOCKS:
+        return None
     with suppress(OSError):
         for path in registry_folder().glob("*.json"):
             with suppress(OSError, ValueError, KeyError, TypeError):

@@ -6,13 +6,13 @@ import json
 import platform
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 # The packages whose versions a bug report needs; optional ones are left out where they are not installed.
 REPORTED_PACKAGES = (
+    "oncewire-server",
     "aiohttp",
     "click",
     "lark",
@@ -25,10 +25,12 @@ REPORTED_PACKAGES = (
 
 
 def is_compiled() -> bool:
-    """Whether the cores that this Python would import are the compiled ones. None of them is imported."""
-    spec = find_spec("delivery_records")
-    folders = (spec and spec.submodule_search_locations) or ()
-    return any(Path(folder, f"records{suffix}").exists() for folder in folders for suffix in EXTENSION_SUFFIXES)
+    """Whether the cores that this Python would import are the compiled ones. None of them is imported.
+
+    All units of the compiled build are there, or none; this one is beside the client (setup.py).
+    """
+    folder = Path(__file__).parents[1]
+    return any((folder / f"compiled__mypyc{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
 
 
 def collect_versions() -> dict[str, object]:

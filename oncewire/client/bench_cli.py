@@ -88,28 +88,24 @@ def bench(
 
 
 def _print(plan: BenchPlan, result: BenchResult) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from oncewire.client.bench import percentiles_ms, rate
     from oncewire.client.outcomes import counted
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for heading in ("messages", "messages/s", "MB/s", "p50", "p90", "p99", "longest"):
-        table.add_column(heading, justify="right")
     done = "written" if plan.settled else "accepted"
     rows = [(done, result.published if plan.settled else result.accepted, result.publish_s, result.acceptance)]
     if plan.subscribers:
         rows.append(("arrived", result.received, result.receive_s, result.arrival))
+    table = [("", "messages", "messages/s", "MB/s", "p50", "p90", "p99", "longest")]
     for name, count, seconds, times in rows:
         each = rate(count, seconds)
         found = percentiles_ms(times)
-        cells = [f"{found[key]:,.2f} ms" if found else "-" for key in ("p50", "p90", "p99", "max")]
-        table.add_row(name, f"{count:,}", f"{each:,}", f"{each * plan.size / 1e6:.2f}", *cells)
-    console = Console(highlight=False)
-    console.print(
+        p50, p90, p99, longest = (f"{found[key]:,.2f} ms" if found else "-" for key in ("p50", "p90", "p99", "max"))
+        table.append((name, f"{count:,}", f"{each:,}", f"{each * plan.size / 1e6:.2f}", p50, p90, p99, longest))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    click.echo(
         f"{counted(plan.publishers, 'publisher')}, {counted(plan.subscribers, 'subscriber')}, "
         f"{counted(plan.size, 'byte')}, window {plan.window}"
     )
-    console.print(table)
+    for row in table:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        click.echo("  ".join(cells))

@@ -8,6 +8,7 @@ import sqlite3
 import ssl
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -282,6 +283,10 @@ async def _lines(source: Source) -> AsyncIterator[bytes]:
     if sys.stdin.isatty():
         say("each line you type is a message; Ctrl-D ends")
     mode = os.fstat(0).st_mode
+    if os.name == "nt":  # an event loop cannot wait for any standard input there
+        async for line in _lines_of_a_thread():
+            yield line
+        return
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0)):
         # A file, or /dev/null, which an event loop cannot wait for and never has to.
         for line in sys.stdin.buffer:
@@ -295,6 +300,25 @@ async def _lines(source: Source) -> AsyncIterator[bytes]:
             yield line.rstrip(b"\r\n")
     finally:
         pipe.close()
+
+
+async def _lines_of_a_thread() -> AsyncIterator[bytes]:
+    """The standard input, read by a thread that nobody waits for: Ctrl-C leaves it behind."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    may_read = threading.Semaphore(BATCH)
+
+    def read() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            for line in iter(sys.stdin.buffer.readline, b""):
+                may_read.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    while line := await lines.get():
+        may_read.release()
+        yield line.rstrip(b"\r\n")
 
 
 async def _wait_for_outcomes(publisher: Publisher, show: Callable[[int], None]) -> None:

@@ -9,7 +9,6 @@ import socket
 import ssl
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from typing import Protocol
 
 from oncewire.client.errors import AuthenticationFailed, UsageError
@@ -404,6 +403,8 @@ def _text(error: BaseException) -> str:
 
 @cache
 def _version() -> str:
+    from importlib import metadata  # slow to import, and needed once
+
     try:
         return metadata.version("oncewire")
     except metadata.PackageNotFoundError:

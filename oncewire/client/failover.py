@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -82,6 +83,9 @@ def parse_url(url: str) -> Address:
     is_websocket = parts.scheme in _SCHEMES[True]
     if (parts.path.strip("/") and not is_websocket) or parts.query or parts.fragment:
         raise UsageError(what, f"something follows the {'path' if is_websocket else 'port'}", fix)
+    if is_websocket and find_spec("aiohttp") is None:
+        why = "AMQP over WebSocket needs aiohttp, which is not installed"
+        raise UsageError(f"{_without_password(url)!r} cannot be used", why, 'pip install "oncewire[websocket]"')
     if (parts.username is None) != (parts.password is None):
         raise UsageError(what, "a user without a password, or the other way round", fix)
     return Address(

@@ -8,7 +8,6 @@ caused it are one transaction (`Delivery.transaction()`), and so are a message a
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import sqlite3
@@ -36,6 +35,7 @@ from oncewire.client.journal_records import (
     SubscriberState,
 )
 from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, Subscriptions
+from oncewire.client.process_lock import HeldElsewhere, hold
 
 VERSION = 2
 BUSY_SECONDS = 5.0
@@ -118,7 +118,7 @@ class SqliteJournal(Journal):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._lock = self._take_lock()
+        self._let_go = self._take_lock()
         try:
             # Before SQLite makes it with the process's umask: it holds messages.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -126,7 +126,7 @@ class SqliteJournal(Journal):
                 self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )
         except (OSError, sqlite3.Error) as error:
-            os.close(self._lock)
+            self._let_go()
             raise self._unusable(error) from error
         self._closed = False
         try:
@@ -137,30 +137,18 @@ class SqliteJournal(Journal):
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _take_lock(self) -> int:
-        """Hold PATH.lock as long as this process lives: the kernel lets go of it whatever kills the process."""
-        lock_path = self.path.with_name(self.path.name + ".lock")
+    def _take_lock(self) -> Callable[[], None]:
+        """Hold PATH.lock as long as this process lives; returns what lets go of it."""
         try:
-            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self._unusable(error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(lock)
+            return hold(self.path.with_name(self.path.name + ".lock"))
+        except HeldElsewhere as error:
             raise JournalLocked(
                 f"the journal {self.path} cannot be opened",
-                f"process {owner} is using it",
+                f"{error.owner} is using it",
                 "stop that process, or give each process a journal of its own",
             ) from error
-        try:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            os.close(lock)
             raise self._unusable(error) from error
-        return lock
 
     def _prepare(self) -> None:
         mode = self.connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
@@ -332,7 +320,7 @@ class SqliteJournal(Journal):
         if not self._closed:
             self._closed = True
             self.connection.close()
-            os.close(self._lock)
+            self._let_go()
 
     # --- errors -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import click
 import pytest
 
 from oncewire.cli import python_check
-from oncewire.cli.commands import COMMAND_GROUP, CommandGroup, installed_commands
+from oncewire.cli.commands import COMMAND_GROUP, SERVER, CommandGroup, installed_commands
 from oncewire.cli.errors import CliError
 from oncewire.cli.nouns import Noun
 from oncewire.cli.program import name_as_typed
@@ -155,6 +155,33 @@ def test_a_command_that_cannot_be_loaded_does_not_spoil_the_help(capsys: pytest.
     text = capsys.readouterr().out
     assert "(cannot be loaded: loading nowhere.cli:lost failed" in text
     assert "Print the version" in text
+
+
+def test_a_command_that_the_client_alone_has_not_is_met_with_the_extra_that_brings_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client = group_of(version="oncewire.cli.version:version")
+    for name, extra in (("router", "router"), ("queue", "edge"), ("demo", "chaos")):
+        assert run([name, "--anything"], client) == 2
+        assert capsys.readouterr().err.splitlines() == [
+            f"error: there is no command `{name}` here",
+            f"why: the client of Oncewire is installed; this command is in the package {SERVER}",
+            f'what to do: pip install "oncewire[{extra}]"',
+        ]
+
+
+def test_commands_of_another_release_than_the_clients_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "oncewire_server-0.0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {SERVER}\nVersion: 0.0.1\n")
+    (folder / "entry_points.txt").write_text(f"[{COMMAND_GROUP}]\nolder = oncewire.cli.version:version\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run(["older"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith(f"why: {SERVER} 0.0.1 and oncewire 0.")
+    assert lines[2] == 'what to do: pip install --upgrade "oncewire[router]"'
 
 
 def test_two_packages_with_one_command_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from oncewire.cli import progress
 from oncewire.cli.progress import progress_of
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the standard error for one
-    monkeypatch.setenv("TERM", "xterm")
+def be_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(progress, "REDRAW_S", 0.0)
 
 
-@pytest.mark.usefixtures("terminal")
 def test_what_takes_long_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    be_a_terminal(monkeypatch)
     monkeypatch.setattr(progress, "AFTER_S", 0.0)
     with progress_of("messages", 10) as show:
         show(4)
@@ -28,12 +28,13 @@ def test_what_takes_long_shows_how_far_it_is(
         assert "4/10" in err.replace(" ", "")
         show(9)
         assert "9/10" in capsys.readouterr().err.replace(" ", "")
+    assert set(capsys.readouterr().err) == {"\r", " "}, "and is wiped at the end"
 
 
-@pytest.mark.usefixtures("terminal")
 def test_what_is_done_soon_and_what_is_not_wanted_shows_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    be_a_terminal(monkeypatch)
     monkeypatch.setattr(progress, "AFTER_S", 3600.0)
     with progress_of("messages", 10) as show:
         show(10)
@@ -46,7 +47,6 @@ def test_what_is_done_soon_and_what_is_not_wanted_shows_nothing(
 def test_without_a_terminal_nothing_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setattr(progress, "AFTER_S", 0.0)
     with progress_of("messages", 10) as show:
         show(10)

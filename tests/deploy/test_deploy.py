@@ -226,6 +226,6 @@ def test_only_root_and_the_service_read_the_configuration_of_the_unit(tmp_path: 
         assert path.stat().st_mode & 0o777 == (0o750 if path.is_dir() else 0o640), path
 
 
-def test_the_unit_names_the_wheel_of_this_version() -> None:
+def test_the_unit_names_the_wheels_of_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"oncewire-{version}-py3-none-any.whl" in UNIT.read_text()
+    assert f"./oncewire-{version}-py3-none-any.whl ./oncewire_server-{version}-py3-none-any.whl" in UNIT.read_text()

@@ -73,7 +73,7 @@ def committed(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_has_every_package_with_its_files_and_no_other(tmp_path: Path) -> None:
+def test_what_a_checkout_installs_is_every_package_with_its_files_and_no_other(tmp_path: Path) -> None:
     source = committed(tmp_path / "source")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index"]
     command += ["--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
@@ -117,9 +117,11 @@ def test_two_builds_of_one_source_have_the_same_bytes_wherever_and_whenever_they
         os.utime(file, (1_500_000_000 + number, 1_500_000_000 + number))
         file.chmod(0o600)
     found = hashes_of_packages(first, tmp_path / "a", umask=0o022, zone="UTC")
-    assert set(found) == {f"oncewire-{VERSION}-py3-none-any.whl", f"oncewire-{VERSION}.tar.gz"}
+    packages = (f"oncewire-{VERSION}", f"oncewire_server-{VERSION}")
+    assert set(found) == {f"{name}{kind}" for name in packages for kind in ("-py3-none-any.whl", ".tar.gz")}
     assert hashes_of_packages(second, tmp_path / "b", umask=0o077, zone="Asia/Tokyo") == found
-    (second / "oncewire" / "py.typed").write_text("partial\n")
+    for folder in ("oncewire", "router"):
+        (second / folder / "py.typed").write_text("partial\n")
     changed = hashes_of_packages(second, tmp_path / "c", umask=0o077, zone="UTC")
     assert not set(changed.values()) & set(found.values()), "a changed source shows"
 
