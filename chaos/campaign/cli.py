@@ -280,6 +280,6 @@ def _chosen(names: tuple[str, ...]) -> list[Edit]:
             raise CliError(
                 f"the mutant {edit.name} cannot be made",
                 str(error),
-                "bring its old text in chaos/mutants/catalogue.py up to the source, or remove it with its rule",
+                "bring its old text in chaos/mutants/rules up to the source, or remove it with its rule",
             ) from None
     return edits

@@ -48,7 +48,20 @@ def simulator_version(root: Path | None = None) -> str:
 
 def mutants_version(root: Path | None = None) -> str:
     """As code_version, with the catalogue of mutants."""
-    return code_version(RUN, SEARCH, CATALOGUE, root=root)
+    version = code_version(RUN, SEARCH, CATALOGUE, root=root)
+    tables = _tables_of_mutants(root)
+    digest = hashlib.sha256(version.encode() + b"".join(tables[path] for path in sorted(tables)))
+    return digest.hexdigest()[:12] if tables else version  # a root may be older than the tables
+
+
+def mutants_files(root: Path | None = None) -> Files:
+    """The files that mutants_version counts."""
+    return {**imported_files(RUN, SEARCH, CATALOGUE, root=root), **_tables_of_mutants(root)}
+
+
+def _tables_of_mutants(root: Path | None) -> Files:
+    folder = place_of(CATALOGUE, root).parent / "rules"
+    return {f"chaos/mutants/rules/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.toml"))}
 
 
 def processes_version(root: Path | None = None) -> str:

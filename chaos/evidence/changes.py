@@ -14,11 +14,9 @@ from typing import Protocol
 from chaos.campaign.mutants_table import read_table
 from chaos.campaign.summary import read_blocks, recorded_code
 from chaos.campaign.version import (
-    CATALOGUE,
-    RUN,
-    SEARCH,
     Files,
     imported_files,
+    mutants_files,
     mutants_version,
     package_files,
     place_of,
@@ -119,8 +117,7 @@ def _of_campaign(folder: Path) -> Iterator[Record]:
         code = recorded_code(blocks)
         yield Record("simulation.md, seeds", commits.get(code), imported_files, code, simulator_version)
     if code := read_table(folder / "mutants.json").catalogue:
-        files = partial(imported_files, RUN, SEARCH, CATALOGUE)
-        yield Record("simulation.md, mutants", commits.get(code), files, code, mutants_version)
+        yield Record("simulation.md, mutants", commits.get(code), mutants_files, code, mutants_version)
 
 
 def _written_by_hand(folder: Path) -> Iterator[Record]:

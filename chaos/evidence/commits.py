@@ -83,9 +83,9 @@ def in_words(code: str, commits: Commits) -> str:
 
 @contextmanager
 def sources_at(folder: Path, commit: str) -> Iterator[Path | None]:
-    """The Python sources of a commit of the repository that this folder is in; None where that has no such commit."""
+    """Sources and data of a commit of the repository that this folder is in; None where that has no such commit."""
     top = _git(folder, "rev-parse", "--show-toplevel")
-    sought = ("*.py", ":(exclude)tests")
+    sought = (".", ":(exclude)tests", ":(exclude)docs")
     archive = None if top is None else _git(Path(top.decode().strip()), "archive", "--format=tar", commit, *sought)
     if archive is None:
         yield None

@@ -8,54 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.mutants.annotations_edits import ANNOTATIONS_EDITS
-from chaos.mutants.channel_edits import CHANNEL_EDITS
-from chaos.mutants.client_edits import CLIENT_EDITS
-from chaos.mutants.copies_edits import COPIES_EDITS
-from chaos.mutants.departure_edits import DEPARTURE_EDITS
-from chaos.mutants.directed_edits import DIRECTED
-from chaos.mutants.drain_edits import DRAIN_EDITS
-from chaos.mutants.edits import Edit
-from chaos.mutants.egress_edits import EGRESS_EDITS
-from chaos.mutants.expiry_edits import EXPIRY_EDITS
-from chaos.mutants.filter_edits import FILTER_EDITS
-from chaos.mutants.identity_edits import IDENTITY_EDITS
-from chaos.mutants.ingress_edits import INGRESS_EDITS
-from chaos.mutants.large_edits import LARGE_EDITS
-from chaos.mutants.letters_edits import LETTERS_EDITS
-from chaos.mutants.operator_edits import OPERATOR_EDITS
-from chaos.mutants.patience_edits import PATIENCE_EDITS
-from chaos.mutants.policy_edits import POLICY_EDITS
-from chaos.mutants.require_edits import REQUIRE_EDITS
-from chaos.mutants.resuming_edits import RESUMING_EDITS
-from chaos.mutants.sharing_edits import SHARING_EDITS
-from chaos.mutants.store_edits import STORE_EDITS
+from chaos.mutants.edits import Edit, read_edits
+from chaos.sources import source_of
 
 __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
-EDITS: tuple[Edit, ...] = (
-    *STORE_EDITS,
-    *INGRESS_EDITS,
-    *EGRESS_EDITS,
-    *CHANNEL_EDITS,
-    *CLIENT_EDITS,
-    *DRAIN_EDITS,
-    *OPERATOR_EDITS,
-    *PATIENCE_EDITS,
-    *IDENTITY_EDITS,
-    *REQUIRE_EDITS,
-    *SHARING_EDITS,
-    *FILTER_EDITS,
-    *COPIES_EDITS,
-    *POLICY_EDITS,
-    *LETTERS_EDITS,
-    *EXPIRY_EDITS,
-    *LARGE_EDITS,
-    *DEPARTURE_EDITS,
-    *RESUMING_EDITS,
-    *ANNOTATIONS_EDITS,
+RULES = source_of("chaos.mutants").parent / "rules"
+"""A file for each part of the code, a table for each edit: see `chaos.mutants.edits.Edit`."""
+_FILES = (
+    "store ingress egress channel client drain operator patience identity require sharing filter copies policy "
+    "letters expiry large departure resuming annotations"
 )
+"""In the order of the table of mutants."""
+
+EDITS: tuple[Edit, ...] = tuple(edit for name in _FILES.split() for edit in read_edits(RULES / f"{name}.toml"))
 """Shown by seeds."""
+DIRECTED = read_edits(RULES / "directed.toml")
+"""Shown by a schedule that is written down in `tests/delivery_records/scenarios`, which no seed finds."""
 ALL = (*EDITS, *DIRECTED)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +60,7 @@ class Edit:
     old: str
     """Found by its tokens, in whatever file and layout they stand (`anchors`)."""
     new: str
-    why: str
+    why: str = ""
     """What the rule is for: the counterexample or finding it answers."""
     where: str = ""
     """The function or class that the old text stands in, where others have the same."""
@@ -67,6 +68,19 @@ class Edit:
     """Faults that show its absence, when random ones rarely do."""
     is_directed: bool = False
     """A written schedule of that name shows it, and no seed does."""
+
+
+def read_edits(file: Path) -> tuple[Edit, ...]:
+    """The edits of a TOML file: a table for each, with its name.
+
+    The table `aims` names lists that edits share; `*name` in an aim stands for all of one.
+    """
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    shared = {f"*{name}": aims for name, aims in tables.pop("aims", {}).items()}
+    return tuple(
+        Edit(name, **table | {"aim": tuple(each for aim in table.get("aim", ()) for each in shared.get(aim, [aim]))})
+        for name, table in tables.items()
+    )
 
 
 def load(edits: tuple[Edit, ...]) -> Cores:

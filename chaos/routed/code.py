@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chaos.mutants.anchors import find, replaced
+from chaos.mutants.edits import Edit, read_edits
 from chaos.sources import source_of
 
 MODULES = (
@@ -24,21 +25,10 @@ MODULES = (
     "chaos.routed.model_store",
 )
 """In the order in which they import each other."""
+EDITS = read_edits(source_of("chaos.routed").with_name("mutants.toml"))
+"""The rules, each taken out once: a run of some seed must notice."""
 WINDOW_FRAMES = 4
 """Small, so that windows close in a short run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One rule taken out: `old` becomes `new`."""
-
-    name: str
-    rule: str
-    old: str
-    """Found by its tokens (`chaos.mutants.anchors`)."""
-    new: str
-    where: str = ""
-    """The function or class that it stands in, where others have the same."""
 
 
 @dataclass(frozen=True, slots=True)

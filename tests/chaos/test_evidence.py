@@ -61,6 +61,16 @@ def record_at(project: Path, commit: Commit | None, code: str = "a1") -> Record:
     return Record("page.md", commit, sources_of(project), code, version_of)
 
 
+def test_the_version_of_mutants_changes_with_their_tables(tmp_path: Path) -> None:
+    tables = tmp_path / "chaos" / "mutants" / "rules"
+    tables.mkdir(parents=True)
+    versions = [mutants_version(tmp_path)]
+    for text in ("[one]\n", "[another]\n"):
+        (tables / "room.toml").write_text(text)
+        versions.append(mutants_version(tmp_path))
+    assert len(set(versions)) == len(versions)
+
+
 def test_the_commit_of_the_code_is_noted_once_and_named(project: Path) -> None:
     docs = project / "docs"
     name, date = a_commit_of(project)

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from chaos.mutants.edit_error import EditError
-from chaos.routed.code import MODULES, Edit, load
-from chaos.routed.mutants import EDITS
+from chaos.mutants.edits import Edit
+from chaos.routed.code import EDITS, MODULES, load
 from chaos.routed.world import CORPUS, circle, first_finding, held_up, simulate
 from tests.support.protocol import protocol_text
 
