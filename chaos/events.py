@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 DIGEST_BYTES = 8
 """64 bits tell an altered body from the right one; only equality with one expected value is ever asked."""
@@ -27,105 +28,99 @@ class JournalError(Exception):
     """A journal cannot be read as one: not torn at the end of a life, but malformed."""
 
 
+_KINDS: dict[str, type[Event]] = {}
+"""By the name that lines have."""
+
+
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Event:
+    """Something that a client saw."""
+
+    name: ClassVar[str] = ""
+    t: float
+
+    def __init_subclass__(cls) -> None:
+        """Name it as its class, in lower case and with hyphens."""
+        cls.name = re.sub(r"\B([A-Z])", r"-\1", cls.__name__).lower()
+        _KINDS[cls.name] = cls
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Event):
     """A life of the client begins: the first line of every process."""
 
-    name: ClassVar[str] = "opened"
-    t: float
     client: str
     pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(Event):
     """The link is attached at a router, with nothing to resume."""
 
-    name: ClassVar[str] = "attached"
-    t: float
     router: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Event):
     """The link is attached again with its state kept; `unsettled` is the size of the map that was presented."""
 
-    name: ClassVar[str] = "resumed"
-    t: float
     router: str
     unsettled: int
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Event):
     """The link was lost; the client looks for another router."""
 
-    name: ClassVar[str] = "disconnected"
-    t: float
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Event):
     """The publisher is about to send its message `seq` for the first time (written before the send)."""
 
-    name: ClassVar[str] = "sent"
-    t: float
     seq: int
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Event):
     """The publisher was told *accepted* for its message `seq`."""
 
-    name: ClassVar[str] = "accepted"
-    t: float
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Event):
     """The publisher was told another outcome (rejected, released, modified) for its message `seq`."""
 
-    name: ClassVar[str] = "refused"
-    t: float
     seq: int
     outcome: str
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeUnknown:
+class OutcomeUnknown(Event):
     """The publisher was told that its session expired: what became of its message `seq` is unknown (A-5)."""
 
-    name: ClassVar[str] = "outcome-unknown"
-    t: float
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnation:
+class Incarnation(Event):
     """A subscription incarnation began: the first, or one after an expiry (a gap is possible, G4)."""
 
-    name: ClassVar[str] = "incarnation"
-    t: float
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(Event):
     """The network confirmed the subscription: what is sent from now on is owed to it (A-6)."""
-
-    name: ClassVar[str] = "confirmed"
-    t: float
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class Received(Event):
     """The subscriber's application was handed a message; `redelivered` is the network's own mark on it."""
 
-    name: ClassVar[str] = "received"
-    t: float
     publisher: str
     seq: int
     digest: str
@@ -133,58 +128,19 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Processed:
+class Processed(Event):
     """The application did its work for the message; durably, in one transaction with the acceptance."""
 
-    name: ClassVar[str] = "processed"
-    t: float
     publisher: str
     seq: int
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Event):
     """The client ended in good order."""
 
-    name: ClassVar[str] = "closed"
-    t: float
 
-
-Event: TypeAlias = (
-    Opened
-    | Attached
-    | Resumed
-    | Disconnected
-    | Sent
-    | Accepted
-    | Refused
-    | OutcomeUnknown
-    | Incarnation
-    | Confirmed
-    | Received
-    | Processed
-    | Closed
-)
-
-_KINDS: dict[str, type[Event]] = {
-    kind.name: kind
-    for kind in (
-        Opened,
-        Attached,
-        Resumed,
-        Disconnected,
-        Sent,
-        Accepted,
-        Refused,
-        OutcomeUnknown,
-        Incarnation,
-        Confirmed,
-        Received,
-        Processed,
-        Closed,
-    )
-}
 _FIELDS: dict[str, tuple[str, ...]] = {
     name: tuple(field.name for field in fields(kind)) for name, kind in _KINDS.items()
 }
