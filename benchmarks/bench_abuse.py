@@ -24,14 +24,12 @@ from pathlib import Path
 
 import uvloop
 from abusers import FAN_OUT_FROM_ELSEWHERE, FAN_OUT_HERE, abuses
-from harness import Router, machine
+from harness import Router, carry_out, machine
 from steady_flow import Flow, steady_flow
 
 from oncewire.client import connect
-from router.commands.local_network import LocalNetwork, LocalNetworkError
-from topology.etcd_server import EtcdFailed, EtcdNotFound
+from router.commands.local_network import LocalNetwork
 
-FAILED = 1
 WARM_UP_S = 1.0
 """Of the flow, before it is measured."""
 NEWCOMER_S = 30.0
@@ -207,27 +205,18 @@ async def run(names: Sequence[str], options: argparse.Namespace) -> None:
         print(json.dumps([{**asdict(each), "ratio": round(each.ratio, 2)} for each in results]))
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
+    if not options.json:
+        print(f"{machine()}\n")
+    uvloop.run(run([name for name in abuses(0, 0, 0) if options.only in name], options))
+
+
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Latency of honest clients beside hostile ones.")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--begun", type=float, default=1.0, help="seconds of abuse before it is measured")
     parser.add_argument("--only", default="", help="part of the name of an abuse")
     parser.add_argument("--logs", type=Path, help="folder for the logs of the routers")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true")
-    form.add_argument("--markdown", action="store_true", help="print the table of docs/threats.md, too")
-    options = parser.parse_args()
-    names = [name for name in abuses(0, 0, 0) if options.only in name]
-    if not options.json:
-        print(f"{machine()}\n")
-    try:
-        uvloop.run(run(names, options))
-    except (EtcdFailed, EtcdNotFound, LocalNetworkError) as error:
-        print(f"bench_abuse: {error}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/threats.md, too")
+    carry_out(parser, main)

@@ -13,16 +13,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
-from harness import BenchmarkError, Router, machine, standalone_router
+from harness import BenchmarkError, Router, carry_out, machine, standalone_router
 
-from oncewire.client import Client, ClientError, Subscriber, connect
+from oncewire.client import Client, Subscriber, connect
 
 BLOCKED = 1000
 """Deliveries that nobody settles: less than the window of a publisher, 1,024."""
@@ -32,7 +31,6 @@ MAP_RESERVE_BYTES = 512
 READ_BYTES = 1 << 16
 FILL_S = 60.0
 """For the deliveries that fill the map."""
-FAILED = 1
 
 
 class DelayingRelay:
@@ -141,35 +139,28 @@ async def measure(router: Router, folder: Path, frame_size: int, delay_s: float,
     return messages / took
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="A backlog behind one subscription, by frame size and delay.")
-    parser.add_argument("--messages", type=int, default=1000, help="of the backlog")
-    parser.add_argument("--frame-sizes", type=int, nargs="+", default=[8192, 1 << 20], help="bytes, of the subscriber")
-    parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 25.0], help="each way")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
     rows: dict[int, list[float]] = {}
-    try:
-        for size in options.frame_sizes:
-            for delay in options.delays_ms:
-                with standalone_router() as router, tempfile.TemporaryDirectory() as folder:
-                    found = uvloop.run(measure(router, Path(folder), size, delay / 1000, options.messages))
-                rows.setdefault(size, []).append(round(found, 1))
-    except (BenchmarkError, ClientError) as error:
-        sys.stderr.write(f"bench_backlog: {error}\n")
-        return FAILED
+    for size in options.frame_sizes:
+        for delay in options.delays_ms:
+            with standalone_router() as router, tempfile.TemporaryDirectory() as folder:
+                found = uvloop.run(measure(router, Path(folder), size, delay / 1000, options.messages))
+            rows.setdefault(size, []).append(round(found, 1))
     if options.json:
         print(json.dumps({"benchmark": "backlog", "machine": machine(), "delays_ms": options.delays_ms, "rows": rows}))
-        return 0
+        return
     print(machine())
     heads = "".join(f"{f'{delay:g} ms: msg/s':>18}" for delay in options.delays_ms)
     print(f"{'max-frame-size':>16}{'its map':>10}{heads}")
     for size, found_rates in rows.items():
         entries = (size - MAP_RESERVE_BYTES) // MAP_ENTRY_BYTES
         print(f"{size:16,}{entries:10,}" + "".join(f"{rate:18.1f}" for rate in found_rates))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="A backlog behind one subscription, by frame size and delay.")
+    parser.add_argument("--messages", type=int, default=1000, help="of the backlog")
+    parser.add_argument("--frame-sizes", type=int, nargs="+", default=[8192, 1 << 20], help="bytes, of the subscriber")
+    parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 25.0], help="each way")
+    carry_out(parser, main)

@@ -13,22 +13,19 @@ import argparse
 import asyncio
 import json
 import statistics
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bench_scale import UNLIMITED, attach_all, close, flags, router_of, sizes
-from harness import BenchmarkError, Router, machine, standalone_router
+from harness import Router, carry_out, machine, standalone_router
 from raw_clients import TRANSFER, wait_for
 
 from oncewire.cli.version import is_compiled
 from oncewire.client import connect
-from router.commands.local_network import LocalNetwork, LocalNetworkError
-from topology.etcd_server import EtcdFailed, EtcdNotFound
+from router.commands.local_network import LocalNetwork
 
-FAILED = 1
 TOPIC = "fan"
 BODY = b"x" * 100
 REST_S = 0.05
@@ -92,21 +89,9 @@ async def run(options: argparse.Namespace) -> None:
         print(json.dumps({"machine": machine(), "rows": rows}, indent=1))
 
 
-def main() -> int:
-    """Measure and print."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="What one message to many subscriptions takes in one piece.")
     parser.add_argument("places", nargs="*", choices=["here", "elsewhere", []], help="where the publisher is")
     parser.add_argument("--subscriptions", type=int, nargs="+", default=[360, 3600])
     parser.add_argument("--messages", type=int, default=20)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    try:
-        asyncio.run(run(options))
-    except (BenchmarkError, EtcdFailed, EtcdNotFound, LocalNetworkError) as error:
-        print(f"bench_fan_out: {error}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    carry_out(parser, lambda options: asyncio.run(run(options)))

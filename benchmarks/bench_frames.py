@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness import machine
+from harness import carry_out, machine
 
 from oncewire.wire import (
     ACCEPTED,
@@ -353,13 +353,8 @@ def single_frames(router: Router, client: Client, window: int) -> Iterator[tuple
     yield "end of the session with all of it", _cost(router, end, 1)
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Worst loop time of a router per kind of frame.")
-    parser.add_argument("--windows", type=int, nargs="+", default=[1000, 100_000], help="unsettled deliveries")
-    parser.add_argument("--frames", type=int, default=1000, help="frames of a kind, sent in one go")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
     rows: dict[str, list[Cost]] = {}
     for window in options.windows:
         router = Router(min(window, PER_LINK))
@@ -383,7 +378,7 @@ def main() -> int:
     if options.json:
         found = {name: [asdict(cost) for cost in costs] for name, costs in rows.items()}
         print(json.dumps({"benchmark": "frames", "machine": machine(), "windows": options.windows, "rows": found}))
-        return 0
+        return
     print(machine())
     heads = "".join(f"{f'{window:,} unsettled':>42}" for window in options.windows)
     units = f"{'worst loop ms':>18}{'us/frame':>12}{'CPU us':>12}" * len(options.windows)
@@ -391,8 +386,10 @@ def main() -> int:
     for name, costs in rows.items():
         shown = (f"{cost.worst * 1e3:18.1f}{cost.per_frame * 1e6:12.1f}{cost.cpu * 1e6:12.1f}" for cost in costs)
         print(f"{name:44}" + "".join(shown))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Worst loop time of a router per kind of frame.")
+    parser.add_argument("--windows", type=int, nargs="+", default=[1000, 100_000], help="unsettled deliveries")
+    parser.add_argument("--frames", type=int, default=1000, help="frames of a kind, sent in one go")
+    carry_out(parser, main)

@@ -11,19 +11,17 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 import uvloop
-from harness import BenchmarkError, Router, machine, standalone_router
+from harness import Router, amount, carry_out, machine, standalone_router, whole
 
-from oncewire.client import ClientError, connect
+from oncewire.client import connect
 from oncewire.client.connection import IDLE_TIME_OUT_S
 
 IDLE_TIME_OUTS_S = (IDLE_TIME_OUT_S, 5.0, 10.0, 30.0)
 AT_ONCE = 50
 """Clients that connect together."""
-FAILED = 1
 
 
 def cpu_seconds(router: Router) -> float:
@@ -46,23 +44,12 @@ async def measure(router: Router, clients: int, seconds: float, idle_time_out_s:
         await asyncio.gather(*(client.abandon() for client in idle))
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time of a router with idle clients.")
-    parser.add_argument("--clients", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.clients < 1 or options.seconds <= 0:
-        parser.error("--clients is at least 1, and --seconds more than 0")
     shares: dict[float, float] = {}
-    try:
-        with standalone_router() as router:
-            for idle_s in IDLE_TIME_OUTS_S:
-                shares[idle_s] = uvloop.run(measure(router, options.clients, options.seconds, idle_s))
-    except (BenchmarkError, ClientError, OSError) as error:
-        print(f"bench_idle: {error}", file=sys.stderr)
-        return FAILED
+    with standalone_router() as router:
+        for idle_s in IDLE_TIME_OUTS_S:
+            shares[idle_s] = uvloop.run(measure(router, options.clients, options.seconds, idle_s))
     if options.json:
         result = {"benchmark": "idle", "machine": machine(), "clients": options.clients, "cpu_share": shares}
         print(json.dumps(result))
@@ -70,8 +57,10 @@ def main() -> int:
         print(f"{machine()}\n\n| idle time-out of {options.clients} idle clients | router CPU |\n|--:|--:|")
         for idle_s, share in shares.items():
             print(f"| {idle_s:g} s | {share:.2%} of a core |")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="CPU time of a router with idle clients.")
+    parser.add_argument("--clients", type=whole, default=500)
+    parser.add_argument("--seconds", type=amount, default=10.0, help="of each measurement")
+    carry_out(parser, main)

@@ -10,24 +10,19 @@ messages full; a message then waits for the window before it: window / rate is w
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
 from contextlib import ExitStack
-from typing import Any
 
-from harness import BenchmarkError, Router, machine, standalone_router
-from load import Failed, Publisher, Run, Subscriber
+from harness import Router, Row, amount, carry_out, show, standalone_router, whole
+from load import Publisher, Run, Subscriber
 
 from oncewire.wire import DeliveryReceived, Event
 
-FAILED = 1
 SHARES = (0.1, 0.5, 0.8)
 WARM_UP_S = 0.5
 IDLE_WAIT_S = 0.02
-
-Row = dict[str, Any]
 
 
 class PacedPublisher(Publisher):
@@ -133,32 +128,18 @@ def rows(router: Router, seconds: float, window: int) -> list[Row]:
     return found
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Latency at rates and saturated.")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each rate, behind half a second of warm-up")
-    parser.add_argument("--window", type=int, default=500, help="unsettled messages of the publisher")
-    parser.add_argument("--router", metavar="HOST:PORT", help="a router that runs; else one of our own")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.seconds <= 0 or options.window < 1:
-        parser.error("--seconds is more than 0, and --window at least 1")
-    try:
-        with ExitStack() as stack:
-            given = options.router
-            router = Router(0, given, "") if given else stack.enter_context(standalone_router())
-            found = rows(router, options.seconds, options.window)
-    except (BenchmarkError, Failed, OSError) as error:
-        print(f"bench_latency: {error}", file=sys.stderr)
-        return FAILED
-    if options.json:
-        print(json.dumps({"benchmark": "latency", "machine": machine(), "rows": found}))
-        return 0
-    print(f"{machine()}\n\n| {' | '.join(found[0])} |\n|{'--:|' * len(found[0])}")
-    for row in found:
-        print(f"| {' | '.join(str(value) for value in row.values())} |")
-    return 0
+    with ExitStack() as stack:
+        given = options.router
+        router = Router(0, given, "") if given else stack.enter_context(standalone_router())
+        found = rows(router, options.seconds, options.window)
+    show("latency", found, options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Latency at rates and saturated.")
+    parser.add_argument("--seconds", type=amount, default=3.0, help="of each rate, behind half a second of warm-up")
+    parser.add_argument("--window", type=whole, default=500, help="unsettled messages of the publisher")
+    parser.add_argument("--router", metavar="HOST:PORT", help="a router that runs; else one of our own")
+    carry_out(parser, main)

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
-from harness import BenchmarkError, Router, machine, run_load, standalone_router
+from harness import BenchmarkError, Router, carry_out, machine, run_load, standalone_router, whole
 
 ALLOWED_SHARE = 0.05
 ALLOWED_BYTES = 4_000_000
 """The allocator's own grain: a router of 40 MB moves by more than 5 % without holding anything."""
-GREW = 1
 MB = 1_000_000
 
 
@@ -27,23 +25,14 @@ def carry(router: Router, messages: int) -> int:
     return router.resident_bytes()
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> bool:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Memory of a router over many messages.")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="in all")
-    parser.add_argument("--first", type=int, default=100_000, help="messages before the first look")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if not 0 < options.first < options.messages:
-        parser.error("--first is at least 1 and less than --messages")
-    try:
-        with standalone_router() as router:
-            at_start = router.resident_bytes()
-            after_first = carry(router, options.first)
-            after_all = carry(router, options.messages - options.first)
-    except BenchmarkError as error:
-        print(f"bench_memory: {error}", file=sys.stderr)
-        return GREW
+    if options.first >= options.messages:
+        raise BenchmarkError("--first is less than --messages")
+    with standalone_router() as router:
+        at_start = router.resident_bytes()
+        after_first = carry(router, options.first)
+        after_all = carry(router, options.messages - options.first)
     grown = after_all - after_first
     fits = grown <= max(ALLOWED_SHARE * after_first, ALLOWED_BYTES)
     if options.json:
@@ -66,8 +55,11 @@ def main() -> int:
         print(f"after {options.messages:>9,} messages       {after_all / MB:8.1f} MB")
         allowed = f"{ALLOWED_SHARE:.0%} or {ALLOWED_BYTES / MB:.0f} MB"
         print(f"grown by {grown / MB:+.1f} MB ({grown / after_first:+.1%}); allowed: {allowed}")
-    return 0 if fits else GREW
+    return fits
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Memory of a router over many messages.")
+    parser.add_argument("--messages", type=whole, default=1_000_000, help="in all")
+    parser.add_argument("--first", type=whole, default=100_000, help="messages before the first look")
+    carry_out(parser, main)

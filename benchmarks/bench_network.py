@@ -13,14 +13,11 @@ Time is simulated, and no socket is in it: CPU seconds are those of the cores al
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from harness import BenchmarkError, machine
+from harness import BenchmarkError, Row, carry_out, show
 
 from chaos.simulator.etcd import SimEtcd
 from delivery_records.model import effects, inputs
@@ -29,7 +26,6 @@ from delivery_records.model.view import RouterRecord, SubscriptionMode
 from delivery_records.records import Records
 from topology.linkstate import LinkStateView, SendTo
 
-FAILED = 1
 TIMEOUT_S = 3600.0
 MAP_BOUND = 20_000
 TURN = 100
@@ -40,8 +36,6 @@ MESSAGES = 10
 """Of each publisher, behind the first."""
 IDLE_ROUNDS = 2_000
 """So many of them in a row without an end, and the network is stuck."""
-
-Row = dict[str, Any]
 
 
 class Core:
@@ -292,28 +286,15 @@ def check(network: Network, subscriptions: int, topics: int) -> None:
         raise BenchmarkError(f"{network.accepted} messages were accepted")
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
+    rows = [measure(routers, options.subscriptions, options.topics) for routers in options.routers]
+    show("network", rows, options.json)
+
+
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A network of cores in one process.")
     parser.add_argument("--routers", type=int, nargs="+", default=[10, 30, 100])
     parser.add_argument("--subscriptions", type=int, default=10_000)
     parser.add_argument("--topics", type=int, default=100)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    try:
-        rows = [measure(routers, options.subscriptions, options.topics) for routers in options.routers]
-    except BenchmarkError as error:
-        print(f"bench_network: {error}", file=sys.stderr)
-        return FAILED
-    if options.json:
-        print(json.dumps({"benchmark": "network", "machine": machine(), "rows": rows}))
-        return 0
-    print(machine())
-    print(f"\n| {' | '.join(rows[0])} |\n|{'--:|' * len(rows[0])}")
-    for row in rows:
-        print(f"| {' | '.join(f'{value:,}' for value in row.values())} |")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    carry_out(parser, main)

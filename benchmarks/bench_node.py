@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import BenchmarkError, is_missing, machine, standalone_router
+from harness import BenchmarkError, carry_out, is_missing, machine, standalone_router
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.client import Node, RemoteNode, read_secret
@@ -235,28 +235,25 @@ def measure(seconds: float, publishers: int) -> dict[str, float]:
     return found
 
 
-def main() -> int:
-    """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--publishers", type=int, default=4)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+def main(options: argparse.Namespace) -> None:
+    """Measure and print."""
     if is_missing("pyarrow"):
-        return 0
-    if arguments.load:
-        print(asyncio.run(load(arguments.load, arguments.publishers, arguments.seconds)))
-        return 0
-    found = measure(arguments.seconds, arguments.publishers)
-    if arguments.json:
+        return
+    if options.load:
+        print(asyncio.run(load(options.load, options.publishers, options.seconds)))
+        return
+    found = measure(options.seconds, options.publishers)
+    if options.json:
         print(json.dumps({"machine": machine(), **{key: round(value) for key, value in found.items()}}))
-        return 0
+        return
     print(machine())
     for what, figure in found.items():
         print(f"{what:55} {figure:12,.0f} /s")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--publishers", type=int, default=4)
+    parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
+    carry_out(parser, main)

@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import BenchmarkError, Router, machine, run_load, standalone_router
+from harness import Router, carry_out, machine, run_load, standalone_router
 
 from router.commands.local_network import LocalNetwork, chain
 
 ONE, CHAIN = "one router", "chain of three"
 TWO_STEP, THREE_STEP = "two-step", "three-step"
-LOAD_FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,28 +161,21 @@ def as_json(runs: dict[Case, Runs], rounds: int, seconds: float) -> dict[str, ob
     }
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time and throughput of real routers.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up")
-    parser.add_argument("--only", choices=["one", "chain"], help="leave the other half out")
-    parser.add_argument("--json", action="store_true", help="print JSON with every single run")
-    options = parser.parse_args()
     only = {"one": ONE, "chain": CHAIN}.get(options.only)
     cases = [case for case in CASES if only is None or case.routers == only]
-    try:
-        runs = measure(cases, options.rounds, options.seconds)
-    except BenchmarkError as error:
-        print(f"bench_router: {error}", file=sys.stderr)
-        return LOAD_FAILED
+    runs = measure(cases, options.rounds, options.seconds)
     if options.json:
         print(json.dumps(as_json(runs, options.rounds, options.seconds)))
     else:
         print(f"{machine()}; median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
         print(as_table(runs))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="CPU time and throughput of real routers.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up")
+    parser.add_argument("--only", choices=["one", "chain"], help="leave the other half out")
+    carry_out(parser, main)

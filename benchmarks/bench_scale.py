@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,15 +22,13 @@ from urllib.request import Request, urlopen
 
 from abusers import subscriber
 from bench_idle import cpu_seconds
-from harness import BenchmarkError, Router, machine, standalone_router
+from harness import BenchmarkError, Router, Row, carry_out, show, standalone_router, whole
 from raw_clients import ATTACH, EMPTY_FRAME, TRANSFER, RawClient, connected, wait_for
 
-from oncewire.client import ClientError, connect
-from router.commands.local_network import LocalNetwork, LocalNetworkError, LocalRouter
+from oncewire.client import connect
+from router.commands.local_network import LocalNetwork, LocalRouter
 from router.config_loading import SETTINGS
-from topology.etcd_server import EtcdFailed, EtcdNotFound
 
-FAILED = 1
 UNLIMITED = {
     "limits.max_connections": "100000",
     "limits.attach_rate": "1000000",
@@ -48,8 +45,6 @@ WARM_UP = 10
 """Connections before the measured ones: the first ones pay for what all share."""
 
 SETTINGS_BY_KEY = {each.key: each for each in SETTINGS.values()}
-
-Row = dict[str, Any]
 
 
 def flags() -> list[str]:
@@ -206,38 +201,20 @@ COUNTS = (1_000, 10_000)
 
 async def run(part: str, counts: Sequence[int], routers: int, *, as_json: bool) -> None:
     """Measure one part and print."""
-    found = []
-    for count in counts:
-        row = await PARTS[part](count, routers)
-        found.append(row)
-        if not as_json:
-            if len(found) == 1:
-                print(f"{machine()}\n\n| {' | '.join(row)} |\n|{'--:|' * len(row)}")
-            print(f"| {' | '.join(f'{value:,}' for value in row.values())} |", flush=True)
-    if as_json:
-        print(json.dumps({"benchmark": f"scale {part}", "machine": machine(), "rows": found}))
+    show(f"scale {part}", [await PARTS[part](count, routers) for count in counts], as_json)
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Connections, subscriptions and storms of attaches, by number.")
-    parser.add_argument("parts", choices=[*PARTS, []], nargs="*", help="without any: all")
-    parser.add_argument("--count", type=int, nargs="+", default=COUNTS, help="10,000 sockets need `ulimit -n 20100`")
-    parser.add_argument("--routers", type=int, default=2, help="of the network; connections need only one, alone")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if any(count < 1 for count in options.count):
-        parser.error("--count is at least 1")
     if options.routers < 2:
-        parser.error("--routers is at least 2")
-    try:
-        for part in options.parts or PARTS:
-            asyncio.run(run(part, options.count, options.routers, as_json=options.json))
-    except (BenchmarkError, ClientError, EtcdFailed, EtcdNotFound, LocalNetworkError, OSError) as error:
-        print(f"bench_scale: {error}", file=sys.stderr)
-        return FAILED
-    return 0
+        raise BenchmarkError("--routers is at least 2")
+    for part in options.parts or PARTS:
+        asyncio.run(run(part, options.count, options.routers, as_json=options.json))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Connections, subscriptions and storms of attaches, by number.")
+    parser.add_argument("parts", choices=[*PARTS, []], nargs="*", help="without any: all")
+    parser.add_argument("--count", type=whole, nargs="+", default=COUNTS, help="10,000 sockets need `ulimit -n 20100`")
+    parser.add_argument("--routers", type=int, default=2, help="of the network; connections need only one, alone")
+    carry_out(parser, main)

@@ -13,13 +13,12 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import zlib
 from pathlib import Path
 
 from bench_node import node_process
-from harness import is_missing, machine, standalone_router
+from harness import carry_out, is_missing, machine, standalone_router
 
 from oncewire.client import Message, connect
 from oncewire.wire import Properties
@@ -69,31 +68,28 @@ def microseconds(shard: str, publishers: int, seconds: float) -> float:
     return spent / count * 1_000_000
 
 
-def main() -> int:
-    """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--publishers", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def main(options: argparse.Namespace) -> None:
+    """Measure and print."""
     if is_missing("pyarrow"):
-        return 0
+        return
     found = {
-        what: microseconds(shard, arguments.publishers, arguments.seconds)
+        what: microseconds(shard, options.publishers, options.seconds)
         for what, shard in (
             ("kept, not sharded", ""),
             ("kept, of its own share", f"{OWN}/2"),
             ("passed, of another share", f"{1 - OWN}/2"),
         )
     }
-    if arguments.json:
+    if options.json:
         print(json.dumps({"machine": machine(), **{key: round(value, 1) for key, value in found.items()}}))
-        return 0
+        return
     print(machine())
     for what, figure in found.items():
         print(f"{what:30} {figure:8.1f} us of the node's processor time")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--publishers", type=int, default=2)
+    carry_out(parser, main)

@@ -6,22 +6,16 @@ python benchmarks/bench_sizes.py [--rounds 3] [--seconds 2] [--json]
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
-from typing import Any
 
-from harness import BenchmarkError, machine, run_load, standalone_router
+from harness import Row, amount, carry_out, run_load, show, standalone_router, whole
 
-FAILED = 1
 SIZES = (0, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 64_000_000)
 """Bytes; the last one is just below the limit for a message."""
 WINDOW, WINDOW_BYTES = 500, 64_000_000
 """Unsettled messages, and no more of them than this many bytes but for one."""
 LARGE, LARGE_BYTES = 1_000_000, 640_000_000
 """So large ones are counted and not timed: those that a run has begun would count for too much."""
-
-Row = dict[str, Any]
 
 
 def measure(rounds: int, seconds: float) -> list[Row]:
@@ -50,28 +44,13 @@ def row_of(size: int, found: list[Row]) -> Row:
     }
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time by the size of messages.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run with messages below a megabyte")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.seconds <= 0:
-        parser.error("--rounds is at least 1, and --seconds more than 0")
-    try:
-        rows = measure(options.rounds, options.seconds)
-    except BenchmarkError as error:
-        print(f"bench_sizes: {error}", file=sys.stderr)
-        return FAILED
-    if options.json:
-        print(json.dumps({"benchmark": "sizes", "machine": machine(), "rows": rows}))
-        return 0
-    print(f"{machine()}\n\n| {' | '.join(rows[0])} |\n|{'--:|' * len(rows[0])}")
-    for row in rows:
-        print(f"| {' | '.join(f'{value:,}' if value != '' else '' for value in row.values())} |")
-    return 0
+    show("sizes", measure(options.rounds, options.seconds), options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="CPU time by the size of messages.")
+    parser.add_argument("--rounds", type=whole, default=3)
+    parser.add_argument("--seconds", type=amount, default=2.0, help="of each run with messages below a megabyte")
+    carry_out(parser, main)

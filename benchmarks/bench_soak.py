@@ -10,19 +10,13 @@ or if the router holds more at the end than behind the first fifth, by more than
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
-from typing import Any
 
 from bench_idle import cpu_seconds
 from bench_memory import ALLOWED_BYTES, ALLOWED_SHARE
-from harness import BenchmarkError, Router, machine, run_load, standalone_router
+from harness import Router, Row, carry_out, run_load, show, standalone_router, whole
 
-FAILED = 1
 FIRST_SHARE = 0.2
-
-Row = dict[str, Any]
 
 
 def soak(router: Router, seconds: float, messages: int) -> list[Row]:
@@ -41,48 +35,33 @@ def megabytes(router: Router) -> float:
     return round(router.resident_bytes() / 1e6, 2)
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> bool:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Memory of a router over many flows.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="the flow that is running then is finished")
-    parser.add_argument("--messages", type=int, default=200_000, help="of each flow")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.messages < 1 or options.seconds < 0:
-        parser.error("--messages is at least 1, and --seconds at least 0")
-    try:
-        with standalone_router() as router:
-            began = time.monotonic()
-            rows = soak(router, options.seconds, options.messages)
-            took, cpu = time.monotonic() - began, cpu_seconds(router)
-    except BenchmarkError as error:
-        print(f"bench_soak: {error}", file=sys.stderr)
-        return FAILED
+    with standalone_router() as router:
+        began = time.monotonic()
+        rows = soak(router, options.seconds, options.messages)
+        took, cpu = time.monotonic() - began, cpu_seconds(router)
     first = rows[max(1, round(len(rows) * FIRST_SHARE))]["router MB"] * 1e6
     last = rows[-1]["router MB"] * 1e6
     fits = last - first <= max(ALLOWED_SHARE * first, ALLOWED_BYTES)
     carried = rows[-1]["messages"]
-    result = {
-        "benchmark": "soak",
-        "machine": machine(),
+    beside = {
         "messages": carried,
         "flows": len(rows) - 1,
         "seconds": round(took),
         "router CPU s": round(cpu),
         "router CPU us per message": round(cpu * 1e6 / carried, 2),
         "fits": fits,
-        "rows": rows,
     }
-    if options.json:
-        print(json.dumps(result))
-    else:
-        print(f"{machine()}\n\n| messages | router MB |\n|--:|--:|")
-        for row in rows:
-            print(f"| {row['messages']:,} | {row['router MB']} |")
+    show("soak", rows, options.json, **beside)
+    if not options.json:
         verdict = "flat" if fits else "MORE than allowed"
         print(f"\n{carried:,} messages in {took:.0f} s, {cpu:.0f} s of router CPU: {verdict}")
-    return 0 if fits else FAILED
+    return bool(fits)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Memory of a router over many flows.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="the flow that is running then is finished")
+    parser.add_argument("--messages", type=whole, default=200_000, help="of each flow")
+    carry_out(parser, main)

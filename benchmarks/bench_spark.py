@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_node import VALUE, fdatasync, node_process, publish_rate
-from harness import BenchmarkError, is_missing, machine, standalone_router
+from harness import BenchmarkError, carry_out, is_missing, machine, standalone_router
 
 from bridges.node.client import RemoteNode
 from bridges.spark import register
@@ -313,31 +313,28 @@ def measure(rows: int, seconds: float) -> Figures:
             return Figures(beside, dict(rates(bench)), dict(small_batches(bench)))
 
 
-def main() -> int:
-    """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=800_000, help="messages in the journal")
-    parser.add_argument("--quick", action="store_true", help="few rows: to see that it runs, not how fast")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+def main(options: argparse.Namespace) -> None:
+    """Measure and print."""
     if is_missing("pyspark", "pyarrow"):
-        return 0
-    if arguments.load:
-        asyncio.run(load(arguments.load, arguments.rows))
-        return 0
-    rows = min(arguments.rows, 20_000) if arguments.quick else arguments.rows
+        return
+    if options.load:
+        asyncio.run(load(options.load, options.rows))
+        return
+    rows = min(options.rows, 20_000) if options.quick else options.rows
     if rows < 1000:
-        parser.error("--rows must be 1000 or more")
+        raise BenchmarkError("--rows must be 1000 or more")
     head = machine()
-    found = measure(rows, 0.2 if arguments.quick else 1.5)
-    if arguments.json:
+    found = measure(rows, 0.2 if options.quick else 1.5)
+    if options.json:
         print(json.dumps({"machine": head, "rows": rows, "targets": TARGETS, **found.as_json()}))
-        return 0
+        return
     print(f"{head}\n{rows} messages of {len(VALUE)} bytes, batches of {rows // BATCHES}\n")
     print(found.as_text())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=800_000, help="messages in the journal")
+    parser.add_argument("--quick", action="store_true", help="few rows: to see that it runs, not how fast")
+    parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
+    carry_out(parser, main)

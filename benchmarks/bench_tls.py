@@ -16,10 +16,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from harness import BenchmarkError, is_missing, machine, run_load, standalone_router
+from harness import carry_out, is_missing, machine, run_load, standalone_router
 from load import CA_FILE, WEBSOCKET
 
-LOAD_FAILED = 1
 CPU = "router_cpu_us_per_delivered"
 
 
@@ -52,43 +51,27 @@ def measure(rounds: int, options: list[str]) -> dict[str, list[float]]:
     return found
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> bool | None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time of a router by transport.")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--size", type=int, default=1024, help="bytes of a message's body")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
     if is_missing("trustme"):
-        return LOAD_FAILED
-    try:
-        found = measure(options.rounds, ["--seconds", str(options.seconds), "--size", str(options.size)])
-    except BenchmarkError as error:
-        print(f"bench_tls: {error}", file=sys.stderr)
-        return LOAD_FAILED
+        return False
+    found = measure(options.rounds, ["--seconds", str(options.seconds), "--size", str(options.size)])
     medians = {name: statistics.median(runs) for name, runs in found.items()}
     ratios = {name: median / medians["amqp"] for name, median in medians.items()}
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "benchmark": "tls",
-                    "machine": machine(),
-                    "size": options.size,
-                    "runs": found,
-                    "medians": medians,
-                    "ratios": ratios,
-                }
-            )
-        )
-        return 0
+        head = {"benchmark": "tls", "machine": machine(), "size": options.size}
+        print(json.dumps({**head, "runs": found, "medians": medians, "ratios": ratios}))
+        return None
     print(f"{machine()}; {options.size} bytes, median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
     for name, runs in found.items():
         span = f"({min(runs):.1f}-{max(runs):.1f})"
         print(f"{name:<6} {medians[name]:6.1f} us for each message {span:<14} {ratios[name]:.2f} times amqp")
-    return 0
+    return None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="CPU time of a router by transport.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--size", type=int, default=1024, help="bytes of a message's body")
+    carry_out(parser, main)

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from typing import Any
 
 from abusers import publisher as attach_of_publisher
 from bench_idle import cpu_seconds
 from bench_scale import attach_all, flags
-from harness import BenchmarkError, Router, machine, standalone_router
+from harness import BenchmarkError, Router, Row, amount, carry_out, machine, standalone_router, table, whole
 from load import SUBSCRIBER_CREDIT, Failed, Publisher, Run, Subscriber, measure
 from raw_clients import FLOW, connected, wait_for
 
@@ -43,14 +41,11 @@ from oncewire.wire import (
 )
 from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE
 
-FAILED = 1
 LINKS = 200
 """Of one session; a session has at most 256."""
 WINDOW, SIZE = 500, 100
 PUBLISHERS = 100
 """Attaches of which the average is taken."""
-
-Row = dict[str, Any]
 
 
 def with_topic(options: argparse.Namespace, topic: str) -> argparse.Namespace:
@@ -253,41 +248,25 @@ def of_patterns(count: int, pattern: str, seconds: float) -> Row:
         return row
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time per message by topics and patterns.")
-    parser.add_argument("--topics", type=int, nargs="+", default=[1, 100, 1000])
-    parser.add_argument("--patterns", type=int, nargs="+", default=[0, 1000, 10_000])
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if min(*options.topics, 1) < 1 or min(*options.patterns, 0) < 0 or options.seconds <= 0:
-        parser.error("--topics are at least 1, --patterns at least 0, and --seconds more than 0")
-    try:
-        topics = [
-            of_topics(count, one_for_all=one, seconds=options.seconds)
-            for count in options.topics
-            for one in ((True,) if count == 1 else (True, False))
-        ]
-        patterns = [
-            of_patterns(count, pattern, options.seconds)
-            for count in options.patterns
-            for pattern in ("load/one", "load/*")
-        ]
-    except (BenchmarkError, Failed, OSError) as error:
-        print(f"bench_topics: {error}", file=sys.stderr)
-        return FAILED
+    topics = [
+        of_topics(count, one_for_all=one, seconds=options.seconds)
+        for count in options.topics
+        for one in ((True,) if count == 1 else (True, False))
+    ]
+    patterns = [
+        of_patterns(count, pattern, options.seconds) for count in options.patterns for pattern in ("load/one", "load/*")
+    ]
     if options.json:
         print(json.dumps({"benchmark": "topics", "machine": machine(), "topics": topics, "patterns": patterns}))
-        return 0
-    print(machine())
-    for rows in (topics, patterns):
-        print(f"\n| {' | '.join(rows[0])} |\n|{'--:|' * len(rows[0])}")
-        for row in rows:
-            cells = (value if isinstance(value, str) else f"{value:,}" for value in row.values())
-            print(f"| {' | '.join(cells)} |")
-    return 0
+    else:
+        print(f"{machine()}\n\n{table(topics)}\n\n{table(patterns)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="CPU time per message by topics and patterns.")
+    parser.add_argument("--topics", type=whole, nargs="+", default=[1, 100, 1000])
+    parser.add_argument("--patterns", type=int, nargs="+", default=[0, 1000, 10_000])
+    parser.add_argument("--seconds", type=amount, default=3.0, help="of each run, behind half a second of warm-up")
+    carry_out(parser, main)

@@ -9,26 +9,20 @@ each publisher's link at most; then it accepts all with one disposition, and set
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from typing import Any
 
 import harness
 from bench_frames import PER_LINK, Client, Router, fill, receiver_of
-from harness import BenchmarkError, machine
+from harness import Row, carry_out, show, whole
 
 from oncewire.wire import ACCEPTED, Disposition, DispositionReceived, Event, SenderLink
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 
-FAILED = 1
 FRAME, ENTRY = 1 << 20, 48
 """A router's largest frame, and bytes of a map's entry in it."""
 WARM_UP = 100
 """Deliveries of another client before: the first ones pay for what all share."""
 ALL = (0, 0x7FFFFFFF)
-
-Row = dict[str, Any]
 
 
 def resident_bytes(router: Router) -> int:
@@ -89,27 +83,12 @@ def measure(window: int) -> Row:
     }
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Memory and CPU time by unsettled deliveries.")
-    parser.add_argument("--windows", type=int, nargs="+", default=[1000, 10_000])
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if min(*options.windows, 1) < 1:
-        parser.error("--windows are at least 1")
-    try:
-        rows = [measure(window) for window in options.windows]
-    except (BenchmarkError, OSError) as error:
-        print(f"bench_windows: {error}", file=sys.stderr)
-        return FAILED
-    if options.json:
-        print(json.dumps({"benchmark": "windows", "machine": machine(), "rows": rows}))
-        return 0
-    print(f"{machine()}\n\n| {' | '.join(rows[0])} |\n|{'--:|' * len(rows[0])}")
-    for row in rows:
-        print(f"| {' | '.join(f'{value:,}' for value in row.values())} |")
-    return 0
+    show("windows", [measure(window) for window in options.windows], options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Memory and CPU time by unsettled deliveries.")
+    parser.add_argument("--windows", type=whole, nargs="+", default=[1000, 10_000])
+    carry_out(parser, main)

@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import BenchmarkError, Router, machine, run_load
+from harness import Router, carry_out, machine, run_load
 
 from router.commands.local_network import LocalNetwork
 
-LOAD_FAILED = 1
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -101,28 +100,21 @@ def as_table(found: dict[int, list[dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
+    found = measure(options.workers, options)
+    if options.json:
+        print(json.dumps({"benchmark": "workers", "machine": machine(), **vars(options), "runs": found}))
+    else:
+        print(f"{machine()}; {options.flows} flows, {options.mode}; median of {options.rounds} runs (min-max)\n")
+        print(as_table(found))
+
+
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Throughput of one router with several workers.")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--flows", type=int, default=4, help="publishers with a subscriber each, at once")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run, behind half a second of warm-up")
     parser.add_argument("--mode", choices=["two-step", "three-step"], default="three-step")
-    parser.add_argument("--json", action="store_true", help="print JSON with every single run")
-    options = parser.parse_args()
-    try:
-        found = measure(options.workers, options)
-    except BenchmarkError as error:
-        print(f"bench_workers: {error}", file=sys.stderr)
-        return LOAD_FAILED
-    if options.json:
-        print(json.dumps({"benchmark": "workers", "machine": machine(), **vars(options), "runs": found}))
-    else:
-        print(f"{machine()}; {options.flows} flows, {options.mode}; median of {options.rounds} runs (min-max)\n")
-        print(as_table(found))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    carry_out(parser, main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import json
@@ -9,18 +10,75 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from load import Failed
+
+from oncewire.client import ClientError
+from router.commands.local_network import LocalNetworkError
+from topology.etcd_server import EtcdFailed, EtcdNotFound
+
+FAILED = 1
+"""Exit code of a benchmark that could not measure, or whose claim does not hold."""
+Row = dict[str, Any]
+"""Of a table: figures by the headings of their columns."""
 LOAD = Path(__file__).with_name("load.py")
 LOAD_TIMEOUT_S = 600.0
 
 
 class BenchmarkError(Exception):
     """A router or the load generator failed; the text says what it said."""
+
+
+_EXPECTED = (BenchmarkError, ClientError, EtcdFailed, EtcdNotFound, Failed, LocalNetworkError, OSError)
+"""What may end a measurement: it is said in one line."""
+
+
+def whole(text: str) -> int:
+    """For options: a whole number from 1 on."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return int(text)
+
+
+def amount(text: str) -> float:
+    """For options: a number above 0."""
+    if float(text) <= 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return float(text)
+
+
+def carry_out(parser: argparse.ArgumentParser, measure: Callable[[argparse.Namespace], bool | None]) -> NoReturn:
+    """The main program: with the option --json, and with exit code 1 where `measure` fails or returns False."""
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    try:
+        is_good = measure(options)
+    except _EXPECTED as error:
+        print(f"{Path(sys.argv[0]).stem}: {str(error) or type(error).__name__}", file=sys.stderr)
+        is_good = False
+    sys.exit(FAILED if is_good is False else 0)
+
+
+def show(name: str, rows: Sequence[Row], as_json: bool, **beside: object) -> None:
+    """Print rows for people or, with what else is known of them, for programs."""
+    if as_json:
+        print(json.dumps({"benchmark": name, "machine": machine(), **beside, "rows": rows}))
+    else:
+        print(f"{machine()}\n\n{table(rows)}")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows with the same headings, as Markdown; numbers stand to the right."""
+    lines = [f"| {' | '.join(rows[0])} |", f"|{'--:|' * len(rows[0])}"]
+    for row in rows:
+        cells = (value if isinstance(value, str) else f"{value:,}" for value in row.values())
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def is_missing(*modules: str) -> bool:

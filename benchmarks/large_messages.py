@@ -11,24 +11,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from harness import BenchmarkError, machine
+from harness import BenchmarkError, Row, carry_out, machine, whole
 from streaming_clients import StreamingPublisher, StreamingSubscriber
 
 from router.commands.local_network import LocalNetwork
 
-FAILED = 1
 MIB = 1 << 20
 WINDOW_BYTES = 64 * MIB
 """The default of limits.window_bytes."""
 BESIDE = 32 * MIB
 """For the program itself, and what is under way."""
-
-Row = dict[str, Any]
 
 
 def peak_bytes(pid: int) -> int:
@@ -76,28 +71,20 @@ async def measure(size: int, subscribers: int) -> Row:
     }
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> bool:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Memory of routers that pass a large message on.")
-    parser.add_argument("--size", type=int, default=1 << 30, help="bytes of its body")
-    parser.add_argument("--subscribers", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.size < 1 or options.subscribers < 1:
-        parser.error("--size and --subscribers are at least 1")
-    try:
-        row = asyncio.run(measure(options.size, options.subscribers))
-    except BenchmarkError as error:
-        print(f"large_messages: {error}", file=sys.stderr)
-        return FAILED
+    row = asyncio.run(measure(options.size, options.subscribers))
     if options.json:
         print(json.dumps({"benchmark": "large_messages", "machine": machine(), "rows": [row]}))
     else:
         print(machine())
         for name, value in row.items():
             print(f"{name:>16}  {value}")
-    return 0 if row["within"] else FAILED
+    return bool(row["within"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Memory of routers that pass a large message on.")
+    parser.add_argument("--size", type=whole, default=1 << 30, help="bytes of its body")
+    parser.add_argument("--subscribers", type=whole, default=1)
+    carry_out(parser, main)
