@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from chaos import options
 from chaos.campaign import cli as campaign_commands
 from chaos.evidence.cli import evidence as list_changes
 from chaos.experiments.cli import run as run_experiments
@@ -16,26 +17,10 @@ from chaos.experiments.demo import MIN_MESSAGES
 from chaos.fuzz.cli import fuzz as fuzz_targets
 from chaos.record.cli import record as record_experiments
 
-MAX_ROUTERS = 16
-"""Each is a process: more of them show nothing new on one machine."""
-FAILED = 1
-
 
 @click.command("demo", short_help="Kill routers under load; nothing is lost or duplicated.")
-@click.option(
-    "--messages",
-    type=click.IntRange(min=MIN_MESSAGES),
-    default=20_000,
-    show_default=True,
-    help="How many rows of the source to send, one message a row.",
-)
-@click.option(
-    "--routers",
-    type=click.IntRange(3, MAX_ROUTERS),
-    default=3,
-    show_default=True,
-    help="How many router processes to run; three of them are struck.",
-)
+@options.number("--messages", MIN_MESSAGES, 20_000, "How many rows of the source to send, one message a row.")
+@options.number("--routers", 3, 3, "How many router processes to run; three of them are struck.", options.MAX_ROUTERS)
 @click.option(
     "--file",
     "file",
@@ -44,20 +29,9 @@ FAILED = 1
     help="Send the lines of this text file instead of the flights out of New York City in 2013.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which client prefers which router.")
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Run this many times, with seeds counting up, and sum up.",
-)
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Leave journals and logs in this folder (one folder per seed inside it).",
-)
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout per run.")
+@options.number("--repeat", 1, 1, "Run this many times, with seeds counting up, and sum up.")
+@options.keep("Leave journals and logs in this folder (one folder per seed inside it).")
+@options.as_json("End with one line of JSON on stdout per run.")
 @click.pass_context
 def demo(
     ctx: click.Context,
@@ -87,17 +61,17 @@ def demo(
     results = []
     for each in range(seed, seed + repeat):
         folder = None if keep is None else keep / f"seed-{each}"
-        options = DemoOptions(messages, routers, each, None if file is None else file.absolute(), folder)
+        wanted = DemoOptions(messages, routers, each, None if file is None else file.absolute(), folder)
         if repeat > 1:
             console.rule(f"run {each - seed + 1} of {repeat}, seed {each}")
-        result = run_network(partial(run_demo, options, console), folder)
+        result = run_network(partial(run_demo, wanted, console), folder)
         results.append(result)
         print_result(console, result)
         if as_json:
             click.echo(json.dumps(result.as_json()))
     if repeat > 1:
         print_summary(console, seed, results)
-    ctx.exit(0 if all(result.passed for result in results) else FAILED)
+    ctx.exit(0 if all(result.passed for result in results) else options.FAILED)
 
 
 @click.group(

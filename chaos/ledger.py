@@ -14,21 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from chaos.options import DetailedError
+
 Row = TypeVar("Row")
 
 
-class LedgerError(Exception):
-    """The ledger, or a file beside it, cannot be used.
-
-    Attributes:
-        what: what could not be done.
-        why: the reason.
-        fix: what to do about it.
-    """
-
-    def __init__(self, what: str, why: str, fix: str) -> None:
-        super().__init__(f"{what}: {why}")
-        self.what, self.why, self.fix = what, why, fix
+class LedgerError(DetailedError):
+    """The ledger, or a file beside it, cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

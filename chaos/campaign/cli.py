@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos import options
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
     from chaos.campaign.workers import WorkerDied
     from chaos.mutants.edits import Edit
 
-FAILED = 1
-MAX_SEED = 2**53
-"""Where JSON readers stop telling whole numbers apart."""
 MAX_SEEDS = 1_000_000_000
-DEFAULT_LEDGER = Path("docs/evidence/simulation.jsonl")
 
 _jobs = click.option(
     "--jobs", type=click.IntRange(1, 256), default=None, help="Worker processes.  [default: one per CPU]"
@@ -58,19 +55,15 @@ def _worker_died(error: WorkerDied) -> CliError:
 
 
 @click.command("simulate", short_help="Run seeded worlds full of faults; nothing may be lost or duplicated.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, MAX_SEEDS),
-    default=200,
-    show_default=True,
-    help="How many worlds; each seed draws its own kind of world, clients and faults.",
+@options.number(
+    "--seeds", 1, 200, "How many worlds; each seed draws its own kind of world, clients and faults.", MAX_SEEDS
 )
-@click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True)
+@click.option("--first-seed", type=click.IntRange(0, options.MAX_SEED), default=0, show_default=True)
 @_jobs
 @click.option("--story", is_flag=True, help="Tell the run of one seed, a line for each event.")
 @click.option("--shorten", is_flag=True, help="With --story: leave out what a failing seed does not need to fail.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the counters, too: faults, rare situations, costs.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.as_json()
 @click.pass_context
 def simulate(
     ctx: click.Context,
@@ -116,7 +109,7 @@ def simulate(
         click.echo(json.dumps(report.as_json()))
     if outcome.is_interrupted:
         raise click.Abort
-    ctx.exit(0 if outcome.tally.is_clean else FAILED)
+    ctx.exit(0 if outcome.tally.is_clean else options.FAILED)
 
 
 def _tell(console: Console, seed: int, shorten: bool) -> None:
@@ -138,16 +131,12 @@ def _tell(console: Console, seed: int, shorten: bool) -> None:
 
 @click.command("mutants", short_help="Take one rule out at a time: the simulator must notice.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, MAX_SEEDS),
-    default=10_000,
-    show_default=True,
-    help="How many worlds to look at for each mutant before it counts as a survivor.",
+@options.number(
+    "--seeds", 1, 10_000, "How many worlds to look at for each mutant before it counts as a survivor.", MAX_SEEDS
 )
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="How long to look at each mutant at most.")
+@options.limit("--seconds", "How long to look at each mutant at most.")
 @_jobs
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.as_json()
 @click.pass_context
 def mutants(
     ctx: click.Context, names: tuple[str, ...], seeds: int, seconds: float | None, jobs: int | None, as_json: bool
@@ -188,29 +177,26 @@ def mutants(
         click.echo(json.dumps(kills.as_json()))
     if kills.is_interrupted:
         raise click.Abort
-    ctx.exit(0 if kills.is_good else FAILED)
+    ctx.exit(0 if kills.is_good else options.FAILED)
 
 
 @click.command("campaign", short_help="Run many seeds over many sessions, and write the page about it.")
-@click.option(
+@options.number(
     "--seeds",
-    type=click.IntRange(0, MAX_SEEDS),
-    default=100_000,
-    show_default=True,
-    help="Total number of seeds, from 0 on, to run with the current code. 0: mutants alone.",
+    0,
+    100_000,
+    "Total number of seeds, from 0 on, to run with the current code. 0: mutants alone.",
+    MAX_SEEDS,
 )
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Start no new block after this time.")
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="As --hours.")
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_LEDGER,
-    show_default=True,
-    help="The ledger to continue. Its summary, the page and the table of mutants lie beside it.",
+@options.limit("--hours", "Start no new block after this time.")
+@options.limit("--minutes", "As --hours.")
+@options.ledger(
+    "docs/evidence/simulation.jsonl",
+    "The ledger to continue. Its summary, the page and the table of mutants lie beside it.",
 )
 @_jobs
 @click.option("--page-only", is_flag=True, help="Run nothing: write summary and page again.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.as_json()
 @click.pass_context
 def campaign(
     ctx: click.Context,
@@ -232,12 +218,9 @@ def campaign(
     from chaos.campaign.campaign import Plan, print_summary, run_campaign, write_campaign_page
     from chaos.campaign.ledger import read_ledger
     from chaos.campaign.workers import WorkerDied, default_jobs
-    from chaos.ledger import LedgerError
 
     if hours is not None and minutes is not None:
         raise CliError("the time is given twice", "--hours and --minutes are both there", "leave one of them out")
-    if state.suffix != ".jsonl":
-        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     seconds = hours * 3600 if hours is not None else minutes * 60 if minutes is not None else None
     console = _console(as_json)
     try:
@@ -248,8 +231,6 @@ def campaign(
             return
         with _ended_by_sigterm_as_by_ctrl_c():
             summary = run_campaign(plan, console)
-    except LedgerError as error:
-        raise CliError(error.what, error.why, error.fix) from None
     except WorkerDied as error:
         raise _worker_died(error) from None
     print_summary(console, summary, plan)
@@ -257,7 +238,7 @@ def campaign(
         click.echo(json.dumps(summary.as_json()))
     if summary.is_interrupted:
         raise click.Abort
-    ctx.exit(0 if summary.is_clean else FAILED)
+    ctx.exit(0 if summary.is_clean else options.FAILED)
 
 
 def _chosen(names: tuple[str, ...]) -> list[Edit]:

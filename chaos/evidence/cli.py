@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncewire.cli.errors import CliError
+from chaos import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.evidence.changes import Changes
 
-FAILED = 1
 DEFAULT_FOLDER = Path("docs/evidence")
 SHOWN_FILES = 10
 """So many are named; of more, how many each package has. The lines of JSON have all."""
@@ -31,7 +30,7 @@ SHOWN_COMMITS = 5
     show_default=True,
     help="Where pages and ledgers are, in a clone of the repository.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each page, with all files and commits.")
+@options.as_json("Print a line of JSON for each page, with all files and commits.")
 @click.pass_context
 def evidence(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Compare the code that each page of evidence ran on with the code as it is, and write nothing.
@@ -40,15 +39,11 @@ def evidence(ctx: click.Context, folder: Path, as_json: bool) -> None:
     code is not the one that its numbers belong to.
     """
     from chaos.evidence.changes import changes_since, records_in
-    from chaos.ledger import LedgerError
 
-    try:
-        found = list(changes_since(records_in(folder), folder))
-    except LedgerError as error:
-        raise CliError(error.what, error.why, error.fix) from None
+    found = list(changes_since(records_in(folder), folder))
     for changes in found:
         click.echo(json.dumps(changes.as_json()) if as_json else "\n".join(_lines(changes)))
-    ctx.exit(FAILED if any(changes.is_wrong for changes in found) else 0)
+    ctx.exit(options.FAILED if any(changes.is_wrong for changes in found) else 0)
 
 
 def _lines(changes: Changes) -> Iterator[str]:

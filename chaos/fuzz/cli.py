@@ -9,45 +9,34 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos import options
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
     from chaos.fuzz.ledger import Found
     from chaos.fuzz.targets import Goal
 
-FAILED = 1
-DEFAULT_LEDGER = Path("docs/evidence/fuzz.jsonl")
 DEFAULT_CORPUS = Path(".fuzz")
-MAX_RUN = 2**53
-"""Where JSON readers stop telling whole numbers apart."""
 SHOWN = 10
 """Findings of a target that are printed."""
 
 
 @click.command("fuzz", short_help="Feed mutated input to whatever reads what others wrote.")
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
-@click.option("--first", type=click.IntRange(0, MAX_RUN), default=0, show_default=True, help="Number of the first run.")
+@options.number("--first", 0, 0, "Number of the first run.", options.MAX_SEED)
 @click.option(
     "--runs",
-    type=click.IntRange(1, MAX_RUN),
+    type=click.IntRange(1, options.MAX_SEED),
     default=None,
     help="How many runs of each target.  [default: some seconds]",
 )
 @click.option("--record", is_flag=True, help="Go on with the ledger until each target has its number of inputs.")
 @click.option("--page-only", is_flag=True, help="Run nothing: write the page again from the ledger.")
-@click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="With --record: start no block after this time."
-)
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_LEDGER,
-    show_default=True,
-    help="The ledger to continue. The page lies beside it.",
-)
+@options.limit("--minutes", "With --record: start no block after this time.")
+@options.ledger("docs/evidence/fuzz.jsonl", "The ledger to continue. The page lies beside it.")
 @click.option(
     "--guided",
-    type=click.IntRange(1, MAX_RUN),
+    type=click.IntRange(1, options.MAX_SEED),
     default=None,
     metavar="INPUTS",
     help="Make so many coverage-guided inputs (package atheris) of each target; with --record they get a line each.",
@@ -67,7 +56,7 @@ SHOWN = 10
     help="Repeat one input that --guided has found, of the one target.",
 )
 @click.option("--list", "is_list", is_flag=True, help="Say what the targets are.")
-@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON, one for each target or block.")
+@options.as_json("Print lines of JSON, one for each target or block.")
 @click.pass_context
 def fuzz(
     ctx: click.Context,
@@ -91,15 +80,12 @@ def fuzz(
     """
     from chaos.fuzz.fuzzing import Plan, make_record, rewrite_page
     from chaos.fuzz.targets import GOALS
-    from chaos.ledger import LedgerError
 
     unknown = [name for name in names if name not in GOALS]
     if unknown:
         raise CliError(
             f"there is no target {unknown[0]}", f"the targets are {', '.join(GOALS)}", "name some of them, or none"
         )
-    if state.suffix != ".jsonl":
-        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     goals = {name: GOALS[name] for name in names or GOALS}
     report = _Report(as_json)
     if is_list:
@@ -109,23 +95,20 @@ def fuzz(
     if file is not None:
         _repeat(names, file, report)
         return
-    try:
-        if guided is not None:
-            ctx.exit(0 if _run_guided(goals, guided, corpus, state if record else None, report) else FAILED)
-        if page_only:
+    if guided is not None:
+        ctx.exit(0 if _run_guided(goals, guided, corpus, state if record else None, report) else options.FAILED)
+    if page_only:
+        rewrite_page(Plan(state, GOALS))
+    elif record:
+        plan = Plan(state, GOALS if not names else goals, None if minutes is None else minutes * 60)
+        is_clean = make_record(
+            plan, lambda block: report.runs(block.target, block.counts.inputs, block.found, block.cpu_s)
+        )
+        if names:
             rewrite_page(Plan(state, GOALS))
-        elif record:
-            plan = Plan(state, GOALS if not names else goals, None if minutes is None else minutes * 60)
-            is_clean = make_record(
-                plan, lambda block: report.runs(block.target, block.counts.inputs, block.found, block.cpu_s)
-            )
-            if names:
-                rewrite_page(Plan(state, GOALS))
-            ctx.exit(0 if is_clean else FAILED)
-        else:
-            ctx.exit(0 if _run_some(goals, first, runs, report) else FAILED)
-    except LedgerError as error:
-        raise CliError(error.what, error.why, error.fix) from None
+        ctx.exit(0 if is_clean else options.FAILED)
+    else:
+        ctx.exit(0 if _run_some(goals, first, runs, report) else options.FAILED)
 
 
 class _Report:

@@ -7,35 +7,22 @@ from pathlib import Path
 
 import click
 
+from chaos import options
 from chaos.record import FAULTS
 from oncewire.cli.errors import CliError
 
-FAILED = 1
-DEFAULT_LEDGER = Path("docs/evidence/chaos.jsonl")
 MAX_FAULTS = 1_000_000
-MAX_SEED = 2**53
-"""Where JSON readers stop telling whole numbers apart."""
 
 
 @click.command("record", short_help="Run all experiments over and over, and write the page about it.")
-@click.option(
-    "--faults",
-    type=click.IntRange(1, MAX_FAULTS),
-    default=FAULTS,
-    show_default=True,
-    help="How many faults shall have been fired in the end with the code as it is now.",
+@options.number(
+    "--faults", 1, FAULTS, "How many faults shall have been fired in the end with the code as it is now.", MAX_FAULTS
 )
-@click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True)
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin nothing new after so long.")
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_LEDGER,
-    show_default=True,
-    help="The ledger to continue. The page and its plots lie beside it.",
-)
+@click.option("--first-seed", type=click.IntRange(0, options.MAX_SEED), default=1, show_default=True)
+@options.limit("--minutes", "Begin nothing new after so long.")
+@options.ledger("docs/evidence/chaos.jsonl", "The ledger to continue. The page and its plots lie beside it.")
 @click.option("--page-only", is_flag=True, help="Run nothing: write the page and its plots anew from the ledger.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.as_json()
 @click.pass_context
 def record(
     ctx: click.Context, faults: int, first_seed: int, minutes: float | None, state: Path, page_only: bool, as_json: bool
@@ -52,12 +39,9 @@ def record(
     from chaos.experiments.cli import run_named
     from chaos.experiments.report import print_result
     from chaos.experiments.results import ExperimentResult
-    from chaos.ledger import LedgerError
     from chaos.record.plots import PlotsNotPossible, require_matplotlib
     from chaos.record.record import Plan, make_record, write_record_page
 
-    if state.suffix != ".jsonl":
-        raise CliError(f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file")
     console = Console(stderr=as_json)
     plan = Plan(state, faults, first_seed, None if minutes is None else minutes * 60)
 
@@ -73,8 +57,6 @@ def record(
             write_record_page(plan)
             return
         summary = make_record(plan, run_once)
-    except LedgerError as error:
-        raise CliError(error.what, error.why, error.fix) from None
     except PlotsNotPossible as error:
         fix = "run `pip install matplotlib`, or `make tools` in the project's folder"
         raise CliError("the page's plots cannot be drawn", str(error), fix) from None
@@ -90,4 +72,4 @@ def record(
         console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
     if as_json:
         click.echo(json.dumps(counts))
-    ctx.exit(0 if summary.passed else FAILED)
+    ctx.exit(0 if summary.passed else options.FAILED)

@@ -8,40 +8,27 @@ from pathlib import Path
 
 import click
 
+from chaos import options
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.queue_demo import MIN_KILLS, MIN_MESSAGES
 from chaos.flights import FLIGHTS
 
-MAX_ROUTERS = 16
 MAX_KILLS = 100
-FAILED = 1
 
 
 @click.command("demo-queue", short_help="Topic, work queues, topic; everything is killed.")
-@click.option(
-    "--messages",
-    type=click.IntRange(MIN_MESSAGES, FLIGHTS),
-    default=5_000,
-    show_default=True,
-    help="How many flights to publish, one message each.",
-)
-@click.option(
+@options.number("--messages", MIN_MESSAGES, 5_000, "How many flights to publish, one message each.", FLIGHTS)
+@options.number(
     "--kills",
-    type=click.IntRange(MIN_KILLS, MAX_KILLS),
-    default=10,
-    show_default=True,
-    help="How many SIGKILLs: workers, feed, outbox publisher, reader and routers by turns.",
+    MIN_KILLS,
+    10,
+    "How many SIGKILLs: workers, feed, outbox publisher, reader and routers by turns.",
+    MAX_KILLS,
 )
-@click.option(
-    "--routers",
-    type=click.IntRange(2, MAX_ROUTERS),
-    default=3,
-    show_default=True,
-    help="How many router processes to run.",
-)
+@options.number("--routers", 2, 3, "How many router processes to run.", options.MAX_ROUTERS)
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides who is killed in which order.")
-@click.option("--keep", type=click.Path(path_type=Path), default=None, help="Leave the store and logs in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.keep("Leave the store and logs in this folder.")
+@options.as_json()
 @click.pass_context
 def demo_queue(
     ctx: click.Context, messages: int, kills: int, routers: int, seed: int, keep: Path | None, as_json: bool
@@ -61,9 +48,9 @@ def demo_queue(
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
-    options = QueueOptions(messages, kills, routers, seed, keep)
-    result = run_network(partial(run_queue_demo, options, console), keep)
+    wanted = QueueOptions(messages, kills, routers, seed, keep)
+    result = run_network(partial(run_queue_demo, wanted, console), keep)
     print_result(console, result)
     if as_json:
         click.echo(json.dumps(result.as_json()))
-    ctx.exit(0 if result.passed else FAILED)
+    ctx.exit(0 if result.passed else options.FAILED)

@@ -9,38 +9,19 @@ from pathlib import Path
 
 import click
 
+from chaos import options
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_PER_KILL
 from chaos.flights import FLIGHTS
 from oncewire.cli.errors import CliError
 
-MAX_ROUTERS = 16
 MAX_KILLS = 100
-FAILED = 1
 
 
 @click.command("demo-spark", short_help="A Spark job between two topics; everything is killed.")
-@click.option(
-    "--messages",
-    type=click.IntRange(MIN_MESSAGES, FLIGHTS),
-    default=12_000,
-    show_default=True,
-    help="How many flights to publish, one message each.",
-)
-@click.option(
-    "--kills",
-    type=click.IntRange(MIN_KILLS, MAX_KILLS),
-    default=6,
-    show_default=True,
-    help="How many SIGKILLs: driver, bridge node and routers by turns.",
-)
-@click.option(
-    "--routers",
-    type=click.IntRange(3, MAX_ROUTERS),
-    default=3,
-    show_default=True,
-    help="How many router processes to run.",
-)
+@options.number("--messages", MIN_MESSAGES, 12_000, "How many flights to publish, one message each.", FLIGHTS)
+@options.number("--kills", MIN_KILLS, 6, "How many SIGKILLs: driver, bridge node and routers by turns.", MAX_KILLS)
+@options.number("--routers", 3, 3, "How many router processes to run.", options.MAX_ROUTERS)
 @click.option(
     "--seed",
     type=int,
@@ -48,13 +29,8 @@ FAILED = 1
     show_default=True,
     help="Decides in which order the kinds are killed, and which client prefers which router.",
 )
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Leave journals, the checkpoint and logs in this folder.",
-)
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@options.keep("Leave journals, the checkpoint and logs in this folder.")
+@options.as_json()
 @click.pass_context
 def demo_spark(
     ctx: click.Context, messages: int, kills: int, routers: int, seed: int, keep: Path | None, as_json: bool
@@ -83,12 +59,12 @@ def demo_spark(
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
-    options = SparkOptions(messages, kills, routers, seed, keep)
-    result = run_network(partial(run_spark_demo, options, console), keep)
+    wanted = SparkOptions(messages, kills, routers, seed, keep)
+    result = run_network(partial(run_spark_demo, wanted, console), keep)
     print_result(console, result)
     if as_json:
         click.echo(json.dumps(result.as_json()))
-    ctx.exit(0 if result.passed else FAILED)
+    ctx.exit(0 if result.passed else options.FAILED)
 
 
 def _check_spark() -> None:
