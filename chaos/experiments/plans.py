@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from chaos.layout import Load
 
@@ -149,6 +149,7 @@ class Partition:
 class RouterSignal:
     """A signal to a router; SIGSTOP lasts until its lease has ended, the others' routers start again after a while."""
 
+    places: ClassVar = frozenset({Place.ROUTERS})
     number: signal.Signals
     seconds: float = 2.0
     """From the end of the router to the start of its next process; without meaning for SIGSTOP."""
@@ -159,11 +160,6 @@ class RouterSignal:
     def kind(self) -> str:
         """Name of the fault in results."""
         return self.number.name
-
-    @property
-    def places(self) -> frozenset[Place]:
-        """What it takes hold of."""
-        return frozenset({Place.ROUTERS})
 
     def __str__(self) -> str:
         if self.number is signal.SIGSTOP:
@@ -183,6 +179,7 @@ class Member(Enum):
 class EtcdFault:
     """SIGKILL of a member of etcd, which is started again, or SIGSTOP and SIGCONT."""
 
+    places: ClassVar = frozenset({Place.ETCD})
     member: Member
     number: signal.Signals = signal.SIGKILL
     seconds: float = 4.0
@@ -191,11 +188,6 @@ class EtcdFault:
     def kind(self) -> str:
         """Name of the fault in results."""
         return f"{self.number.name} etcd {self.member.value}"
-
-    @property
-    def places(self) -> frozenset[Place]:
-        """What it takes hold of."""
-        return frozenset({Place.ETCD})
 
     def __str__(self) -> str:
         back = "goes on" if self.number is signal.SIGSTOP else "is started again"
@@ -206,6 +198,7 @@ class EtcdFault:
 class ClientSignal:
     """A signal to a client with a durable journal: its next process goes on from it, and after SIGSTOP it goes on."""
 
+    places: ClassVar = frozenset({Place.CLIENTS})
     role: str
     """publisher or subscriber"""
     seconds: float = 1.0
@@ -218,11 +211,6 @@ class ClientSignal:
         """Name of the fault in results."""
         return f"{self.number.name} {self.role}{'' if self.returns else ', gone for good'}"
 
-    @property
-    def places(self) -> frozenset[Place]:
-        """What it takes hold of."""
-        return frozenset({Place.CLIENTS})
-
     def __str__(self) -> str:
         if not self.returns:
             return f"{self.number.name} of a {self.role}, which never comes back"
@@ -234,6 +222,7 @@ class ClientSignal:
 class FullDisk:
     """A client's files can grow no more, so that its journal cannot be written; it ends, and is started with room."""
 
+    places: ClassVar = frozenset({Place.CLIENTS})
     role: str
     """publisher or subscriber"""
     seconds: float = 1.0
@@ -242,11 +231,6 @@ class FullDisk:
     def kind(self) -> str:
         """Name of the fault in results."""
         return f"full disk {self.role}"
-
-    @property
-    def places(self) -> frozenset[Place]:
-        """What it takes hold of."""
-        return frozenset({Place.CLIENTS})
 
     def __str__(self) -> str:
         return f"full disk of a {self.role}, which is started with room {self.seconds:g} s after it ended"
