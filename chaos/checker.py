@@ -23,8 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chaos.client_plan import group_of
-from chaos.events import (
+from chaos.clients.client_plan import group_of
+from chaos.clients.events import (
     Accepted,
     Confirmed,
     Event,

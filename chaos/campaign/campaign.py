@@ -24,7 +24,7 @@ from chaos.campaign.summary import read_blocks, read_summary, summary_of, write_
 from chaos.campaign.tally import FINDINGS, Tally
 from chaos.campaign.version import code_version, mutants_version, simulator_version
 from chaos.evidence.commits import note_commit, read_commits
-from chaos.ledger import Ledger, LedgerError, replace_file
+from chaos.evidence.ledger import Ledger, LedgerError, replace_file
 from chaos.mutants.edits import Edit
 from chaos.simulator.cores import Cores
 

@@ -11,8 +11,8 @@ from typing import Any
 from chaos.campaign.report import tally_as_json
 from chaos.campaign.seeds import Seeds
 from chaos.campaign.tally import FINDINGS, Failing, Tally, sum_up, without_folders
-from chaos.ledger import Codec, Ledger, count_in
-from chaos.ledger import read_ledger as read_rows
+from chaos.evidence.ledger import Codec, Ledger, count_in
+from chaos.evidence.ledger import read_ledger as read_rows
 
 MAX_FAILING_IN_BLOCK = 50
 """Failing seeds kept of one block that was run: whoever has more has no use for the others yet."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.campaign.kills import Kill, shipped_failures
-from chaos.ledger import LedgerError, replace_file
+from chaos.evidence.ledger import LedgerError, replace_file
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from chaos.campaign.report import WORDS
 from chaos.campaign.summary import codes_of, recorded_code
 from chaos.campaign.tally import FINDINGS, Tally
 from chaos.evidence.commits import Commits, in_words
-from chaos.markdown import cell, markdown_table
+from chaos.evidence.markdown import cell, markdown_table
 from chaos.mutants.catalogue import LATER, WITHOUT
 from chaos.simulator.schedule import HEALING_S
 

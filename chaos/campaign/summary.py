@@ -15,7 +15,7 @@ from chaos.campaign.goals import is_large_enough
 from chaos.campaign.ledger import BLOCKS, Block, read_ledger, total_of
 from chaos.campaign.seeds import Seeds
 from chaos.campaign.tally import sum_up
-from chaos.ledger import LedgerError, recorded, replace_file
+from chaos.evidence.ledger import LedgerError, recorded, replace_file
 
 
 def summary_of(ledger: Path) -> Path:

@@ -20,7 +20,7 @@ CATALOGUE = "chaos.mutants.catalogue"
 _OURS = ("oncewire", "delivery_records", "topology", "chaos")
 PROCESSES = ("oncewire", "delivery_records", "topology", "router")
 """Packages that routers and clients are made of."""
-EXPERIMENTS = ("chaos.experiments.runner", "chaos.experiments.catalogue", "chaos.load")
+EXPERIMENTS = ("chaos.experiments.runner", "chaos.experiments.catalogue", "chaos.clients.load")
 
 MAX_SOURCES = 4096
 """Several times what the project has: sources that are looked at again, or are as they were, are parsed once."""

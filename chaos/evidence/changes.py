@@ -14,6 +14,7 @@ from typing import Protocol
 from chaos.campaign.mutants_table import read_table
 from chaos.campaign.summary import read_blocks, recorded_code
 from chaos.campaign.version import (
+    EXPERIMENTS,
     Files,
     imported_files,
     mutants_files,
@@ -25,11 +26,11 @@ from chaos.campaign.version import (
     simulator_version,
 )
 from chaos.evidence.commits import Commit, read_commits, sources_at, subjects_since
+from chaos.evidence.ledger import read_ledger
 from chaos.fuzz.fuzzing import code_of, modules_of
 from chaos.fuzz.ledger import BLOCKS
 from chaos.fuzz.page import recorded_codes
 from chaos.fuzz.targets import GOALS
-from chaos.ledger import read_ledger
 from chaos.record.runs import read_runs
 from chaos.record.runs import recorded_code as recorded_runs
 
@@ -102,7 +103,7 @@ def records_in(folder: Path) -> Iterator[Record]:
     commits = read_commits(folder)
     if runs := read_runs(folder / "chaos.jsonl"):
         code = recorded_runs(runs)
-        yield Record("chaos.md", commits.get(code), process_files, code, processes_version)
+        yield Record("chaos.md", commits.get(code), process_files, code, processes_version, EXPERIMENTS)
     for name, code in recorded_codes(read_ledger(folder / "fuzz.jsonl", BLOCKS), GOALS).items():
         if name in GOALS:
             modules = modules_of(GOALS[name])

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chaos.ledger import LedgerError, replace_file
+from chaos.evidence.ledger import LedgerError, replace_file
 
 NAME_LENGTH = 12
 """Digits of a commit's name, as many as of a code version."""

@@ -54,7 +54,7 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None, who: str = 
         CliError: the data, the folder, etcd or the network cannot be used.
         click.Abort: it was broken off.
     """
-    from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
+    from chaos.network.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
     from router.commands.local_network import LocalNetworkError
     from topology.etcd_server import EtcdFailed, EtcdNotFound
 

@@ -11,8 +11,8 @@ from pathlib import Path as FilePath
 
 import aiohttp
 
-from chaos.client_plan import SubscriberPlan
-from chaos.client_process import ClientProcess
+from chaos.clients.client_plan import SubscriberPlan
+from chaos.clients.client_process import ClientProcess
 from chaos.experiments.plans import (
     ClientSignal,
     EtcdFault,
@@ -28,8 +28,8 @@ from chaos.experiments.plans import (
 )
 from chaos.experiments.proxied_network import ProxiedNetwork, Wire
 from chaos.experiments.targets import Target
-from chaos.strikes import Strikes
-from chaos.trial import Trial, TrialFailed
+from chaos.network.strikes import Strikes
+from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetworkError
 from topology.etcd_server import EtcdServer
 

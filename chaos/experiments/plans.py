@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from chaos.layout import Load
+from chaos.clients.layout import Load
 
 UNSETTLED_AT_FAULT = 100
 """Deliveries that must be unsettled through a fault's target when it fires."""

@@ -9,7 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from chaos.client_process import ClientProcess
+from chaos.clients.client_process import ClientProcess
 
 PLAIN_INTERVAL_S = 3.0
 """Between two lines of numbers where bars cannot be drawn."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from chaos.experiments.plans import Experiment, Path, Shape, Way
-from chaos.toxiproxy import DOWNSTREAM, UPSTREAM, ProxyAddress, ToxiproxyServer
+from chaos.network.toxiproxy import DOWNSTREAM, UPSTREAM, ProxyAddress, ToxiproxyServer
 from router.commands.local_network import LocalNetwork
 from topology.etcd_server import EtcdCluster, EtcdServer, free_port
 

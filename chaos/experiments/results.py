@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict
-from chaos.events import Attached, Disconnected, Incarnation, Opened, Resumed
+from chaos.clients.events import Attached, Disconnected, Incarnation, Opened, Resumed
 from chaos.experiments.catalogue import MIXED
 from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment, Place
-from chaos.faults import Fault
-from chaos.recovery import RoundCost
+from chaos.network.faults import Fault
+from chaos.network.recovery import RoundCost
 
 ANYWHERE = "at random"
 """Instead of a place, in `random`."""

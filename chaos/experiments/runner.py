@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from chaos.client_process import ClientFailed
+from chaos.clients.client_process import ClientFailed
+from chaos.clients.layout import lay_out
 from chaos.experiments.injection import Injector
 from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment, FaultPlan
 from chaos.experiments.plans import Path as ConnectionPath
 from chaos.experiments.proxied_network import ProxiedNetwork
 from chaos.experiments.results import ExperimentResult, Timeline, client_steps
 from chaos.experiments.targets import Target, targets_of
-from chaos.layout import lay_out
-from chaos.recovery import BEHIND_S, Round, costs_of_rounds, flows_of
-from chaos.strikes import Strikes
-from chaos.toxiproxy import UPSTREAM, ToxiproxyFailed
-from chaos.trial import Trial, TrialFailed
+from chaos.network.recovery import BEHIND_S, Round, costs_of_rounds, flows_of
+from chaos.network.strikes import Strikes
+from chaos.network.toxiproxy import UPSTREAM, ToxiproxyFailed
+from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetworkError
 from topology.etcd_server import EtcdFailed
 from topology.store import StoreError

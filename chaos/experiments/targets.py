@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from chaos.client_plan import PublisherPlan, SubscriberPlan
-from chaos.client_process import ClientProcess
+from chaos.clients.client_plan import PublisherPlan, SubscriberPlan
+from chaos.clients.client_process import ClientProcess
 from chaos.experiments.plans import (
     UNSETTLED_AT_FAULT,
     ClientSignal,
@@ -28,8 +28,8 @@ from chaos.experiments.plans import (
     ToxicFault,
 )
 from chaos.experiments.proxied_network import ProxiedNetwork, Wire
-from chaos.network_state import RouterState
-from chaos.trial import Trial
+from chaos.network.network_state import RouterState
+from chaos.network.trial import Trial
 from delivery_records.model.topics import matches
 from oncewire.client.source_terms import member_name
 

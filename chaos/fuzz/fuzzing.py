@@ -12,12 +12,12 @@ from pathlib import Path
 from chaos.campaign.campaign import machine
 from chaos.campaign.version import packages_version
 from chaos.evidence.commits import note_commit, read_commits
+from chaos.evidence.ledger import read_ledger, replace_file
 from chaos.fuzz.guided import run_guided
 from chaos.fuzz.ledger import BLOCKS, Block, Found, fuzz_ledger, next_run, sum_of
 from chaos.fuzz.page import write_page
 from chaos.fuzz.target import Counts, Target, what
 from chaos.fuzz.targets import Goal
-from chaos.ledger import read_ledger, replace_file
 
 SHARED = ("chaos.fuzz.mutations", "chaos.fuzz.target")
 """What every target is made of."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.evidence.ledger import Codec, Ledger, count_in
 from chaos.fuzz.target import Counts
-from chaos.ledger import Codec, Ledger, count_in
 
 MAX_FINDINGS = 20
 """Written down for one block: whoever has more has no use for the others yet."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from chaos.evidence.commits import Commits
+from chaos.evidence.ledger import recorded
+from chaos.evidence.markdown import cell, markdown_table
 from chaos.fuzz.ledger import Block, Sum, sum_of
 from chaos.fuzz.target import COUNTED, STEPS, STEPS_PER_BYTE
 from chaos.fuzz.targets import Goal
-from chaos.ledger import recorded
-from chaos.markdown import cell, markdown_table
 
 _HEAD = """\
 # Fuzzing

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from chaos.evidence.commits import Commits, in_words
+from chaos.evidence.markdown import cell, markdown_table
 from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.plans import HELD_S, STEADY, UNSETTLED_AT_FAULT
 from chaos.experiments.results import COUNTS, percentiles
-from chaos.markdown import cell, markdown_table
+from chaos.network.recovery import BEHIND_S, CALM_S
 from chaos.record.plots import BY_KIND, BY_PLACE
 from chaos.record.runs import FiredRound, Run, recorded_code, runs_of
-from chaos.recovery import BEHIND_S, CALM_S
 
 _HEAD = """\
 # Faults on real processes

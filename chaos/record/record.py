@@ -14,9 +14,9 @@ from tempfile import mkdtemp
 from chaos.campaign.campaign import machine
 from chaos.campaign.version import processes_version
 from chaos.evidence.commits import note_commit, read_commits
+from chaos.evidence.ledger import Ledger, LedgerError, replace_file
 from chaos.experiments.catalogue import catalogue
 from chaos.experiments.results import COUNTS, ExperimentResult
-from chaos.ledger import Ledger, LedgerError, replace_file
 from chaos.record.page import write_page
 from chaos.record.plots import PLOTS, draw
 from chaos.record.runs import Run, read_runs, run_of, runs_ledger, runs_of

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.evidence.ledger import Codec, Ledger, count_in, recorded
+from chaos.evidence.ledger import read_ledger as read_rows
 from chaos.experiments.results import COUNTS, ExperimentResult
-from chaos.ledger import Codec, Ledger, count_in, recorded
-from chaos.ledger import read_ledger as read_rows
 from chaos.record import FAULTS
 
 

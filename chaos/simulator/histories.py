@@ -1,4 +1,4 @@
-"""What simulated clients saw, in the words of real ones (`chaos.events`), for the checker that judges real experiments.
+"""What simulated clients saw, in the words of real ones (`chaos.clients.events`), for the checker of real experiments.
 
 The judge of the simulator stops at the first fault it sees, with the world's own knowledge. The checker knows only
 what clients wrote down. Where all is promised both must come to the same end.
@@ -7,7 +7,7 @@ what clients wrote down. Where all is promised both must come to the same end.
 from __future__ import annotations
 
 from chaos import checker
-from chaos.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
+from chaos.clients.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
 from chaos.simulator.state import WorldState
 
 TICK_S = 1e-9

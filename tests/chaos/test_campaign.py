@@ -28,7 +28,7 @@ from chaos.campaign.summary import compact, read_blocks, read_summary, recorded_
 from chaos.campaign.tally import FINDINGS, Failing, Tally
 from chaos.campaign.version import code_version
 from chaos.evidence.commits import Commit, read_commits
-from chaos.ledger import LedgerError
+from chaos.evidence.ledger import LedgerError
 from chaos.mutants.catalogue import ALL, EDITS
 from chaos.mutants.edits import load
 from chaos.simulator.coverage import expected

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from chaos.checker import PublisherHistory, SubscriberHistory, SubscriberVerdict, Verdict, judge, longest_gap_within
-from chaos.client_plan import group_of
-from chaos.events import (
+from chaos.clients.client_plan import group_of
+from chaos.clients.events import (
     Accepted,
     Attached,
     Confirmed,

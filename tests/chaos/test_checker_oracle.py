@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.checker import PublisherHistory, SubscriberHistory, judge
-from chaos.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
+from chaos.clients.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
 from tests.support.effort import rounds
 
 NAMES = ("p", "q", "stranger")

@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from chaos.client_plan import PublisherPlan, Share, SubscriberPlan, decode_plan, encode_plan
-from chaos.events import Processed
-from chaos.processed_table import read_processed, write_processed
+from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan, decode_plan, encode_plan
+from chaos.clients.events import Processed
+from chaos.clients.processed_table import read_processed, write_processed
 
 
 def test_plans_survive_the_command_line() -> None:

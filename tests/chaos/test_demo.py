@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-import chaos.flights
+import chaos.clients.flights
 from chaos.cli import demo
 from oncewire.cli.run import run
 from tests.support.etcd_releases import RELEASES, program_of
@@ -41,7 +41,7 @@ def run_demo(*arguments: str) -> int:
 def test_without_the_data_set_the_error_gives_the_command_that_gets_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(chaos.flights, "PACKAGE", "nycflights-absent")
+    monkeypatch.setattr(chaos.clients.flights, "PACKAGE", "nycflights-absent")
     assert run_demo() == 2
     assert_golden(GOLDEN / "demo-no-data-set.txt", capsys.readouterr().err)
 

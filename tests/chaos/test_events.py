@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.events import (
+from chaos.clients.events import (
     Accepted,
     Attached,
     Closed,
@@ -99,7 +99,7 @@ def test_what_was_written_survives_a_sigkill(tmp_path: Path) -> None:
     program = (
         "import sys, os\n"
         "from pathlib import Path\n"
-        "from chaos.events import EventJournal, Accepted\n"
+        "from chaos.clients.events import EventJournal, Accepted\n"
         "journal = EventJournal(Path(sys.argv[1]))\n"
         "for seq in range(1, 10_000_000):\n"
         "    journal.write(Accepted(0.0, seq))\n"

@@ -17,7 +17,7 @@ import pytest
 
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict
 from chaos.cli import chaos
-from chaos.events import Received, Sent
+from chaos.clients.events import Received, Sent
 from chaos.experiments.catalogue import TOXICS, catalogue
 from chaos.experiments.plans import (
     HELD_S,
@@ -39,8 +39,8 @@ from chaos.experiments.plans import Path as ConnectionPath
 from chaos.experiments.results import ExperimentResult, kind_of_round, percentiles, summary_of
 from chaos.experiments.runner import draw_targets
 from chaos.experiments.targets import Target
-from chaos.faults import Fault
-from chaos.recovery import Flow, Round, RoundCost, costs_of_rounds, flow_gaps, flows_of, times_behind
+from chaos.network.faults import Fault
+from chaos.network.recovery import Flow, Round, RoundCost, costs_of_rounds, flow_gaps, flows_of, times_behind
 from oncewire.cli.run import run
 from tests.support.processes import MARK, assert_no_process_left
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import chaos.flights
-from chaos.flights import FLIGHTS, DataSetError, find_flights, flights, rows_of, share
+import chaos.clients.flights
+from chaos.clients.flights import FLIGHTS, DataSetError, find_flights, flights, rows_of, share
 
 FIRST = b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z"
 
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
 
 
 def test_without_the_package_the_error_gives_the_command_that_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chaos.flights, "PACKAGE", "nycflights-absent")
+    monkeypatch.setattr(chaos.clients.flights, "PACKAGE", "nycflights-absent")
     with pytest.raises(DataSetError) as caught:
         next(flights())
     assert "is not installed" in caught.value.why
@@ -65,7 +65,7 @@ def test_a_damaged_archive_is_told_from_an_absent_one(monkeypatch: pytest.Monkey
     damaged = tmp_path / "flights.csv.zip"
     for content in (whole[: len(whole) // 2], b""):
         damaged.write_bytes(content)
-        monkeypatch.setattr(chaos.flights, "find_flights", lambda: damaged)
+        monkeypatch.setattr(chaos.clients.flights, "find_flights", lambda: damaged)
         with pytest.raises(DataSetError, match="is damaged"):
             list(islice(flights(), 10))
     with zipfile.ZipFile(damaged, "w") as package:

@@ -15,13 +15,13 @@ from click.testing import CliRunner
 
 from chaos.cli import chaos
 from chaos.evidence.commits import Commit, read_commits
+from chaos.evidence.ledger import read_ledger
 from chaos.fuzz.fuzzing import Plan, make_record, make_runs
 from chaos.fuzz.ledger import BLOCKS, Found
 from chaos.fuzz.linked_routers import LinkedRouters
 from chaos.fuzz.page import write_page
 from chaos.fuzz.target import Counts, InputTarget, Target
 from chaos.fuzz.targets import GOALS
-from chaos.ledger import read_ledger
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 PLANTED = {

@@ -18,17 +18,17 @@ import pytest
 from chaos.checker import SubscriberVerdict, Verdict
 from chaos.cli import chaos
 from chaos.evidence.commits import Commit, read_commits
+from chaos.evidence.ledger import LedgerError
 from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.plans import UNSETTLED_AT_FAULT, Expectation
 from chaos.experiments.results import COUNTS, ExperimentResult, Step
-from chaos.faults import Fault
-from chaos.ledger import LedgerError
+from chaos.network.faults import Fault
+from chaos.network.recovery import RoundCost
 from chaos.record import FAULTS
 from chaos.record.page import write_page
 from chaos.record.plots import PLOTS, digest_in, draw
 from chaos.record.record import Plan, Summary, make_record, never_fired
 from chaos.record.runs import Run, read_runs, recorded_code, run_of, runs_ledger, runs_of
-from chaos.recovery import RoundCost
 from oncewire.cli.run import run
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +183,7 @@ def test_the_code_version_changes_with_whatever_routers_clients_and_experiments_
         "topology/store.py",
         "chaos/experiments/injection.py",
         "chaos/checker.py",
-        "chaos/load.py",
+        "chaos/clients/load.py",
     ):
         with (tmp_path / path).open("a") as file:
             file.write("# changed\n")

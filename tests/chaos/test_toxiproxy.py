@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toxiproxy import (
+from chaos.network.toxiproxy import (
     DOWNSTREAM,
     PROGRAM,
     UPSTREAM,

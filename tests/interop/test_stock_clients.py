@@ -17,9 +17,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from chaos.client_plan import PublisherPlan, Share
-from chaos.client_process import ClientProcess
-from chaos.network_state import read_states
+from chaos.clients.client_plan import PublisherPlan, Share
+from chaos.clients.client_process import ClientProcess
+from chaos.network.network_state import read_states
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.checker import Verdict
-from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
-from chaos.events import Resumed
-from chaos.network_state import RouterState
-from chaos.strikes import Strikes
-from chaos.trial import LOOK_S, Trial
+from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.clients.events import Resumed
+from chaos.network.network_state import RouterState
+from chaos.network.strikes import Strikes
+from chaos.network.trial import LOOK_S, Trial
 from router.commands.local_network import Edge, LocalNetwork
 
 UNSETTLED = 200

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.events import Disconnected
+from chaos.clients.events import Disconnected
 from router.commands.local_network import LocalNetwork
 from tests.network.harness import Experiment, Load, assert_nothing_wrong, network_under_load
 from tests.support.certificates import TestAuthority, replace_file

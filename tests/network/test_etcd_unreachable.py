@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.checker import longest_gap_within
-from chaos.events import Accepted
+from chaos.clients.events import Accepted
 from tests.network.harness import Experiment, Load, assert_nothing_wrong, assert_resumed, network_under_load
 
 pytestmark = pytest.mark.slow

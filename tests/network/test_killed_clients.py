@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.client_process import ClientProcess
-from chaos.events import Opened
+from chaos.clients.client_process import ClientProcess
+from chaos.clients.events import Opened
 from tests.network.harness import UNSETTLED, Experiment, Load, assert_nothing_wrong, assert_resumed, network_under_load
 
 pytestmark = pytest.mark.slow

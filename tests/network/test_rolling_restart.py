@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.client_process import ClientProcess
-from chaos.events import Accepted, Disconnected, Processed
+from chaos.clients.client_process import ClientProcess
+from chaos.clients.events import Accepted, Disconnected, Processed
 from tests.network.harness import Experiment, Load, assert_nothing_wrong, network_under_load
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.events import Received
+from chaos.clients.events import Received
 from router.commands.local_network import Edge, ring
 from tests.network.harness import Load, assert_nothing_wrong, network_under_load
 

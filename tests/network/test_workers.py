@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from chaos.network_state import read_states
-from chaos.trial import LOOK_S
+from chaos.network.network_state import read_states
+from chaos.network.trial import LOOK_S
 from router.commands.local_network import LocalRouter
 from tests.network.harness import END_S, UNSETTLED, Experiment, Load, assert_nothing_wrong, network_under_load
 from tests.router.worker_group import wait_restarted, workers_of

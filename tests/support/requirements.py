@@ -64,7 +64,7 @@ def tool_file(path: str) -> Callable[[], bool]:
 
 def toxiproxy_server() -> bool:
     """Tells whether there is a Toxiproxy to start, and the package that drives it."""
-    from chaos.toxiproxy import ToxiproxyNotFound, find_toxiproxy
+    from chaos.network.toxiproxy import ToxiproxyNotFound, find_toxiproxy
 
     try:
         find_toxiproxy()

@@ -34,7 +34,7 @@ IMPORTED = (
     "sqlite3",
     "ssl",
     "bridges.workqueue.cli",
-    "chaos.load",
+    "chaos.clients.load",
     "oncewire.cli.main",
     "oncewire.client.cli",
     "router.commands.cli",

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from chaos.checker import Gap, Verdict
 from chaos.experiments.tables import flag, milliseconds, outcome, print_verdict, table_of
-from chaos.faults import FaultCost
+from chaos.network.faults import FaultCost
 
 FAULTS_PLANNED = 3
 

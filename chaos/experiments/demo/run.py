@@ -12,17 +12,17 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from chaos.client_plan import PublisherPlan, SubscriberPlan
-from chaos.client_process import ClientFailed
+from chaos.clients.client_plan import PublisherPlan, SubscriberPlan
+from chaos.clients.client_process import ClientFailed
+from chaos.clients.flights import DataSetError, rows_of
+from chaos.clients.layout import Load, lay_out
 from chaos.experiments.demo import MIN_MESSAGES
 from chaos.experiments.demo.report import DemoResult
 from chaos.experiments.progress import DemoProgress
-from chaos.faults import costs_of
-from chaos.flights import DataSetError, rows_of
-from chaos.layout import Load, lay_out
-from chaos.network_state import RouterState
-from chaos.strikes import Strikes
-from chaos.trial import Trial, TrialFailed
+from chaos.network.faults import costs_of
+from chaos.network.network_state import RouterState
+from chaos.network.strikes import Strikes
+from chaos.network.trial import Trial, TrialFailed
 from delivery_records.model.topics import matches
 from router.commands.local_network import LocalNetwork, LocalNetworkError
 from topology.store import StoreError

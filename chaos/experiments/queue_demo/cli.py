@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from chaos import options
+from chaos.clients.flights import FLIGHTS
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.queue_demo import MIN_KILLS, MIN_MESSAGES
-from chaos.flights import FLIGHTS
 
 MAX_KILLS = 100
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
-from chaos.trial import TrialFailed
+from chaos.network.trial import TrialFailed
 
 START_S = 60.0
 """How long a process may take until it is at work, on a slow machine."""

@@ -18,13 +18,13 @@ from rich.console import Console
 from bridges.workqueue import Ending, Search
 from bridges.workqueue.opening import open_store
 from bridges.workqueue.store import Operations
+from chaos.clients.flights import DataSetError, flights
 from chaos.experiments.queue_demo import FLIGHTS_TOPIC, PARSE
 from chaos.experiments.queue_demo.flight_core import Verdict, body_of, judge
 from chaos.experiments.queue_demo.processes import Kind, RoleProcess
 from chaos.experiments.queue_demo.report import Kill, QueueResult
 from chaos.experiments.queue_demo.worker import READ, count_received, prepare, store_url
-from chaos.flights import DataSetError, flights
-from chaos.trial import TrialFailed
+from chaos.network.trial import TrialFailed
 from oncewire.client import Client, ClientError, Publisher, connect
 from router.commands.local_network import LocalNetwork, LocalNetworkError
 

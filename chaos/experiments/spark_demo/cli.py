@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from chaos import options
+from chaos.clients.flights import FLIGHTS
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_PER_KILL
-from chaos.flights import FLIGHTS
 from oncewire.cli.errors import CliError
 
 MAX_KILLS = 100

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridges.spark import register
 from bridges.spark.java import session_builder
-from chaos.client_plan import STOP_COMMAND
+from chaos.clients.client_plan import STOP_COMMAND
 from chaos.experiments.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
 from chaos.experiments.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
 from chaos.experiments.spark_demo.sessions import kill_session

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from chaos.experiments.spark_demo import JOB
 from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
-from chaos.faults import Fault
-from chaos.network_state import RouterState
-from chaos.strikes import Strikes
-from chaos.trial import Trial, TrialFailed
+from chaos.network.faults import Fault
+from chaos.network.network_state import RouterState
+from chaos.network.strikes import Strikes
+from chaos.network.trial import Trial, TrialFailed
 
 UNSETTLED_AT_KILL = 20
 """Deliveries that must be unsettled through one router when it, or the bridge node, is struck."""

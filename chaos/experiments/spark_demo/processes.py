@@ -13,11 +13,11 @@ from typing import Any
 
 from bridges.node.client import RemoteNode, read_secret
 from bridges.node.errors import NodeError
-from chaos.client_plan import STOP_COMMAND
+from chaos.clients.client_plan import STOP_COMMAND
 from chaos.experiments.spark_demo import FLIGHTS_TOPIC, JOB
 from chaos.experiments.spark_demo.job import QUERY_FAILED, JobPlan
 from chaos.experiments.spark_demo.sessions import kill_session
-from chaos.trial import TrialFailed
+from chaos.network.trial import TrialFailed
 from topology.etcd_server import free_port
 
 START_S = 300.0

@@ -14,17 +14,17 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
-from chaos.client_process import ClientFailed
+from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.clients.client_process import ClientFailed
+from chaos.clients.flights import DataSetError, flights
+from chaos.clients.processed_table import read_payloads
 from chaos.experiments.progress import DemoProgress
 from chaos.experiments.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
 from chaos.experiments.spark_demo.kills import Kills, Kind
 from chaos.experiments.spark_demo.outputs_core import judge_outputs
 from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.experiments.spark_demo.report import SparkResult
-from chaos.flights import DataSetError, flights
-from chaos.processed_table import read_payloads
-from chaos.trial import Trial, TrialFailed
+from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetwork, LocalNetworkError
 
 SECONDS_PER_KILL = 4.0

@@ -1,4 +1,4 @@
-"""What a client process of an experiment is to do: passed to it as one JSON argument, read by chaos/load.py."""
+"""What a client process of an experiment is to do: passed to it as one JSON argument, read by chaos/clients/load.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.flights import rows_of, share
+from chaos.clients.flights import rows_of, share
 
 STOP_COMMAND = b"stop\n"
 """On a client's standard input: end in good order. End of input: the experiment is gone, end at once."""
@@ -90,7 +90,7 @@ ClientPlan: TypeAlias = PublisherPlan | SubscriberPlan
 
 
 def encode_plan(plan: ClientPlan) -> str:
-    """Encode for the command line of chaos/load.py."""
+    """Encode for the command line of chaos/clients/load.py."""
     return json.dumps({"role": type(plan).__name__, **asdict(plan)})
 
 

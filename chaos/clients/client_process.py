@@ -11,8 +11,8 @@ from contextlib import suppress
 from heapq import merge
 from pathlib import Path
 
-from chaos.client_plan import STOP_COMMAND, ClientPlan, encode_plan
-from chaos.events import (
+from chaos.clients.client_plan import STOP_COMMAND, ClientPlan, encode_plan
+from chaos.clients.events import (
     Attached,
     Closed,
     Confirmed,
@@ -26,7 +26,7 @@ from chaos.events import (
     Sent,
     read_journal,
 )
-from chaos.processed_table import read_processed
+from chaos.clients.processed_table import read_processed
 
 STOP_TIMEOUT_S = 15.0
 """After being told to stop, before SIGKILL: an orderly end waits for the network's answers."""
@@ -73,7 +73,7 @@ class ClientProcess:
         """Begin a life. Returns when the process exists, not when its link is attached."""
         assert self._process is None or self._process.returncode is not None, f"{self.name} runs already"
         self.is_attached = self.is_closed = False
-        command = [sys.executable, "-P", "-m", "chaos.load", encode_plan(self.plan)]
+        command = [sys.executable, "-P", "-m", "chaos.clients.load", encode_plan(self.plan)]
         with self.log.open("ab") as log:
             # In a session of its own: a Ctrl-C in the terminal is for the experiment, which then ends its clients.
             self._process = await asyncio.create_subprocess_exec(

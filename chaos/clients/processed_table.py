@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from chaos.events import Processed
+from chaos.clients.events import Processed
 
 _CREATE = """
 create table if not exists processed (

@@ -1,4 +1,4 @@
-"""The client processes of experiments: `python -m chaos.load PLAN`, started by chaos/client_process.py.
+"""The client processes of experiments: `python -m chaos.clients.load PLAN`, started by chaos/clients/client_process.py.
 
 A publisher sends its share of the source at a steady rate, until it ends or is stopped; a subscriber processes
 what it gets in batches. Both write down each event before they act on it, and end at once when the experiment that
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import uvloop
 
-from chaos.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan, group_of
-from chaos.events import (
+from chaos.clients.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan, group_of
+from chaos.clients.events import (
     Accepted,
     Attached,
     Closed,
@@ -38,7 +38,7 @@ from chaos.events import (
     digest_of,
     read_journal,
 )
-from chaos.processed_table import write_payloads, write_processed
+from chaos.clients.processed_table import write_payloads, write_processed
 from oncewire import client as told
 from oncewire.client import Client, Delivery, Outcome, OutcomeKind, Properties, Publisher, Sending, Subscriber, connect
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.checker import Gap, PublisherHistory, SubscriberHistory, gaps_of
-from chaos.events import Received, Sent
-from chaos.faults import Fault, longest_gap_from
+from chaos.clients.events import Received, Sent
+from chaos.network.faults import Fault, longest_gap_from
 
 BEHIND_S = 0.1
 """Undisturbed messages arrive within 10 ms, on a busy machine within 50 ms."""

@@ -11,9 +11,9 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from chaos.faults import Fault
-from chaos.network_state import RouterState
-from chaos.trial import Trial, TrialFailed
+from chaos.network.faults import Fault
+from chaos.network.network_state import RouterState
+from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetwork
 from topology.gateway_store import GatewayStore
 from topology.store import PREFIX

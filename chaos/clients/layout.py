@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan
 
 
 @dataclass(frozen=True, slots=True)

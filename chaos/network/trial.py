@@ -18,10 +18,10 @@ from typing import Self, TypeVar
 import aiohttp
 
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict, judge
-from chaos.client_plan import PublisherPlan, SubscriberPlan
-from chaos.client_process import ClientProcess
-from chaos.events import Processed, Sent, digest_of
-from chaos.network_state import RouterState, read_states
+from chaos.clients.client_plan import PublisherPlan, SubscriberPlan
+from chaos.clients.client_process import ClientProcess
+from chaos.clients.events import Processed, Sent, digest_of
+from chaos.network.network_state import RouterState, read_states
 from delivery_records.model.topics import matches
 from router.commands.local_network import LocalNetwork
 

@@ -1,0 +1,1 @@
+"""A network under experiment: its routers' states, what strikes it, and what that costs."""
