@@ -38,7 +38,7 @@ from delivery_records.model.messages import Ack, Hello, Msg, Settle, ToIngress
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import frozen_runs
-from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
+from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Owner, Timer
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
 from delivery_records.publisher.ingress import Ingress, IngressParts
@@ -123,6 +123,8 @@ class Records:
         self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
         self._watch = WatchHandlers(self._parts_of_the_watch(steals))
         self._handlers = self._handler_of_each_input()
+        self._timer_handlers = self._handler_of_each_timer()
+        assert len(self._timer_handlers) == len(list(Timer)), "each leads to something"
         self._weighed_at, self._heaviest = -1, 0
 
     def _parts_of_ingresses(
@@ -469,75 +471,45 @@ class Records:
 
     # ------------------------------------------------------------------ timers
 
-    def _on_timer(self, timer: Timer, owner: str | int) -> None:
-        if isinstance(owner, int):
-            self._on_router_timer(timer, owner)
-            return
-        ingress, egress = self.ingresses.get(owner), self.egresses.get(owner)
+    def _handler_of_each_timer(self) -> dict[Timer, Callable[[Any], None]]:
+        """By what a deadline is for; a publisher's and a subscription's get their end here, others the owner's name."""
+        return {
+            Timer.PROOF: lambda ingress: ingress.on_proof_timeout(),
+            Timer.RESEND: lambda ingress: ingress.on_resend_timeout(),
+            Timer.SETTLE: lambda ingress: ingress.on_settle_timeout(),
+            Timer.RETRY: lambda ingress: ingress.retries.on_timer(),
+            Timer.SHARE_EXPIRY: lambda ingress: ingress.on_share_expiry(),
+            Timer.ENDING: self._departing.on_timer,
+            Timer.STREAM: lambda ingress: ingress.large.look(),
+            Timer.LETTERS: lambda ingress: ingress.on_letters_timer(),
+            Timer.STOCK_REPLY: lambda egress: egress.reply(),
+            Timer.PROVISIONAL: lambda egress: egress.proof.on_sign_of_life(),
+            Timer.LIFE: lambda egress: egress.on_silence(),
+            Timer.REDUCTION: lambda egress: egress.on_reduction_timer(),
+            Timer.PATIENCE: lambda egress: egress.on_patience_timer(),
+            Timer.HELD_EXPIRY: lambda egress: egress.expiry.on_timer(),
+            Timer.PARTS: lambda egress: egress.look_at_parts(),
+            Timer.CREDIT: lambda egress: egress.look_at_credit(),
+            Timer.ATTACH_RETRY: self.attaching.on_retry_timer,
+            Timer.MAP_REST: self.attaching.on_rest_timer,
+            Timer.UNKNOWN_PUT: self._closing.on_unknown_timer,
+            Timer.EXPIRY: self.expiry.on_timer,
+            Timer.CHANNEL: self.channels.on_timer,
+            Timer.BARRIER: lambda _rid: self.barrier.on_timer(),
+            Timer.GRACE: self.barrier.on_grace_over,
+            Timer.PARKED: self._routing.on_parked_timer,
+            Timer.DRAIN: lambda _rid: self._draining.look(),
+            Timer.ROOM: lambda _rid: self._room.on_timer(),
+        }
+
+    def _on_timer(self, timer: Timer, owner: Owner) -> None:
+        found: Owner | Endpoint | None = owner
         if timer in OF_AN_EGRESS:
-            if egress is not None:
-                self._on_egress_timer(timer, egress)
+            found = self.egresses.get(str(owner))
         elif timer in OF_AN_INGRESS:
-            if ingress is not None:
-                self._on_ingress_timer(timer, ingress)
-        elif timer is Timer.ATTACH_RETRY:
-            self.attaching.on_retry_timer(owner)
-        elif timer is Timer.MAP_REST:
-            self.attaching.on_rest_timer(owner)
-        elif timer is Timer.UNKNOWN_PUT:
-            self._closing.on_unknown_timer(owner)
-        elif timer is Timer.EXPIRY:
-            self.expiry.on_timer(owner)
-
-    def _on_ingress_timer(self, timer: Timer, ingress: Ingress) -> None:
-        if timer is Timer.PROOF:
-            ingress.on_proof_timeout()
-        elif timer is Timer.RESEND:
-            ingress.on_resend_timeout()
-        elif timer is Timer.SETTLE:
-            ingress.on_settle_timeout()
-        elif timer is Timer.RETRY:
-            ingress.retries.on_timer()
-        elif timer is Timer.SHARE_EXPIRY:
-            ingress.on_share_expiry()
-        elif timer is Timer.ENDING:
-            self._departing.on_timer(ingress)
-        elif timer is Timer.STREAM:
-            ingress.large.look()
-        elif timer is Timer.LETTERS and ingress.fanout.letters is not None:
-            ingress.fanout.letters.on_timer()
-
-    def _on_egress_timer(self, timer: Timer, egress: Egress) -> None:
-        if timer is Timer.STOCK_REPLY:
-            egress.reply()
-        elif timer is Timer.PROVISIONAL:
-            egress.proof.on_sign_of_life()
-        elif timer is Timer.LIFE:
-            egress.on_silence()
-        elif timer is Timer.REDUCTION:
-            egress.on_reduction_timer()
-        elif timer is Timer.PATIENCE:
-            egress.on_patience_timer()
-        elif timer is Timer.HELD_EXPIRY:
-            egress.expiry.on_timer()
-        elif timer is Timer.PARTS:
-            egress.look_at_parts()
-        elif timer is Timer.CREDIT:
-            egress.look_at_credit()
-
-    def _on_router_timer(self, timer: Timer, rid: int) -> None:
-        if timer is Timer.CHANNEL:
-            self.channels.on_timer(rid)
-        elif timer is Timer.BARRIER:
-            self.barrier.on_timer()
-        elif timer is Timer.GRACE:
-            self.barrier.on_grace_over(rid)
-        elif timer is Timer.PARKED:
-            self._routing.on_parked_timer(rid)
-        elif timer is Timer.DRAIN:
-            self._draining.look()
-        elif timer is Timer.ROOM:
-            self._room.on_timer()
+            found = self.ingresses.get(str(owner))
+        if found is not None:
+            self._timer_handlers[timer](found)
 
     def describe(self) -> dict[str, object]:
         """Tables for people."""

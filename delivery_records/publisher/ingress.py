@@ -513,6 +513,11 @@ class Ingress(Endpoint):
         if failures >= RESEND_FAILURES:
             self._parts.proposals.delete(publisher_path(self.key), self.epoch)
 
+    def on_letters_timer(self) -> None:
+        """I-3e: nobody was there for its letters in all the time that the policy gives them."""
+        if self.fanout.letters is not None:
+            self.fanout.letters.on_timer()
+
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
         self.resumption.settle_stated()

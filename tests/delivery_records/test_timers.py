@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery_records.model.timers import Timer, Timers
+from tests.delivery_records.harness import Net
 
 NAMES = st.tuples(st.sampled_from([Timer.PROOF, Timer.RETRY, Timer.CHANNEL]), st.sampled_from(["a", "b", 7]))
 STEPS = st.one_of(
@@ -52,3 +53,14 @@ def test_a_deadline_that_is_set_again_and_again_takes_no_more_room() -> None:
         if number % 3 == 0:
             timers.cancel(Timer.EXPIRY, f"subs/{number % 10}")
     assert timers.size < 1000
+
+
+def test_every_timer_leads_to_something_and_none_of_nobody_is_a_fault() -> None:
+    net = Net()
+    node = net.nodes[0]
+    of_routers = {Timer.CHANNEL, Timer.BARRIER, Timer.GRACE, Timer.PARKED, Timer.DRAIN, Timer.ROOM}
+    for timer in Timer:
+        name = "7" if timer is Timer.MAP_REST else "subs/nobody"
+        node.core.timers.set(timer, 7002 if timer in of_routers else name, net.now)
+    net.run()  # a fault would be raised here
+    assert node.core.next_deadline() is None
