@@ -101,7 +101,7 @@ class Square:
         if fault == CUT_OFF:
             self._relay.heal()
         else:
-            await mend_router(self.network, "r2", fault)
+            await repair_router(self.network, "r2", fault)
         await self._until_best_path()
 
     async def _until_best_path(self) -> None:
@@ -152,7 +152,7 @@ class Mesh:
         if fault == CUT_OFF:
             self._relays["r1"].heal()
         else:
-            await mend_router(self.network, "r1", fault)
+            await repair_router(self.network, "r1", fault)
         for name in self.network.routers:
             await self.network.wait_ready(name)
 
@@ -168,7 +168,7 @@ async def strike_router(network: LocalNetwork, name: str, fault: str) -> None:
         network.sigstop(name)
 
 
-async def mend_router(network: LocalNetwork, name: str, fault: str) -> None:
+async def repair_router(network: LocalNetwork, name: str, fault: str) -> None:
     """Start it again, or let it go on."""
     if fault == KILLED:
         await network.restart(name)

@@ -182,7 +182,7 @@ class Network:
             elif isinstance(effect, effects.Faulted):
                 raise effect.error
             else:
-                self._tell_client(core, effect)
+                self._notify_client(core, effect)
 
     def _forward(self, core: Core, targets: set[int]) -> None:
         """Count the copies that a frame needs: one for each next hop, at each router it passes (T-2)."""
@@ -194,7 +194,7 @@ class Network:
             if beyond := behind - {hop}:
                 self._forward(self.cores[hop - 1], beyond)
 
-    def _tell_client(self, core: Core, effect: effects.Effect) -> None:
+    def _notify_client(self, core: Core, effect: effects.Effect) -> None:
         if isinstance(effect, effects.AskEcho):
             core.inbox.append(inputs.ClientFlow(effect.link, limit=100, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.Confirm):

@@ -285,8 +285,8 @@ class Figures:
         lines += ["", f"{'rows per second, local[1]':40} {'figure':>10} {'target':>10} {'ratio':>6} {'CPU us/row':>11}"]
         for what, found in self.large.items():
             target = TARGETS.get(what)
-            told = f"{'':10} {'':6}" if target is None else f"{target:10,} {found.rows_per_s / target:6.2f}"
-            lines.append(f"{what:40} {found.rows_per_s:10,.0f} {told} {found.cpu_us:11.1f}")
+            reported = f"{'':10} {'':6}" if target is None else f"{target:10,} {found.rows_per_s / target:6.2f}"
+            lines.append(f"{what:40} {found.rows_per_s:10,.0f} {reported} {found.cpu_us:11.1f}")
         lines += ["", f"{f'batch of {SMALL_ROWS} rows':40} {'median ms':>10}"]
         lines += [f"{what:40} {statistics.median(found.milliseconds):10,.0f}" for what, found in self.small.items()]
         return "\n".join(lines)

@@ -236,7 +236,7 @@ def main() -> int:
     show(figures, kind, options.json)
     if options.write:
         write_baseline(figures, kind)
-    return GROWN if options.check and told_growth(figures, kind) else 0
+    return GROWN if options.check and reported_growth(figures, kind) else 0
 
 
 def show(figures: dict[str, int], kind: str, as_json: bool) -> None:
@@ -250,7 +250,7 @@ def show(figures: dict[str, int], kind: str, as_json: bool) -> None:
         print(f"{kind}  {name:24} {figure:9,}{change}")
 
 
-def told_growth(figures: dict[str, int], kind: str) -> bool:
+def reported_growth(figures: dict[str, int], kind: str) -> bool:
     """Whether a figure has grown, which is then said; with other versions than the baseline's none has."""
     baseline = load_baseline()
     if not is_comparable(baseline, kind):

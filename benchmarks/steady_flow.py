@@ -50,7 +50,7 @@ class Flow:
         while True:
             self.sent_at.append(time.monotonic())
             self._sendings.put_nowait(await publisher.submit(str(len(self.sent_at) - 1).encode()))
-            await self._tell()
+            await self._notify()
             await asyncio.sleep(PERIOD_S)
 
     async def collect(self) -> None:
@@ -63,7 +63,7 @@ class Flow:
             outcome = await (await self._sendings.get())
             assert outcome.is_accepted, outcome
             self.accepted_at.append(time.monotonic())
-            await self._tell()
+            await self._notify()
 
     async def receive(self, subscriber: Subscriber) -> None:
         """Take and accept everything, for ever.
@@ -81,9 +81,9 @@ class Flow:
                 assert int(body) == expected, f"message {expected} was due, {body!r} came"
                 self.delivered_at.append(now)
             await subscriber.finish(batch)
-            await self._tell()
+            await self._notify()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._turned:
             self._turned.notify_all()
 

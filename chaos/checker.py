@@ -224,15 +224,15 @@ class _Source:
             if not self.holds(event.seq, event.digest):
                 self.unexpected.add((event.seq, event.digest))
         elif isinstance(event, Accepted):
-            self._told(event.seq, event.t, self.accepted)
+            self._reported(event.seq, event.t, self.accepted)
         elif isinstance(event, Refused):
-            self._told(event.seq, event.t, self.refused)
+            self._reported(event.seq, event.t, self.refused)
         elif isinstance(event, OutcomeUnknown):
-            self._told(event.seq, event.t, self.unknown)
+            self._reported(event.seq, event.t, self.unknown)
         elif isinstance(event, Resumed):
             self.resumed += 1
 
-    def _told(self, seq: int, t: float, outcome: set[int]) -> None:
+    def _reported(self, seq: int, t: float, outcome: set[int]) -> None:
         outcome.add(seq)
         if seq in self.sent:
             self.outcomes.setdefault(seq, t)

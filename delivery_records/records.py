@@ -97,7 +97,7 @@ class Records:
         self.rid, self.nonce, self.limits, self.view, self.timers = rid, nonce, turn.limits, turn.view, turn.timers
         self.budget, self.counts, self.durations, self.trace = turn.budget, turn.counts, turn.durations, turn.trace
         proposals, failures, steals = Proposals(turn), PastFailures(), StealGuard()
-        self._to_egresses = ToEgresses(turn, self._on_fault, self._tell_ingress)
+        self._to_egresses = ToEgresses(turn, self._on_fault, self._notify_ingress)
         self._to_ingresses = ToIngresses(turn, self._on_fault)
         self.channels = Channels(turn, self._sync_router, self._drop_parked, self._on_sent)
         self._routing = FrameRouting(turn, self.channels, self._to_egresses, self._to_ingresses)
@@ -338,9 +338,9 @@ class Records:
 
     def _answer(self, sync: SyncState, message: ToIngress) -> None:
         """E-4a, SH-2, SH-4: tell the ingress of a stream, here or at another router."""
-        self._tell_ingress(sync.ingress_rid, message)
+        self._notify_ingress(sync.ingress_rid, message)
 
-    def _tell_ingress(self, rid: int, message: ToIngress) -> None:
+    def _notify_ingress(self, rid: int, message: ToIngress) -> None:
         if rid == self.rid:
             self._to_ingresses.deliver(message)
         else:

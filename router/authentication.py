@@ -137,10 +137,10 @@ class Checks:
             finally:
                 self._running -= 1
         except LoginRefused as refused:
-            self._tell(RouterEvent.LOGIN_FAILED, login, str(refused))
+            self._notify(RouterEvent.LOGIN_FAILED, login, str(refused))
             raise
         except LoginUndecided as undecided:
-            self._tell(RouterEvent.LOGIN_UNDECIDED, login, str(undecided))
+            self._notify(RouterEvent.LOGIN_UNDECIDED, login, str(undecided))
             raise
 
     async def _ask(self, login: Login) -> Identity:
@@ -160,7 +160,7 @@ class Checks:
             raise LoginRefused(f"user {user!r} asks to act for somebody else")
         return Identity(user, found.valid_for_s)
 
-    def _tell(self, event: RouterEvent, login: Login, why: str) -> None:
+    def _notify(self, event: RouterEvent, login: Login, why: str) -> None:
         self._log.event(event, user=login.user, peer=login.host, mechanism=login.mechanism, why=why)
 
     # --- of one connection --------------------------------------------------------------------------------------------

@@ -107,14 +107,16 @@ class Logins:
 
         def answer(user: str, password: str, is_right: bool) -> bool:
             host = caller().peer_host
-            return _told(caller(), self.judge(user, is_right, token(user, password), PROOFS_PER_GUESS, host, _now()))
+            return _reported(
+                caller(), self.judge(user, is_right, token(user, password), PROOFS_PER_GUESS, host, _now())
+            )
 
         def verify(user: str, password: str) -> bool | Deferred[bool]:
             checked = self.check(user, password, caller().peer_host, _now())
             if isinstance(checked, Deferred):
                 then = checked.then
                 return Deferred(checked.work, lambda result: answer(user, password, then(result)))
-            return _told(caller(), None) if checked is None else answer(user, password, checked)
+            return _reported(caller(), None) if checked is None else answer(user, password, checked)
 
         return verify
 
@@ -128,14 +130,14 @@ class Logins:
 
             def decide(user: str, is_right: bool) -> bool:
                 host = caller().peer_host
-                return _told(caller(), self.judge(user, is_right, secrets.token_bytes(16), 1, host, _now()))
+                return _reported(caller(), self.judge(user, is_right, secrets.token_bytes(16), 1, host, _now()))
 
             return ScramServer(scram, nonce(), find, decide)
 
         return {scram.mechanism: lambda scram=scram: make(scram) for scram in users.mechanisms}  # type: ignore[misc]
 
 
-def _told(caller: Caller, verdict: bool | None) -> bool:
+def _reported(caller: Caller, verdict: bool | None) -> bool:
     if verdict is None:
         caller.abort()
     return bool(verdict)

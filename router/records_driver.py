@@ -110,10 +110,10 @@ class RecordsDriver:
             effects.AskEcho,
             effects.Confirm,
             effects.CompleteDrain,
-            effects.TellOwing,
-            effects.TellEnded,
-            effects.TellAcceptedBy,
-            effects.TellStart,
+            effects.NotifyOwing,
+            effects.NotifyEnded,
+            effects.NotifyAcceptedBy,
+            effects.NotifyStart,
             effects.CloseConnection,
         ):
             self._handlers[kind] = self._carry_out_on_link
@@ -205,7 +205,7 @@ class RecordsDriver:
             self._look_at_streams()
         self._set_timer()
 
-    def fail_in_store(self, failed: StoreFailed, told: str, *, same_everywhere: bool = False) -> None:
+    def fail_in_store(self, failed: StoreFailed, reported: str, *, same_everywhere: bool = False) -> None:
         """An operation on etcd failed; the error of a link that ends for it states why, and what to do.
 
         Args:
@@ -213,7 +213,7 @@ class RecordsDriver:
             told: to the client.
             same_everywhere: it would fail at every router.
         """
-        self._store_failure = (told, _EVERYWHERE if same_everywhere else {})
+        self._store_failure = (reported, _EVERYWHERE if same_everywhere else {})
         try:
             self.submit([failed])
         finally:
@@ -281,8 +281,8 @@ class RecordsDriver:
     def _detach(self, effect: effects.DetachLink) -> None:
         """A-1: who asked something of etcd gets its reply, and what the operator has to do."""
         if effect.by_store:
-            told, info = self._store_failure
-            effect = replace(effect, description=told or effect.description, info=info)
+            reported, info = self._store_failure
+            effect = replace(effect, description=reported or effect.description, info=info)
         self._carry_out_on_link(effect)
 
     def _on_faulted(self, effect: effects.Faulted) -> None:

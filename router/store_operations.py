@@ -144,8 +144,8 @@ class StoreOperations:
         doing = "read" if isinstance(effect, Read) else "write"
         self._log.event(RouterEvent.STORE_FAILED, doing=f"{doing} {effect.key}", why=str(error), outcome=failure.value)
         is_full = isinstance(error, StoreFull)
-        told = FULL_ADVICE if is_full else _NO_STORE
-        self._driver.fail_in_store(StoreFailed(effect.nonce, failure), told, same_everywhere=is_full)
+        reported = FULL_ADVICE if is_full else _NO_STORE
+        self._driver.fail_in_store(StoreFailed(effect.nonce, failure), reported, same_everywhere=is_full)
 
 
 _NO_STORE = (

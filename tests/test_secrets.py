@@ -64,8 +64,8 @@ def of_a_subscription(url: str) -> None:
 def assert_refused_without_secret(use: Callable[[str], object], url: str) -> None:
     with pytest.raises((CliError, ClientError, NodeError, QueueError)) as refused:
         use(url)
-    told = [*traceback.format_exception(refused.value), repr(refused.value)]
-    assert not [line for line in told for half in HALVES if half in line], told
+    reported = [*traceback.format_exception(refused.value), repr(refused.value)]
+    assert not [line for line in reported for half in HALVES if half in line], reported
 
 
 @pytest.mark.parametrize("url", ROUTER_URLS)

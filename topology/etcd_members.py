@@ -229,7 +229,7 @@ class EtcdMembers(ABC):
             from_revision: where to begin.
         """
         next_revision = from_revision
-        told: tuple[WatchEvent, ...] = ()
+        reported: tuple[WatchEvent, ...] = ()
         pause_s = FIRST_PAUSE_S
         was_refused = False
         while not self.closed:
@@ -243,11 +243,11 @@ class EtcdMembers(ABC):
                         if batch.revision < begins_at:
                             continue  # not asked for: etcd-io/etcd#20221
                         if is_first:
-                            self._check_repeated(told, batch)
+                            self._check_repeated(reported, batch)
                             is_first = False
                         fresh = tuple(event for event in batch.events if event.mod_revision >= next_revision)
                         if fresh:
-                            told = tuple(event for event in fresh if event.mod_revision == batch.revision)
+                            reported = tuple(event for event in fresh if event.mod_revision == batch.revision)
                             next_revision = batch.revision + 1
                             yield WatchBatch(batch.revision, fresh)
             except Silent:
@@ -267,11 +267,11 @@ class EtcdMembers(ABC):
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _check_repeated(self, told: tuple[WatchEvent, ...], batch: WatchBatch) -> None:
-        if not set(told) <= set(batch.events):
+    def _check_repeated(self, reported: tuple[WatchEvent, ...], batch: WatchBatch) -> None:
+        if not set(reported) <= set(batch.events):
             raise StoreReplaced(
-                f"etcd at {self.endpoint} reports another history up to revision {told[0].mod_revision} than before: "
-                + RESTORED_ADVICE
+                f"etcd at {self.endpoint} reports another history than before, up to revision"
+                f" {reported[0].mod_revision}: {RESTORED_ADVICE}"
             )
 
 

@@ -121,7 +121,7 @@ class LinkStateView:
             return [DropNeighbour(rid)]
         self._neighbours[rid] = _Neighbour(cost, now, now + self._heartbeat_s)
         # It may know nothing at all: send it everything. The others only need the new link.
-        return self._announce_own(now, besides=rid) + self._tell_all(rid, now)
+        return self._announce_own(now, besides=rid) + self._notify_all(rid, now)
 
     def neighbour_down(self, rid: int, now: float) -> list[Effect]:
         """The connection to this neighbour is gone. Unknown neighbours are ignored."""
@@ -273,7 +273,7 @@ class LinkStateView:
         neighbours = tuple(rid for rid in self._neighbours if rid != besides)
         return [SendTo(neighbours, Announcement(states))] if states and neighbours else []
 
-    def _tell_all(self, rid: int, now: float) -> list[Effect]:
+    def _notify_all(self, rid: int, now: float) -> list[Effect]:
         states = [self._aged(known, now) for known in self._known.values()]
         return [
             SendTo((rid,), Announcement(tuple(states[start : start + MAX_STATES])))

@@ -65,7 +65,7 @@ class Doors:
         self.logins_failed[listener] += 1
         self.connection_refused(listener, peer, why)
 
-    def tell_fault(self, doing: str, error: Exception) -> None:
+    def notify_fault(self, doing: str, error: Exception) -> None:
         """Log a fault of ours with its place, once a minute for the same one."""
         if self._limit.take((doing, type(error)), time.monotonic()) is not None:
             logger.error("%s failed", doing, exc_info=error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-MAX_GAPS_TOLD = 16
+MAX_GAPS_REPORTED = 16
 """Of one range: the first one is what somebody has to look at."""
 
 GAP_TABLES = (
@@ -69,6 +69,6 @@ def gaps_within(database: sqlite3.Connection, low: int, high: int) -> tuple[Gap,
     """Where messages are missing before a message of (low, high], the oldest first."""
     rows = database.execute(
         "SELECT position, topic, noted FROM node_gaps WHERE position >= ? AND position < ? ORDER BY position LIMIT ?",
-        (low, high, MAX_GAPS_TOLD),
+        (low, high, MAX_GAPS_REPORTED),
     ).fetchall()
     return tuple(Gap(*row) for row in rows)

@@ -117,7 +117,7 @@ class BridgeNode:
                         await self._resume(name)
                     for sink in self.storage.sinks():
                         self._publisher(sink)
-                self.started.tell()
+                self.started.notify()
                 await self._keep_house()
         finally:
             self._group = None

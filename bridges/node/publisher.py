@@ -112,7 +112,7 @@ class SinkPublisher:
 
     def wake(self) -> None:
         """A batch was decided."""
-        self._work.tell()
+        self._work.notify()
 
     async def run(self) -> None:
         """Publish until cancelled. After a failure that the client cannot recover from it retries from the outbox."""
@@ -229,7 +229,7 @@ class SinkPublisher:
     def _progressed(self) -> None:
         """Called in the journal's thread."""
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self.progress.tell)
+        self._loop.call_soon_threadsafe(self.progress.notify)
 
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, Disconnected):

@@ -230,7 +230,7 @@ class Receiver:
 
     def trimmed(self) -> None:
         """The journal may be less deep than before."""
-        self._room.tell()
+        self._room.notify()
 
     @property
     def producer_count(self) -> int:
@@ -313,7 +313,7 @@ class Receiver:
                 self.numbers.active_links += 1
                 takers.append(group.create_task(self._take_until_ended(subscriber, self._sources[topic])))
             self.numbers.trouble = ""
-            self._changed.tell()
+            self._changed.notify()
             await self._ending.wait()
             for taker in takers:
                 taker.cancel()
@@ -400,7 +400,7 @@ class Receiver:
                 break
         self.numbers.groups += 1
         self.numbers.commit_s += time.perf_counter() - started
-        self.appended.tell()
+        self.appended.notify()
 
     async def _reject(
         self, subscriber: Subscriber, deliveries: Sequence[Delivery], judgements: Sequence[Judgement]
@@ -468,7 +468,7 @@ class Receiver:
             return
         if self.numbers.trouble != text:
             self.numbers.trouble = text
-            self._changed.tell()
+            self._changed.notify()
             logger.warning("subscription %s cannot receive just now: %s", self.subscription.name, text)
 
 

@@ -127,7 +127,7 @@ class Server:
         except asyncio.CancelledError:
             pass  # the server stops
         except Exception as error:  # noqa: BLE001  (a fault of ours ends this connection)
-            self.doors.tell_fault("a connection", error)
+            self.doors.notify_fault("a connection", error)
         finally:
             del self._connections[task]
             writer.close()
@@ -205,7 +205,7 @@ class Server:
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001  (a fault of ours ends this request)
-            self.doors.tell_fault(f"the request {name}", error)
+            self.doors.notify_fault(f"the request {name}", error)
             fault = InternalError(f"the request {name} failed", repr(error), "see the node's log, and report this")
             self._fail(fault, writer)
         await writer.drain()

@@ -12,7 +12,7 @@ class Signal:
         self.count = 0
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something has changed. Call it in the event loop."""
         self.count += 1
         for waiter in self._waiters:

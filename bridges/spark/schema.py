@@ -224,11 +224,11 @@ def _header_dicts(row: MessageRow) -> list[dict[str, object]] | None:
 
 def _topics(subscribed: Any, rows: Sequence[MessageRow], places: Sequence[int]) -> Any:
     """The topics as subscribed to; behind a pattern what the message says, where that is one of its topics."""
-    told = [(place, row.topic) for place, row in zip(places, rows, strict=True) if row.topic is not None]
-    if not told:
+    reported = [(place, row.topic) for place, row in zip(places, rows, strict=True) if row.topic is not None]
+    if not reported:
         return subscribed
     found = subscribed.to_pylist()
-    for place, topic in told:
+    for place, topic in reported:
         if is_pattern(found[place]) and _matches(found[place], topic):
             found[place] = topic
     return arrow().array(found, arrow().string())
@@ -412,10 +412,10 @@ def _encoded_key(key: bytes | None) -> tuple[str | None, dict[Symbol, object]]:
 
 
 def _entries(
-    told: Sequence[tuple[str, str | None]] | None, headers: Sequence[dict[str, Any]] | None
+    reported: Sequence[tuple[str, str | None]] | None, headers: Sequence[dict[str, Any]] | None
 ) -> dict[str, object]:
     """Application properties of both columns; a header goes before a property of the same name."""
-    found: dict[str, object] = dict(told or ())
+    found: dict[str, object] = dict(reported or ())
     seen: set[str] = set()
     for header in headers or ():
         name = header["key"]

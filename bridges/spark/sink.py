@@ -79,7 +79,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
     def write(self, iterator: Iterator[Any]) -> StagedMessage:
         """Stage the rows of one attempt of a task. Spark may run several at the same time; one is committed."""
         context = _task_context()
-        batch, query, run = (_told(context, name) for name in (BATCH_ID, QUERY_ID, RUN_ID))
+        batch, query, run = (_reported(context, name) for name in (BATCH_ID, QUERY_ID, RUN_ID))
         sink = self._options.sink_id or query
         attempt = Attempt(
             sink,
@@ -174,7 +174,7 @@ def _task_context() -> Any:
     return context
 
 
-def _told(context: Any, name: str) -> str:
+def _reported(context: Any, name: str) -> str:
     value = context.getLocalProperty(name)
     if value is None:
         raise BadRequest(

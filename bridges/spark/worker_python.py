@@ -30,10 +30,10 @@ def zips_in_front(environment: Mapping[str, str]) -> list[Path]:
     if found is None or found.origin is None:
         return []
     home = Path(found.origin).parent
-    told = environment.get("SPARK_HOME")
-    if told and Path(told).resolve() != home.resolve():
+    reported = environment.get("SPARK_HOME")
+    if reported and Path(reported).resolve() != home.resolve():
         return []
-    folder = Path(told or home) / "python" / "lib"
+    folder = Path(reported or home) / "python" / "lib"
     return [*folder.glob("pyspark.zip"), *folder.glob("py4j-*.zip")]
 
 

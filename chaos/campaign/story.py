@@ -120,12 +120,12 @@ class Story:
     """What the told run broke; for a shortened one the same kind of thing as the whole."""
 
 
-def tell(result: Result, cores: Cores = SHIPPED) -> Story:
+def notify(result: Result, cores: Cores = SHIPPED) -> Story:
     """The whole run of a seed."""
-    return _told(result, Scenario(result.setting, tuple(result.story)), cores)
+    return _reported(result, Scenario(result.setting, tuple(result.story)), cores)
 
 
-def tell_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SHORTEN_S) -> Story:
+def notify_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SHORTEN_S) -> Story:
     """The run of a failing seed without the steps that do not matter; what follows without faults is not told.
 
     Args:
@@ -141,7 +141,7 @@ def tell_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SHOR
         scenario = shorten(scenario, cores, kind, lambda: time.monotonic() < ends_at)
     if not scenario.steps:  # it breaks without any fault
         scenario = _undisturbed(result.setting, cores)
-    return _told(result, scenario, cores)
+    return _reported(result, scenario, cores)
 
 
 def _undisturbed(setting: Setting, cores: Cores) -> Scenario:
@@ -151,7 +151,7 @@ def _undisturbed(setting: Setting, cores: Cores) -> Scenario:
     return Scenario(setting, tuple(world.story))
 
 
-def _told(result: Result, scenario: Scenario, cores: Cores) -> Story:
+def _reported(result: Result, scenario: Scenario, cores: Cores) -> Story:
     verdict = replay(scenario, cores)
     length, whole = len(scenario.steps), len(result.story)
     steps = f"{whole} steps" if length == whole else f"{length} steps, shortened from {whole}"

@@ -136,7 +136,7 @@ class ClientProcess:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
-    async def tell_to_stop(self) -> None:
+    async def notify_to_stop(self) -> None:
         """Tell it to end in good order, and do not wait: a publisher still collects the outcomes it is owed."""
         process = self._process
         if process is None or process.returncode is not None:
@@ -156,7 +156,7 @@ class ClientProcess:
         if process is None:
             return
         if process.returncode is None:
-            await self.tell_to_stop()
+            await self.notify_to_stop()
             try:
                 await asyncio.wait_for(process.wait(), patience_s)
             except TimeoutError:

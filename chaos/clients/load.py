@@ -39,7 +39,7 @@ from chaos.clients.events import (
     read_journal,
 )
 from chaos.clients.processed_table import write_payloads, write_processed
-from oncewire import client as told
+from oncewire import client as reported
 from oncewire.client import Client, Delivery, Outcome, OutcomeKind, Properties, Publisher, Sending, Subscriber, connect
 
 TICK_S = 0.02
@@ -65,22 +65,22 @@ class _Witness:
         """Append to the journal of events."""
         self._journal.write(*events)
 
-    def on_event(self, event: told.ClientEvent) -> None:
+    def on_event(self, event: reported.ClientEvent) -> None:
         """Serve as `connect(on_event=)`."""
         match event:
-            case told.Connected():
+            case reported.Connected():
                 self._router = event.router
-            case told.LinkActive(resumed=True):
+            case reported.LinkActive(resumed=True):
                 self._is_attached = True
                 self.write(Resumed(now(), self._router, event.unsettled))
-            case told.LinkActive():
+            case reported.LinkActive():
                 self._is_attached = True
                 self.write(Attached(now(), self._router))
-            case told.Disconnected(cause=reason) | told.LinkInterrupted(condition=reason):
+            case reported.Disconnected(cause=reason) | reported.LinkInterrupted(condition=reason):
                 if self._is_attached:
                     self._is_attached = False
                     self.write(Disconnected(now(), reason))
-            case told.NewIncarnation():
+            case reported.NewIncarnation():
                 self.write(Incarnation(now(), event.before), Incarnation(now(), event.now))
             case _:
                 pass
@@ -188,7 +188,7 @@ def _outcome_event(seq: int, outcome: Outcome) -> Event:
 async def subscribe(plan: SubscriberPlan) -> None:
     """Process batches until told to stop, then end the subscription."""
     # From the start: the experiment may be gone before there is a link.
-    stopping = asyncio.ensure_future(_told_to_stop())
+    stopping = asyncio.ensure_future(_reported_to_stop())
     witness = _Witness(plan)
     async with _connect(plan, witness) as client:
         subscriber = await client.subscriber(
@@ -275,7 +275,7 @@ def _digest(delivery: Delivery) -> str:
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
-async def _told_to_stop() -> None:
+async def _reported_to_stop() -> None:
     """Wait for the stop command; at the end of standard input the experiment is gone, and so are we."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
@@ -289,7 +289,7 @@ async def _run(text: str) -> None:
     if isinstance(plan, SubscriberPlan):
         await subscribe(plan)
         return
-    stopping = asyncio.ensure_future(_told_to_stop())
+    stopping = asyncio.ensure_future(_reported_to_stop())
     await publish(plan, stopping)
     stopping.cancel()
 

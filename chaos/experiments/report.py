@@ -26,7 +26,7 @@ def print_result(console: Console, result: ExperimentResult) -> None:
     table = table_of("fault", "target", "unsettled\nthen", "repaired\nafter", "recovery", "longest\nwait")
     for cost in result.rounds:
         for fault in cost.faults:
-            costs = map(milliseconds, (cost.mended_s, cost.recovery_s, cost.wait_s))
+            costs = map(milliseconds, (cost.repaired_s, cost.recovery_s, cost.wait_s))
             table.add_row(fault.kind, fault.target, str(fault.unsettled), *costs)
     console.print(table)
     total = result.verdict.total

@@ -35,7 +35,7 @@ class Timeline:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         """`say` is called with each step as it happens."""
-        self._tell = say
+        self._notify = say
         self._start = time.monotonic()
         self._steps: list[Step] = []
 
@@ -47,7 +47,7 @@ class Timeline:
         """Something happens now."""
         now = time.monotonic()
         self._steps.append(Step(now, text))
-        self._tell(f"{now - self._start:7.2f} s  {text}")
+        self._notify(f"{now - self._start:7.2f} s  {text}")
 
     def add(self, steps: Iterable[Step]) -> None:
         """Add what is known from the journals only."""
@@ -159,7 +159,7 @@ class ExperimentResult:
                         {"kind": fault.kind, "target": fault.target, "unsettled_then": fault.unsettled}
                         for fault in cost.faults
                     ],
-                    "mended_ms": round(cost.mended_s * 1000),
+                    "repaired_ms": round(cost.repaired_s * 1000),
                     "recovery_ms": round(cost.recovery_s * 1000),
                     "longest_wait_ms": round(cost.wait_s * 1000),
                 }

@@ -40,7 +40,7 @@ def regenerate(edit: Edit, folder: Path) -> str:
     return f"{edit.name}: {len(scenario.steps)} steps, {violation}"
 
 
-def retell(file: Path) -> None:
+def restate(file: Path) -> None:
     """Write down what the shipped core answers to the same steps, and what is broken without the rule."""
     text = file.read_text(encoding="utf-8")
     scenario, former, _ = read(text)
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     if arguments[1:] == ["--retell"]:
         for file in sorted(folder.glob("*.txt")):
-            retell(file)
+            restate(file)
         return
     folder.mkdir(parents=True, exist_ok=True)
     for edit in EDITS:

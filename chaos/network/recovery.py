@@ -40,7 +40,7 @@ class Round:
     """Faults that were fired together."""
 
     faults: Sequence[Fault]
-    mended: float
+    repaired: float
     """When everything was whole again: connections pass everything on, processes run and are ready."""
 
     @property
@@ -54,7 +54,7 @@ class RoundCost:
     """A round, and what it cost. All times are in seconds, from its first fault on."""
 
     faults: Sequence[Fault]
-    mended_s: float
+    repaired_s: float
     recovery_s: float
     """Until no flow was behind any more."""
     wait_s: float
@@ -128,7 +128,7 @@ def _cost(each: Round, gaps: Sequence[Gap], behind: Sequence[Gap], end: float) -
     began = each.began
     caught_up = began
     for span in behind:
-        if span.start >= min(end, max(each.mended, caught_up) + CALM_S):
+        if span.start >= min(end, max(each.repaired, caught_up) + CALM_S):
             break
         caught_up = max(caught_up, span.end)
-    return RoundCost(each.faults, each.mended - began, caught_up - began, longest_gap_from(gaps, began, end))
+    return RoundCost(each.faults, each.repaired - began, caught_up - began, longest_gap_from(gaps, began, end))

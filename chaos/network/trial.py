@@ -125,7 +125,7 @@ class Trial:
     async def cut_short(self) -> None:
         """Tell the publishers to send no more: what they have sent until then is all there is; `finish` is next."""
         self._is_cut_short = True
-        await asyncio.gather(*(client.tell_to_stop() for client in self.publishers.values()))
+        await asyncio.gather(*(client.notify_to_stop() for client in self.publishers.values()))
 
     async def finish(self, timeout_s: float) -> None:
         """Wait until the publishers are done and the network is at rest, then stop the subscribers.

@@ -153,7 +153,7 @@ def _row(kind: str, runs: Sequence[Run]) -> tuple[str, ...]:
         str(len(faults)),
         *(str(sum(getattr(run, word) for run in took_part)) for word in COUNTS),
         str(min(fault.unsettled_then for fault in faults)),
-        _seconds(percentiles([each.mended_ms / 1000 for each in rounds])["p50"]),
+        _seconds(percentiles([each.repaired_ms / 1000 for each in rounds])["p50"]),
         *(_seconds(recovery[part]) for part in ("p50", "p95", "max")),
         _seconds(max(each.longest_wait_ms for each in rounds)),
     )

@@ -83,7 +83,7 @@ def _by_kind(runs: Sequence[Run]) -> list[list[Any]]:
         for kind in sorted(kinds) if name == MIXED else kinds:
             mine = [each for each in rounds if each.kind == kind]
             rows.append(
-                [name, kind, [each.recovery_ms / 1000 for each in mine], [each.mended_ms / 1000 for each in mine]]
+                [name, kind, [each.recovery_ms / 1000 for each in mine], [each.repaired_ms / 1000 for each in mine]]
             )
     return rows
 

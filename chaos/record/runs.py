@@ -30,7 +30,7 @@ class FiredRound:
     """`chaos.experiments.results.kind_of_round`"""
     place: str
     faults: Sequence[FiredFault]
-    mended_ms: int
+    repaired_ms: int
     recovery_ms: int
     longest_wait_ms: int
 
@@ -97,7 +97,7 @@ def _round(row: Mapping[str, Any]) -> FiredRound:
     faults = [
         FiredFault(str(each["kind"]), str(each["target"]), count_in(each, "unsettled_then")) for each in row["faults"]
     ]
-    costs = (count_in(row, key) for key in ("mended_ms", "recovery_ms", "longest_wait_ms"))
+    costs = (count_in(row, key) for key in ("repaired_ms", "recovery_ms", "longest_wait_ms"))
     return FiredRound(str(row["kind"]), str(row["place"]), faults, *costs)
 
 

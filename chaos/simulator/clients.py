@@ -154,7 +154,7 @@ class Publisher:
         """I-6a: the router knows that these were sent before a revision."""
         for number in numbers:
             self._starts[number] = min(revision, self._starts.get(number, revision))
-            self.judge.on_start_told(self.index, number, revision)
+            self.judge.on_start_reported(self.index, number, revision)
 
     def may_connect(self) -> bool:
         """It has not closed its link."""
@@ -238,16 +238,16 @@ class Publisher:
         elif isinstance(effect, effects.AskEcho):
             self._up(inputs.ClientFlow(self.connection.link, echoed_epoch=effect.epoch))
             self._sent_before(effect.epoch, self._presented)
-        elif isinstance(effect, effects.TellStart):
+        elif isinstance(effect, effects.NotifyStart):
             last = self.base + int.from_bytes(effect.tag, "big")
             self._sent_before(effect.created, [number for number in self.map if number <= last])
-        elif isinstance(effect, effects.TellEnded):
+        elif isinstance(effect, effects.NotifyEnded):
             oldest = self.base + int.from_bytes(effect.tag, "big")
             self.judge.ended.on_reported(self.index, effect.names, effect.count, oldest)
         elif isinstance(effect, effects.GrantPublisherCredit):
             self.limit = effect.limit
         elif isinstance(effect, effects.Dispose):
-            self._on_told([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
+            self._on_reported([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
         elif isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
             if isinstance(effect, effects.DetachLink) and effect.condition == "oncewire:session-expired":
                 self.judge.sessions.on_session_expired(self.index)
@@ -256,7 +256,7 @@ class Publisher:
                 self.is_wanted = False
             self.disconnect()
 
-    def _on_told(self, numbers: list[int], outcome: DeliveryOutcome) -> None:
+    def _on_reported(self, numbers: list[int], outcome: DeliveryOutcome) -> None:
         settled = []
         for number in numbers:
             if self.map.get(number) is Mark.NONE:

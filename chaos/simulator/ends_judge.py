@@ -103,7 +103,9 @@ class EndsJudge:
             self._left.setdefault(effect.link, self._world.now)
             is_answer = isinstance(effect, effects.DetachLink) and not effect.condition and effect.link in self._asked
             if is_answer and self._read.get(effect.link) and self._world.policy != SESSION_END:
-                raise Violation(f"UNTOLD: the end of link {effect.link} is answered, and {self._read[effect.link]} not")
+                raise Violation(
+                    f"UNREPORTED: the end of link {effect.link} is answered, and {self._read[effect.link]} not"
+                )
 
     def _is_over(self, since: float | None, seconds: float) -> bool:
         return since is not None and self._world.now - since >= seconds / FASTEST_CLOCK

@@ -116,7 +116,7 @@ class Judge:
         if incarnation not in known and not world.restores:
             raise Violation(f"INCARNATION: s{subscriber} is told {incarnation}, which is none of {sorted(known)}")
 
-    def on_start_told(self, publisher: int, number: int, revision: int) -> None:
+    def on_start_reported(self, publisher: int, number: int, revision: int) -> None:
         """I-6a: whoever subscribes at that revision or later does not get this message."""
         message = (publisher, number)
         self._starts[message] = min(revision, self._starts.get(message, revision))
@@ -191,7 +191,7 @@ class Judge:
         self.ended.check_accepted(publisher, number, gone)
 
     def _check_letter(self, message: Message, *, is_rejected: bool) -> None:
-        self.letters.check_told(message, is_poisoned=self._is_poisoned(message), is_rejected=is_rejected)
+        self.letters.check_reported(message, is_poisoned=self._is_poisoned(message), is_rejected=is_rejected)
 
     def _is_over_for_members(self, message: Message) -> bool:
         """SH-5, E-4a: together they failed as often as the policy allows; or none took it in time (E-10)."""

@@ -157,7 +157,7 @@ class LettersJudge:
 
     # ------------------------------------------------------------------ what publishers are told
 
-    def check_told(self, message: Message, *, is_poisoned: bool, is_rejected: bool) -> None:
+    def check_reported(self, message: Message, *, is_poisoned: bool, is_rejected: bool) -> None:
         """A publisher is told the outcome of a message.
 
         Args:

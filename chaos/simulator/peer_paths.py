@@ -46,7 +46,7 @@ class PeerPaths:
         """One direction loses what is sent from now on."""
         self.cut.add((one, other))
 
-    def mend(self, one: int, other: int) -> None:
+    def repair(self, one: int, other: int) -> None:
         """It works again, and both ends hear that the path is a new one (T-4)."""
         self.cut.discard((one, other))
         rids = [router.rid for router in self._world.routers]

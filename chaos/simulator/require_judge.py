@@ -36,7 +36,7 @@ class RequireJudge:
             if (publisher, number) in self._sent_to_nobody and not self._world.restores:
                 raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is presented")
 
-    def on_release_told(self, publisher: int, number: int, behind: list[int]) -> None:
+    def on_release_reported(self, publisher: int, number: int, behind: list[int]) -> None:
         """A router tells that a message is released; `behind` was sent behind it on that attach."""
         self._behind[publisher, number] = behind
 

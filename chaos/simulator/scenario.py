@@ -45,7 +45,7 @@ def replay(scenario: Scenario, cores: Cores = SHIPPED) -> Verdict:
     """Carry the steps out, then heal. A step that cannot happen in this core is passed over."""
     world = scenario.setting.build(cores)
     story: list[str] = []
-    world.on_turn = lambda router, done: story.extend(_ANSWER + _told(router, effect) for effect in _worth(done))
+    world.on_turn = lambda router, done: story.extend(_ANSWER + _reported(router, effect) for effect in _worth(done))
     try:
         for step in scenario.steps:
             story.append(_STEP + " ".join(str(part) for part in step))
@@ -158,7 +158,7 @@ def _worth(done: list[effects.Effect]) -> list[effects.Effect]:
     return [effect for effect in done if not isinstance(effect, effects.Note)]
 
 
-def _told(router: Router, effect: effects.Effect) -> str:
+def _reported(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
     if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)

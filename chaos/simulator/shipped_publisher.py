@@ -81,7 +81,7 @@ class ShippedPublisher:
         self.is_closing = False
         """It never closes its link."""
         self.given_up: set[int] = set()
-        self.told: set[int] = set()
+        self.reported: set[int] = set()
         """Messages it was told accepted."""
         self._timeout_s = 0.0
         """T_pub that it has asked for."""
@@ -231,7 +231,7 @@ class ShippedPublisher:
         self.judge.on_starts_lost(self.index)
         if not self.world.traits.durable:  # G7: the outcome of what was in the map stays unknown
             self._base = self._first_unsent
-            self.given_up.update(set(range(self._base)) - self.told)
+            self.given_up.update(set(range(self._base)) - self.reported)
             self._journal = PublisherJournal()
         self._core = self._open_core()
         for report in self._core.recovered_outcomes():
@@ -241,7 +241,7 @@ class ShippedPublisher:
         """The process dies for good, and its journal with it."""
         self.crash()
         self.is_wanted = False
-        self.given_up.update(set(range(self._first_unsent)) - self.told)
+        self.given_up.update(set(range(self._first_unsent)) - self.reported)
 
     def replace_process(self) -> PublisherCore:
         """Another process takes the journal over; returns the core of the one that had it (P-b)."""
@@ -261,13 +261,13 @@ class ShippedPublisher:
         elif isinstance(effect, effects.AskEcho):
             self._carry_out(core.flow(0, echo=effect.epoch))
             self._know_start(effect.epoch, self._presented)
-        elif isinstance(effect, effects.TellStart):
+        elif isinstance(effect, effects.NotifyStart):
             core.started(effect.created, effect.tag)
             last = self._base + int.from_bytes(effect.tag, "big")
             self._know_start(effect.created, range(self._base, last + 1))
-        elif isinstance(effect, effects.TellEnded):
+        elif isinstance(effect, effects.NotifyEnded):
             self._carry_out(core.ended(effect.tag, effect.names, effect.count))
-        elif isinstance(effect, effects.TellAcceptedBy):
+        elif isinstance(effect, effects.NotifyAcceptedBy):
             core.accepted_by(effect.tag, effect.names, effect.count)
         elif isinstance(effect, effects.GrantPublisherCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
@@ -283,7 +283,7 @@ class ShippedPublisher:
     def _know_start(self, revision: int, messages: Iterable[int]) -> None:
         """I-6a: these were sent before that revision, as its core knows now."""
         for message in () if self._waits else messages:  # I-3f
-            self.judge.on_start_told(self.index, message, revision)
+            self.judge.on_start_reported(self.index, message, revision)
 
     def _on_outcome(self, effect: effects.Dispose) -> None:
         numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]
@@ -303,12 +303,12 @@ class ShippedPublisher:
         sent = [self._base + number for number in self._ids.values()]
         for message in messages:
             behind = [each for each in sent if each > message and each not in self._presented]
-            self.judge.require.on_release_told(self.index, message, behind)
+            self.judge.require.on_release_reported(self.index, message, behind)
 
     def _on_accepted(self, message: int) -> None:
         """G1 is checked when it is told, not when it has recorded that."""
-        if message not in self.told:
-            self.told.add(message)
+        if message not in self.reported:
+            self.reported.add(message)
             self.judge.on_accepted(self.index, message)
 
     # ------------------------------------------------------------------ effects of the core
@@ -363,4 +363,4 @@ class ShippedPublisher:
         self.judge.require.on_outcome(*message, outcome, self.judge.processed, left_out)
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
-        self._core.told(number)
+        self._core.reported(number)

@@ -11,7 +11,7 @@ from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records.model import effects, inputs
-from delivery_records.model.outcomes import DeliveryOutcome, Told
+from delivery_records.model.outcomes import DeliveryOutcome, Reported
 from delivery_records.model.view import SubscriptionMode
 
 _REFUSED = ("oncewire:session-expired", "oncewire:unsettled-unknown")
@@ -161,7 +161,7 @@ class ResumingPublisher(Publisher):
             return
         super().receive(effect)
 
-    def _on_map(self, known: Mapping[bytes, Told | None]) -> None:
+    def _on_map(self, known: Mapping[bytes, Reported | None]) -> None:
         self.is_replied = True
         for number in [*reversed(self.map)]:
             tag = self.tag(number)
@@ -169,10 +169,10 @@ class ResumingPublisher(Publisher):
                 self.resend.insert(0, number)
                 if self._is_refused or self._is_overtaken:
                     self.judge.may_come_again([(self.index, number)])
-            elif (told := known[tag]) is None:
+            elif (reported := known[tag]) is None:
                 self._resuming.append(number)
             else:
-                self._on_stated(number, told.outcome)
+                self._on_stated(number, reported.outcome)
         self._is_refused = False
 
     def on_session_begun(self, peer: str) -> None:

@@ -14,7 +14,7 @@ from delivery_records.subscriber.entries import Entry
 
 STALL_S = 25.0
 """T_large and a quarter on a clock that is a third slow, and some seconds."""
-TOLD_S = 1.0
+REPORTED_S = 1.0
 """Where nothing has failed and no frame is under way, nothing is waited for but a timer."""
 SILENCE_S = 60.0
 """Likewise for three times T_large: an egress looks when twice T_large is over, and once more."""
@@ -107,10 +107,14 @@ class StreamsJudge:
             stands = not body.is_whole and body.taken >= body.handed
             if self._lasts(what, stands, SILENCE_S):
                 raise Violation(f"SILENT: {egress.name} stands in the middle of a delivery")
-            if self._lasts(("told", *what), stands and self._is_untold(router, egress, large.current), TOLD_S):
-                raise Violation(f"UNTOLD: {egress.name} has taken all that has come, and its publisher's router waits")
+            if self._lasts(
+                ("reported", *what), stands and self._is_unreported(router, egress, large.current), REPORTED_S
+            ):
+                raise Violation(
+                    f"UNREPORTED: {egress.name} has taken all that has come, and its publisher's router waits"
+                )
 
-    def _is_untold(self, router: Router, egress: Egress, entry: Entry) -> bool:
+    def _is_unreported(self, router: Router, egress: Egress, entry: Entry) -> bool:
         """L-4: the ingress of what its subscriber has taken does not know of it, and is not about to hear it."""
         world, sync, body = self._world, entry.sync, entry.large
         if world.faults or sync is None or body is None:

@@ -26,10 +26,10 @@ ToClient: TypeAlias = (
     | effects.SettleAtSubscriber
     | effects.Confirm
     | effects.CompleteDrain
-    | effects.TellOwing
-    | effects.TellEnded
-    | effects.TellAcceptedBy
-    | effects.TellStart
+    | effects.NotifyOwing
+    | effects.NotifyEnded
+    | effects.NotifyAcceptedBy
+    | effects.NotifyStart
     | effects.DetachLink
     | effects.CloseConnection
 )

@@ -144,10 +144,10 @@ def done(effect: effects.Effect) -> str:
 def _for_people(effect: effects.Effect) -> str:
     """What publishers and operators are notified of."""
     match effect:
-        case effects.TellStart():
+        case effects.NotifyStart():
             return f"link {effect.link}: start of subscription {effect.created} behind {effect.tag.hex()}"
-        case effects.TellEnded() | effects.TellOwing() | effects.TellAcceptedBy():
-            what = {effects.TellEnded: "ended", effects.TellOwing: "owed by"}.get(type(effect), "accepted by")
+        case effects.NotifyEnded() | effects.NotifyOwing() | effects.NotifyAcceptedBy():
+            what = {effects.NotifyEnded: "ended", effects.NotifyOwing: "owed by"}.get(type(effect), "accepted by")
             return f"link {effect.link}: {effect.tag.hex()} {what} {effect.count}: {' '.join(effect.names)}"
         case effects.OrderAnswered():
             return f"order {effect.order}: {effect.ending.value}, epoch {effect.epoch}"

@@ -76,7 +76,7 @@ class Departing:
     def look(self, ingress: Ingress) -> None:
         """Whether everything that was read has its outcome; or, behind a lost link, nothing is owed any more."""
         if ingress.phase is Phase.ENDING:
-            if not ingress.departure.is_told:
+            if not ingress.departure.is_reported:
                 return
             self._answer(ingress)
         elif ingress.departure.owed:
@@ -95,7 +95,7 @@ class Departing:
             self._on_free(publisher_path(ingress.key))
         else:
             assert ingress.link is not None
-            unfinished = ingress.outcomes.tell_all()
+            unfinished = ingress.outcomes.notify_all()
             ingress.outcomes.send(ingress.link)
             self._note(ingress, unfinished)
             ingress.mark_dirty()

@@ -49,13 +49,13 @@ class OrderedEnds:
         is_behind = turn.view.applied < epoch  # he was shown it by another router, and the compare decides
         found = 0 if subscription is None else subscription.epoch
         if subscription is None and not is_behind:
-            self._tell(order.order, OrderEnding.NOT_FOUND)
+            self._notify(order.order, OrderEnding.NOT_FOUND)
         elif found != epoch and not is_behind:
-            self._tell(order.order, OrderEnding.CHANGED, found)
+            self._notify(order.order, OrderEnding.CHANGED, found)
         elif order.only_if_away and (subscription is None or found != epoch or not self._is_away(subscription)):
-            self._tell(order.order, OrderEnding.ATTACHED, found)
+            self._notify(order.order, OrderEnding.ATTACHED, found)
         elif not turn.store_available or len(self._by_nonce) >= ORDERS:
-            self._tell(order.order, OrderEnding.FAILED, found)
+            self._notify(order.order, OrderEnding.FAILED, found)
         else:
             name = order.key if subscription is None else subscription.name
             turn.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
@@ -109,7 +109,7 @@ class OrderedEnds:
     def _decide(self, nonce: str, ending: OrderEnding, epoch: int = 0) -> None:
         order = self._by_nonce.pop(nonce)
         self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
-        self._tell(order.number, ending, epoch)
+        self._notify(order.number, ending, epoch)
 
-    def _tell(self, number: int, ending: OrderEnding, epoch: int = 0) -> None:
+    def _notify(self, number: int, ending: OrderEnding, epoch: int = 0) -> None:
         self._turn.out.append(effects.OrderAnswered(number, ending, epoch))

@@ -54,8 +54,8 @@ def _add(counts: dict[Reason, int], ingress: Ingress, at: float) -> None:
     stop = ingress.arrivals.before(at, window.end)
     if stop <= window.base:
         return
-    told = window.count(window.base, min(stop, window.next_accept))
-    counts[Reason.PUBLISHER_SETTLES] += told
+    reported = window.count(window.base, min(stop, window.next_accept))
+    counts[Reason.PUBLISHER_SETTLES] += reported
     found = waiting(ingress)
     if stop > window.next_accept and found is not None:
         counts[found.reason] += window.count(window.next_accept, stop)

@@ -19,7 +19,7 @@ from delivery_records.model.tags import (
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Publisher
 from delivery_records.publisher.ingress import Ingress
-from delivery_records.publisher.window import TOLD, Slot
+from delivery_records.publisher.window import REPORTED, Slot
 from delivery_records.subscriber.entries import MAPPED, NEVER_SENT, Entry
 
 IN_DOUBT = "in-doubt"
@@ -146,8 +146,8 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
         name = turn.view.subscriptions[key].name
         local.append(AtSubscription(name, IN_DOUBT, _detail(turn, endpoints, key, tag), True))
     is_reported = (rejected or expired) and ingress.policy.report_rejections
-    told = DeliveryOutcome.REJECTED if is_reported else slot.verdict
-    state = _of(told) if slot.state is TOLD else IN_DOUBT
+    reported = DeliveryOutcome.REJECTED if is_reported else slot.verdict
+    state = _of(reported) if slot.state is REPORTED else IN_DOUBT
     return FoundDelivery(
         True,
         ingress.name,

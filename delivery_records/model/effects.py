@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from delivery_records.model.messages import Datagram, RouterMessage
-from delivery_records.model.outcomes import Decision, DeliveryOutcome, Told
+from delivery_records.model.outcomes import Decision, DeliveryOutcome, Reported
 from delivery_records.model.parts import Part
 from delivery_records.model.patience import Patience
 from delivery_records.model.tags import OWN_TAG_AT
@@ -28,7 +28,7 @@ class PublisherReply:
     """Answer the publisher's attach (A-3)."""
 
     link: int
-    unsettled: Mapping[bytes, Told | None] | None
+    unsettled: Mapping[bytes, Reported | None] | None
     """What it may resume, and the outcomes that are known (A-3b); empty: nothing (A-3a); None: it presented null."""
     resumed: bool
     exactly_once: bool
@@ -238,7 +238,7 @@ class CompleteDrain:
 
 
 @dataclass(frozen=True, slots=True)
-class TellOwing:
+class NotifyOwing:
     """Answer x-opt-topic-ask: who still owes this delivery (first names, and how many in all)."""
 
     link: int
@@ -248,7 +248,7 @@ class TellOwing:
 
 
 @dataclass(frozen=True, slots=True)
-class TellEnded:
+class NotifyEnded:
     """Report subscriptions that ended while they owed deliveries: first names, their number, the oldest owed (I-3b)."""
 
     link: int
@@ -258,7 +258,7 @@ class TellEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class TellAcceptedBy:
+class NotifyAcceptedBy:
     """Tell the publisher which subscriptions processed `tag` and those after it: first names, their number (I-3c)."""
 
     link: int
@@ -268,7 +268,7 @@ class TellAcceptedBy:
 
 
 @dataclass(frozen=True, slots=True)
-class TellStart:
+class NotifyStart:
     """Tell the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
 
     link: int
@@ -409,10 +409,10 @@ Effect: TypeAlias = (
     | SettleAtSubscriber
     | Confirm
     | CompleteDrain
-    | TellOwing
-    | TellEnded
-    | TellAcceptedBy
-    | TellStart
+    | NotifyOwing
+    | NotifyEnded
+    | NotifyAcceptedBy
+    | NotifyStart
     | DetachLink
     | CloseConnection
     | Read

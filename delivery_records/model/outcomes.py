@@ -146,7 +146,7 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class Reported:
     """What one disposition states; deliveries with the very same object share it."""
 
     outcome: DeliveryOutcome

@@ -52,7 +52,7 @@ class Rule(Enum):
     LETTER_SENT = ("I-3e", "dead letter sent to {0} subscriptions; without one it waits")
     LETTER_DONE = ("I-3e", "dead letter is done: {0} still owe it")
     LETTER_GIVEN_UP = ("I-3e", "dead letter is given up, for nobody subscribed to its topic: {0} still owe the message")
-    TOLD = ("I-3", "its publisher is told {0}")
+    REPORTED = ("I-3", "its publisher is told {0}")
     SETTLED = ("I-4", "settled by its publisher, and forgotten")
     GIVEN_UP = ("I-4a", "settled by its publisher before it was told an outcome: given up")
     ABANDONED = ("I-9", "not sent again by its publisher, which went on: given up")

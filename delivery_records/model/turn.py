@@ -98,6 +98,6 @@ class Turn:
         self.counts[decision] += 1
         self.out.append(effects.Note(decision, fields))
 
-    def told_incarnation(self, created: int) -> int:
+    def reported_incarnation(self, created: int) -> int:
         """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
         return self._era << REVISION_BITS | created

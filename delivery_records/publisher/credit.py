@@ -21,7 +21,7 @@ class PublisherCredit:
         "_limits",
         "_map_bound",
         "_mean_bytes",
-        "_session_told",
+        "_session_reported",
         "_topic",
         "_turn",
         "_window",
@@ -48,7 +48,7 @@ class PublisherCredit:
         self.received = 0
         """Deliveries counted on this attach: first transfers, also aborted, pre-settled and ignored ones."""
         self.limit = 0
-        self._session_told = False
+        self._session_reported = False
 
     def look_at(self, line: Line | None) -> None:
         """What waits for a channel takes up the window as if it was in it."""
@@ -68,8 +68,8 @@ class PublisherCredit:
             return
         limit = self._next_limit(self._turn.view.map_share(self._topic))
         if limit is not None:
-            first = None if self._session_told or not session else session
-            self._session_told = self._session_told or first is not None
+            first = None if self._session_reported or not session else session
+            self._session_reported = self._session_reported or first is not None
             self._turn.out.append(effects.GrantPublisherCredit(link, limit, first))
 
     def withdraw(self, link: int) -> None:

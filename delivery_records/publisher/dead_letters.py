@@ -20,7 +20,7 @@ from delivery_records.model.topics import split_vhost
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
-from delivery_records.publisher.window import AWAITED, TOLD, Slot, Window
+from delivery_records.publisher.window import AWAITED, REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 MAX_ATTEMPTS_REASON = "max-attempts"
@@ -309,7 +309,7 @@ class DeadLetters:
         number = max(self._through, window.next_accept)
         while self._unsent and number < window.end:
             slot = window.at(number)
-            if slot is not None and slot.state is not TOLD:
+            if slot is not None and slot.state is not REPORTED:
                 letter = self._letters.get(number)
                 holds = letter is not None and not letter.is_over
                 if slot.state is AWAITED or slot.pending > int(holds):

@@ -31,7 +31,7 @@ class Departure:
         return self._presents_map
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether everything that was read has an outcome."""
         return self._window.next_accept >= self._window.end
 

@@ -41,7 +41,7 @@ class Fanout:
         "_endpoint",
         "_last_start",
         "_left_at",
-        "_left_told",
+        "_left_reported",
         "_local",
         "_members_local",
         "_members_remote",
@@ -110,7 +110,7 @@ class Fanout:
         self._last_start = 0
         self._left_at = 0
         """T-3: an egress that has not applied this revision may still count a subscription that is deleted."""
-        self._left_told = 0
+        self._left_reported = 0
         """The revision of that kind that SETTLEs wait for at other routers."""
         self._plan_version = -1
         self._weight = 1
@@ -333,8 +333,8 @@ class Fanout:
 
         A SETTLE names no revision, so a MSG to nobody does; what follows it waits behind it.
         """
-        if self._left_told < self._left_at:
-            self._left_told = self._left_at
+        if self._left_reported < self._left_at:
+            self._left_reported = self._left_at
             epoch = self._endpoint.epoch  # names no subscription: no two keys have one epoch
             self._channels.broadcast(self._remote, Msg(epoch, 0, b"", b"", (epoch,), after=self._left_at))
 
@@ -402,7 +402,7 @@ class Fanout:
 
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
-        self._left_told = 0
+        self._left_reported = 0
         if self.is_active:
             found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])

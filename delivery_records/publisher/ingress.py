@@ -45,7 +45,7 @@ from delivery_records.publisher.resumption import Held, Resumption
 from delivery_records.publisher.retries import Retries
 from delivery_records.publisher.special_transfers import Annotate, SpecialTransfers
 from delivery_records.publisher.starts import Start, presented_starts
-from delivery_records.publisher.window import TOLD, Slot, Window
+from delivery_records.publisher.window import REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
@@ -59,7 +59,7 @@ class Ingress(Endpoint):
         "_annotate",
         "_asked_s",
         "_parts",
-        "_start_told",
+        "_start_reported",
         "_starts",
         "_turn",
         "answers",
@@ -125,7 +125,7 @@ class Ingress(Endpoint):
         self.window = Window(request.unfinished if presented is None else presented.tags, turn.budget)
         starts = () if request.waits else presented_starts(self.window, request.starts, publisher.epoch)  # I-3f
         self._starts: list[Start] = [*starts]
-        self._start_told = self.window.end
+        self._start_reported = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
         self.fanout = self._new_fanout(request)
@@ -200,7 +200,7 @@ class Ingress(Endpoint):
             if len(flow.asked_tag) > MAX_TAG_BYTES:
                 self.detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
                 return
-            self._tell_owing(flow.asked_tag)
+            self._notify_owing(flow.asked_tag)
         if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
             self._turn.timers.cancel(Timer.PROOF, self.key)
             if len(self.window):
@@ -323,7 +323,7 @@ class Ingress(Endpoint):
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
-                has_outcome = slot.state is TOLD
+                has_outcome = slot.state is REPORTED
                 if turn.tracing is not None:
                     self.trace(slot, Rule.SETTLED if has_outcome else Rule.GIVEN_UP)
                 if has_outcome:
@@ -452,7 +452,7 @@ class Ingress(Endpoint):
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
         if is_new:
-            self._tell_start(subscription)
+            self._notify_start(subscription)
         self.fanout.sync([subscription])
         self.mark_dirty()  # C-1, I-3f
 
@@ -461,11 +461,11 @@ class Ingress(Endpoint):
         if self.fanout.letters is not None and self.fanout.is_active:
             self.fanout.letters.on_subscription(subscription)
 
-    def _tell_start(self, subscription: Subscription) -> None:
+    def _notify_start(self, subscription: Subscription) -> None:
         """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
-        if self.exactly_once and self.link is not None and self._start_told < self.window.end and len(self.window):
-            self._start_told = self.window.end
-            self._turn.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
+        if self.exactly_once and self.link is not None and self._start_reported < self.window.end and len(self.window):
+            self._start_reported = self.window.end
+            self._turn.out.append(effects.NotifyStart(self.link, subscription.created, self.window.newest.tag))
 
     def on_subscription_deleted(self, key: str, name: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
@@ -521,9 +521,9 @@ class Ingress(Endpoint):
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
         self.resumption.settle_stated()
-        if self.phase is not Phase.ACTIVE or not self.window.told or not self.outcomes.is_overdue():
+        if self.phase is not Phase.ACTIVE or not self.window.reported or not self.outcomes.is_overdue():
             return
-        self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
+        self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, reported=self.window.reported)
         self.detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
 
     def detach(self, condition: str, description: str) -> None:
@@ -532,11 +532,11 @@ class Ingress(Endpoint):
             self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
 
-    def _tell_owing(self, tag: bytes) -> None:
+    def _notify_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)
         names = [] if slot is None else self.fanout.owing(slot.number)
         if self.link is not None:
-            self._turn.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
+            self._turn.out.append(effects.NotifyOwing(self.link, tag, names[:OWING_NAMES], len(names)))
 
 
 @dataclass(slots=True)

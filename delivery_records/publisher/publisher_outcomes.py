@@ -6,16 +6,16 @@ from typing import Final
 
 from delivery_records.model import effects
 from delivery_records.model.limits import OWING_NAMES, OnEmpty, TopicPolicy
-from delivery_records.model.outcomes import Decision, DeliveryOutcome, Told
+from delivery_records.model.outcomes import Decision, DeliveryOutcome, Reported
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, TOLD, Slot, Window, WindowOwner
+from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, REPORTED, Slot, Window, WindowOwner
 
-_ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
-_IN_DOUBT: Final = Told(DeliveryOutcome.MODIFIED_FAILED)
-_RELEASED: Final = Told(DeliveryOutcome.RELEASED)
-_NOBODY: Final = Told(
+_ACCEPTED: Final = Reported(DeliveryOutcome.ACCEPTED)
+_IN_DOUBT: Final = Reported(DeliveryOutcome.MODIFIED_FAILED)
+_RELEASED: Final = Reported(DeliveryOutcome.RELEASED)
+_NOBODY: Final = Reported(
     DeliveryOutcome.REJECTED,
     "amqp:not-found",
     "no subscription matches the topic, and its policy rejects such messages: subscribe first, then send it again",
@@ -27,7 +27,7 @@ _OF_EMPTY: Final = {
     OnEmpty.REJECT: DeliveryOutcome.REJECTED,
 }
 
-_TOLD = {
+_REPORTED = {
     DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
     DeliveryOutcome.REJECTED: Decision.DELIVERY_REJECTED,
     DeliveryOutcome.RELEASED: Decision.DELIVERY_RELEASED,
@@ -45,9 +45,9 @@ class PublisherOutcomes:
         "_ended_from",
         "_exactly_once",
         "_owner",
+        "_reported",
+        "_reported_settled",
         "_settles_first",
-        "_told",
-        "_told_settled",
         "_turn",
         "_window",
         "expired_by",
@@ -75,8 +75,8 @@ class PublisherOutcomes:
         self._settles_first = settles_first
         self._accepted: list[int] = []
         """Delivery-ids of what was simply accepted, and is not settled with that: nearly all."""
-        self._told: dict[Told, list[int]] = {}
-        self._told_settled: dict[Told, list[int]] = {}
+        self._reported: dict[Reported, list[int]] = {}
+        self._reported_settled: dict[Reported, list[int]] = {}
         self.expired_by: dict[int, list[str]] = {}
         """Number of a delivery -> subscriptions for which it expired (E-10)."""
         self.in_doubt: set[int] = set()
@@ -119,60 +119,62 @@ class PublisherOutcomes:
                 return
             window.next_accept += 1  # first: telling may take the slot out and move it on
             if slot is not None:
-                self._tell(slot)
+                self._notify(slot)
 
     def settle_with_outcomes(self) -> None:
         """A-9a: the publisher ends, and settles nothing any more."""
         self._settles_first = True
 
-    def tell_all(self) -> int:
+    def notify_all(self) -> int:
         """A-9a: T_end is over. Returns how many deliveries had no outcome, and are in doubt."""
         in_doubt = 0
         self._window.next_accept = self._window.end
-        for slot in [slot for slot in self._window.slots() if slot.state is not TOLD]:
+        for slot in [slot for slot in self._window.slots() if slot.state is not REPORTED]:
             if slot.pending:
                 in_doubt += 1
                 slot.verdict = DeliveryOutcome.MODIFIED_FAILED
-            self._tell(slot)
+            self._notify(slot)
         return in_doubt
 
     def on_stated(self, slot: Slot) -> None:
         """A-3b: its outcome stands in the attach reply's map."""
-        slot.step(TOLD)
-        if not self._window.told:
+        slot.step(REPORTED)
+        if not self._window.reported:
             self._await_settlement()
-        self._window.told += 1
+        self._window.reported += 1
 
-    def tell_again(self, slot: Slot, told: Told) -> None:
+    def notify_again(self, slot: Slot, reported: Reported) -> None:
         """A-3b: the publisher resumes it all the same."""
         if self._settles_first or slot.receiver_settles:
-            self._told_settled.setdefault(told, []).append(slot.delivery_id)
+            self._reported_settled.setdefault(reported, []).append(slot.delivery_id)
             self._owner.drop(slot)
         else:
-            (self._accepted if told is _ACCEPTED else self._told.setdefault(told, [])).append(slot.delivery_id)
+            (self._accepted if reported is _ACCEPTED else self._reported.setdefault(reported, [])).append(
+                slot.delivery_id
+            )
 
-    def outcome_of(self, slot: Slot) -> Told:
+    def outcome_of(self, slot: Slot) -> Reported:
         """I-3: of what is received, and owed by nobody any more."""
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         return _ACCEPTED if plain else self._outcome_of(slot)
 
-    def _tell(self, slot: Slot) -> None:
+    def _notify(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
-        told = _ACCEPTED if plain else self._outcome_of(slot)
+        reported = _ACCEPTED if plain else self._outcome_of(slot)
         assert slot.state is RECEIVED
-        slot.state = TOLD
+        slot.state = REPORTED
         if self._turn.tracing is not None:
-            self._owner.trace(slot, Rule.TOLD, told.outcome.value)
-        if not self._window.told:
+            self._owner.trace(slot, Rule.REPORTED, reported.outcome.value)
+        if not self._window.reported:
             self._await_settlement()
-        self._window.told += 1
+        self._window.reported += 1
         if self._settles_first or slot.receiver_settles:
-            self._told_settled.setdefault(told, []).append(slot.delivery_id)
+            self._reported_settled.setdefault(reported, []).append(slot.delivery_id)
             self._owner.drop(slot)  # c.3: at-least-once is settled together with the outcome
-        elif told is _ACCEPTED:
+        elif reported is _ACCEPTED:
             self._accepted.append(slot.delivery_id)
         else:
-            self._told.setdefault(told, []).append(slot.delivery_id)
+            self._reported.setdefault(reported, []).append(slot.delivery_id)
 
     def _await_settlement(self) -> None:
         """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
@@ -180,10 +182,10 @@ class PublisherOutcomes:
         if not self._turn.timers.is_set(Timer.SETTLE, self._owner.key):
             self._turn.timers.set(Timer.SETTLE, self._owner.key, self._turn.now + self._turn.limits.settle_timeout_s)
 
-    def _outcome_of(self, slot: Slot) -> Told:
+    def _outcome_of(self, slot: Slot) -> Reported:
         """The outcome told to the publisher (I-3)."""
         if slot.failure:
-            return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+            return Reported(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
         if slot.number in self.in_doubt:
             return _IN_DOUBT  # L-7
         if slot.verdict is None and not slot.processed and not (self._exactly_once or slot.repeated):
@@ -191,10 +193,10 @@ class PublisherOutcomes:
         if slot.verdict is not None:
             return _OF_VERDICT.get(slot.verdict, _NOBODY)
         if self.policy.report_rejections or (slot.has_no_letter and self.policy.dead_letter):  # I-3e
-            return self._reported(slot, slot.rejected_by or [], self.expired_by.get(slot.number, []))
+            return self._rejected(slot, slot.rejected_by or [], self.expired_by.get(slot.number, []))
         return _ACCEPTED
 
-    def _reported(self, slot: Slot, rejected: list[str], expired: list[str]) -> Told:
+    def _rejected(self, slot: Slot, rejected: list[str], expired: list[str]) -> Reported:
         """on_reject=report, or no letter: who rejected it, and for whom it expired (E-10)."""
         said = [f"rejected by {len(rejected)}"] if rejected else []
         said += [f"expired for {len(expired)}"] if expired else []
@@ -203,7 +205,7 @@ class PublisherOutcomes:
             return _ACCEPTED
         of_subscriptions = [" and ".join(said) + " of its subscriptions"] if said else []
         no_letter = ["nobody has a dead letter of it"] if has_no_letter else []
-        return Told(
+        return Reported(
             DeliveryOutcome.REJECTED,
             "oncewire:rejected",
             "; ".join(of_subscriptions + no_letter),
@@ -227,33 +229,33 @@ class PublisherOutcomes:
 
     def _report_ended(self, link: int) -> None:
         assert self._ended_from is not None
-        told = effects.TellEnded(link, tuple(self._ended), self._ended_count, self._ended_from.tag)
+        reported = effects.NotifyEnded(link, tuple(self._ended), self._ended_count, self._ended_from.tag)
         self._ended, self._ended_count, self._ended_from = [], 0, None
-        self._turn.out.append(told)
+        self._turn.out.append(reported)
 
     def send(self, link: int) -> None:
         """State what this turn decided: one disposition for each outcome, behind who ended without (I-3b)."""
         if self._accepted:
-            self._told[_ACCEPTED], self._accepted = self._accepted, []
+            self._reported[_ACCEPTED], self._accepted = self._accepted, []
         if self._ended_count:
             self._report_ended(link)
-        if self._told:
-            told, self._told = self._told, {}
-            self._dispose(link, told, False)
-        if self._told_settled:
-            told, self._told_settled = self._told_settled, {}
-            self._dispose(link, told, True)
+        if self._reported:
+            reported, self._reported = self._reported, {}
+            self._dispose(link, reported, False)
+        if self._reported_settled:
+            reported, self._reported_settled = self._reported_settled, {}
+            self._dispose(link, reported, True)
 
-    def _dispose(self, link: int, all_told: dict[Told, list[int]], settled: bool) -> None:
-        for told, ids in all_told.items():
-            self._turn.counts[_TOLD[told.outcome]] += len(ids)
+    def _dispose(self, link: int, all_reported: dict[Reported, list[int]], settled: bool) -> None:
+        for reported, ids in all_reported.items():
+            self._turn.counts[_REPORTED[reported.outcome]] += len(ids)
             info: dict[str, object] = {}
-            if told.rejected_by:
-                info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
-            if told.expired_by:
-                info |= {"expired": list(told.expired_by), "expired-count": told.expirations}
+            if reported.rejected_by:
+                info = {"subscriptions": list(reported.rejected_by), "count": reported.rejections}
+            if reported.expired_by:
+                info |= {"expired": list(reported.expired_by), "expired-count": reported.expirations}
             self._turn.out.append(
-                effects.Dispose(link, ids, told.outcome, settled, told.condition, told.description, info)
+                effects.Dispose(link, ids, reported.outcome, settled, reported.condition, reported.description, info)
             )
 
     def _of_empty(self) -> DeliveryOutcome | None:

@@ -15,7 +15,7 @@ from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
-from delivery_records.publisher.window import ARRIVING, AWAITED, GONE, TOLD, Slot, Window, WindowOwner
+from delivery_records.publisher.window import ARRIVING, AWAITED, GONE, REPORTED, Slot, Window, WindowOwner
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 
@@ -95,23 +95,23 @@ class CountedOutcomes(PublisherOutcomes):
         base = self._window.base
         self._done_before = {number: names for number, names in self._done_before.items() if number >= base}
         for slot in self._window.slots():
-            if slot.state is not TOLD and slot.number >= cursor.start and not cursor.owes(slot.number):
+            if slot.state is not REPORTED and slot.number >= cursor.start and not cursor.owes(slot.number):
                 self._done_before.setdefault(slot.number, []).append(name)
 
     def send(self, link: int) -> None:
         """I-3c: who processed what is accepted, ahead of the outcomes."""
         for tag, names in self._changes:
-            self._turn.out.append(effects.TellAcceptedBy(link, tag, names[:OWING_NAMES], len(names)))
+            self._turn.out.append(effects.NotifyAcceptedBy(link, tag, names[:OWING_NAMES], len(names)))
         self._changes = []
         super().send(link)
 
-    def _tell(self, slot: Slot) -> None:
+    def _notify(self, slot: Slot) -> None:
         if slot.verdict is None:
             names = self._processed_by(slot)
             if names != self._stated:
                 self._stated = names
                 self._changes.append((slot.tag, names))
-        super()._tell(slot)
+        super()._notify(slot)
 
     def _processed_by(self, slot: Slot) -> tuple[str, ...]:
         """Nothing is pending, so whoever has ever owed it has processed it, or has ended."""
@@ -165,7 +165,7 @@ class WaitingOutcomes(CountedOutcomes):
                     return
             window.next_accept += 1  # first: telling may take the slot out and move it on
             if slot is not None:
-                self._tell(slot)
+                self._notify(slot)
 
     def _has_too_few(self, slot: Slot) -> bool:
         if slot.verdict is not None or slot.failure:

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from delivery_records.model.inputs import PublisherTransfer
 from delivery_records.model.limits import RESUME_FLAGS_IGNORED, TopicPolicy
-from delivery_records.model.outcomes import Decision, Told
+from delivery_records.model.outcomes import Decision, Reported
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.lifetimes import Lifetimes
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
 from delivery_records.publisher.starts import Start
-from delivery_records.publisher.window import AWAITED, GONE, RECEIVED, TOLD, Slot, Window
+from delivery_records.publisher.window import AWAITED, GONE, RECEIVED, REPORTED, Slot, Window
 
 NOT_RESUMED = -1
 """The delivery-id of what the publisher has not named on this link."""
@@ -29,7 +29,7 @@ NOT_RESUMED = -1
 class Held:
     """The deliveries that this router holds of a publisher, in the order of its window."""
 
-    decided: Mapping[bytes, Told]
+    decided: Mapping[bytes, Reported]
     """Their outcome is known; the publisher may not have read it. They are the first of the window (I-3)."""
     undecided: tuple[Slot, ...]
     starts: tuple[Start, ...]
@@ -51,7 +51,7 @@ class Held:
         undecided = tuple(slot for slot in self.undecided if slot.tag in tags)
         if any(slot.state is not RECEIVED or slot.is_large for slot in undecided):
             return None
-        decided = {tag: told for tag, told in self.decided.items() if tag in tags}
+        decided = {tag: reported for tag, reported in self.decided.items() if tag in tags}
         kept = [0, *accumulate(tag in tags for tag in self.tags)]
         return Held(decided, undecided, tuple((kept[stop], revision) for stop, revision in self.starts))
 
@@ -103,7 +103,7 @@ class Resumption:
         self._former = held
         self._held = None if held is None else held.among(slot.tag for slot in window.slots())
         """Both until the publisher has shown life."""
-        self._decided: Mapping[bytes, Told] = {} if self._held is None else self._held.decided
+        self._decided: Mapping[bytes, Reported] = {} if self._held is None else self._held.decided
         self._open: dict[bytes, Slot] = {}
         """Those that the publisher has not resumed: it counts in their `pending`."""
         self._ignored = 0
@@ -116,7 +116,7 @@ class Resumption:
         return [] if held is None else [*held.starts, (len(held.decided), 0)]
 
     @property
-    def reply(self) -> dict[bytes, Told | None]:
+    def reply(self) -> dict[bytes, Reported | None]:
         """A-3b: the map of the attach reply; None: no outcome yet. Without anything held it is empty (A-3a)."""
         held = self._held
         return {} if held is None else {tag: held.decided.get(tag) for tag in held.tags}
@@ -139,11 +139,11 @@ class Resumption:
 
     def _held_now(self) -> Held:
         """I-3: outcomes are decided in order, so those that are lie at the head of the window."""
-        decided: dict[bytes, Told] = {}
+        decided: dict[bytes, Reported] = {}
         undecided: list[Slot] = []
         for slot in self._window.slots():
             owed = slot.pending - (slot.tag in self._open)
-            if undecided or owed or slot.state not in (RECEIVED, TOLD):
+            if undecided or owed or slot.state not in (RECEIVED, REPORTED):
                 undecided.append(slot)
             else:
                 decided[slot.tag] = self._decided.get(slot.tag) or self._outcomes.outcome_of(slot)
@@ -224,7 +224,7 @@ class Resumption:
         if self._open.pop(slot.tag, None) is not None:
             slot.pending -= 1
         else:
-            self._outcomes.tell_again(slot, self._decided[slot.tag])
+            self._outcomes.notify_again(slot, self._decided[slot.tag])
         return True
 
     @property
@@ -236,6 +236,6 @@ class Resumption:
     def settle_stated(self) -> None:
         """T_settle: a source that has read an outcome in the map need not say so (3.4.6)."""
         found = [slot for tag in self._decided if (slot := self._window.find(tag)) is not None]
-        tags = [slot.tag for slot in found if slot.state is TOLD and slot.delivery_id == NOT_RESUMED]
+        tags = [slot.tag for slot in found if slot.state is REPORTED and slot.delivery_id == NOT_RESUMED]
         if tags:
             self._owner.on_settled(tags)

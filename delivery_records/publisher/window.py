@@ -27,7 +27,7 @@ class SlotState(Enum):
     """A large one, whose last part has not come (L-1)."""
     RECEIVED = "received"
     """Stored whole, or a large one that has passed whole; its outcome is open, or has not been told."""
-    TOLD = "told"
+    REPORTED = "reported"
     """The publisher was told the outcome, whichever it is (accP); it has not settled."""
     GONE = "gone"
     """Settled, given up or abandoned: out of the window."""
@@ -36,8 +36,8 @@ class SlotState(Enum):
 SLOT_NEXT: Final = {
     SlotState.AWAITED: (SlotState.ARRIVING, SlotState.RECEIVED, SlotState.GONE),
     SlotState.ARRIVING: (SlotState.AWAITED, SlotState.RECEIVED, SlotState.GONE),
-    SlotState.RECEIVED: (SlotState.TOLD, SlotState.GONE),
-    SlotState.TOLD: (SlotState.GONE,),
+    SlotState.RECEIVED: (SlotState.REPORTED, SlotState.GONE),
+    SlotState.REPORTED: (SlotState.GONE,),
     SlotState.GONE: (),
 }
 """I-1: received; L-1: arriving; L-5: awaited again; I-3: told; I-4: settled; I-4a: given up; I-9: abandoned.
@@ -47,7 +47,7 @@ docs/protocol.md draws it."""
 AWAITED: Final = SlotState.AWAITED
 ARRIVING: Final = SlotState.ARRIVING
 RECEIVED: Final = SlotState.RECEIVED
-TOLD: Final = SlotState.TOLD
+REPORTED: Final = SlotState.REPORTED
 GONE: Final = SlotState.GONE
 
 
@@ -164,7 +164,7 @@ class Window:
         "body_bytes",
         "end",
         "next_accept",
-        "told",
+        "reported",
         "unreceived",
     )
 
@@ -180,7 +180,7 @@ class Window:
         self.unreceived = 0
         self._awaited = 0
         """No number below this one is still unreceived: what was presented comes again in order (P-1)."""
-        self.told = 0
+        self.reported = 0
         """Deliveries whose outcome was told and that are not settled yet."""
         self.body_bytes = 0
         for tag in tags:
@@ -291,8 +291,8 @@ class Window:
         self._budget.held -= len(slot.message) + ENTRY_BYTES
         if slot.state is AWAITED:
             self.unreceived -= 1
-        elif slot.state is TOLD:
-            self.told -= 1
+        elif slot.state is REPORTED:
+            self.reported -= 1
         assert slot.state is not GONE
         slot.state = GONE
         if slot.number == self.base:
@@ -308,7 +308,7 @@ class Window:
         self._budget.add(-self.body_bytes - ENTRY_BYTES * len(self))
         self._by_number = {}
         self._by_tag = {}
-        self.body_bytes = self.unreceived = self.told = 0
+        self.body_bytes = self.unreceived = self.reported = 0
 
     def slots(self) -> Iterator[Slot]:
         """All slots in order. The window may not change meanwhile."""

@@ -158,7 +158,7 @@ class Egress(Endpoint):
                 self.existed,
                 request.exactly_once,
                 self.mode,
-                self._turn.told_incarnation(self.created),
+                self._turn.reported_incarnation(self.created),
                 held_terms(subscription.record).expiry_policy,
                 timeout_of(subscription),
                 request.patience,

@@ -169,11 +169,11 @@ class LargeBody:
         "is_taken_up",
         "is_whole",
         "pieces",
+        "reported",
+        "reported_at",
         "since",
         "sync",
         "taken",
-        "told",
-        "told_at",
     )
 
     def __init__(self, *, is_place: bool = False) -> None:
@@ -190,9 +190,9 @@ class LargeBody:
         """Bytes given to the link."""
         self.taken = 0
         """Bytes that have left for the subscriber."""
-        self.told = 0
+        self.reported = 0
         """The same, as the ingress knows it (L-4)."""
-        self.told_at = 0.0
+        self.reported_at = 0.0
         self.before = State.HELD
         """State of its entry before it began to be sent."""
         self.since = 0.0

@@ -204,10 +204,12 @@ class LargeDeliveries:
         body.taken = max(0, body.handed - self._unsent)
         if self._finish_if_taken():
             return
-        is_due = self._turn.now - body.told_at >= LARGE_STALL_S / LARGE_LOOKS  # L-6: a slow one takes something, too
-        is_far = body.taken - body.told >= taken_step(self._turn.limits.large_ahead_bytes)
+        is_due = (
+            self._turn.now - body.reported_at >= LARGE_STALL_S / LARGE_LOOKS
+        )  # L-6: a slow one takes something, too
+        is_far = body.taken - body.reported >= taken_step(self._turn.limits.large_ahead_bytes)
         if is_due or is_far or self.is_starved:  # L-4: its publisher may have no room for more
-            self._tell(entry, body)
+            self._notify(entry, body)
 
     def _finish_if_taken(self) -> bool:
         """Look whether the subscriber has taken all there is; then others follow."""
@@ -223,16 +225,16 @@ class LargeDeliveries:
         """The whole of it has gone to the subscriber."""
         body.taken = body.handed
         self._unsent = 0
-        self._tell(entry, body)
+        self._notify(entry, body)
         self._turn.counts[Decision.LARGE_DELIVERED] += 1
         self._forget(entry)
 
-    def _tell(self, entry: Entry, body: LargeBody) -> None:
-        body.told = body.taken
-        body.told_at = self._turn.now
+    def _notify(self, entry: Entry, body: LargeBody) -> None:
+        body.reported = body.taken
+        body.reported_at = self._turn.now
         self._say(entry, body, body.taken)
 
-    def _tell_not_wanted(self, entry: Entry, body: LargeBody) -> None:
+    def _notify_not_wanted(self, entry: Entry, body: LargeBody) -> None:
         self._say(entry, body, NOT_WANTED)
 
     def _say(self, entry: Entry, body: LargeBody, taken: int) -> None:
@@ -357,11 +359,11 @@ class LargeDeliveries:
                 return False
             self._forget(entry)
             self._abort(entry)
-            self._tell_not_wanted(entry, body)
+            self._notify_not_wanted(entry, body)
             return True
         if not body.is_place:
             # Not kept as the next attempt: the ingress sends that from its first part, and this one would go on (L-2).
-            self._tell_not_wanted(entry, body)
+            self._notify_not_wanted(entry, body)
             self._forget(entry)
             if not outcome.is_done:
                 self._leave(entry, is_begun=False)
@@ -378,12 +380,12 @@ class LargeDeliveries:
         if entry is None or body is None:
             return
         if not body.is_whole and body.taken >= body.handed and body.since + SILENCE_S <= self._turn.now:
-            self._tell_not_wanted(entry, body)
+            self._notify_not_wanted(entry, body)
             self._revert(entry, body, is_owed=True)
             self.line.pump()
             return
-        if body.taken > body.told:  # L-6: less than a step, and not all that is here: it takes something
-            self._tell(entry, body)
+        if body.taken > body.reported:  # L-6: less than a step, and not all that is here: it takes something
+            self._notify(entry, body)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -393,7 +395,7 @@ class LargeDeliveries:
         """The link is gone: nothing more is wanted for it (L-2)."""
         for entry in list(self._entries):
             if entry.large is not None and not entry.large.is_place:
-                self._tell_not_wanted(entry, entry.large)
+                self._notify_not_wanted(entry, entry.large)
             self._forget(entry)
 
     # ------------------------------------------------------------------ without a body
@@ -401,7 +403,7 @@ class LargeDeliveries:
     def _do_without(self, entry: Entry) -> None:
         """L-7: it waits behind a place, so its own parts would wait here while the publisher cannot send again."""
         if entry.large is not None:
-            self._tell_not_wanted(entry, entry.large)
+            self._notify_not_wanted(entry, entry.large)
         self._forget(entry)
         entry.message = b""
         entry.large = LargeBody(is_place=True)

@@ -96,7 +96,7 @@ class ProofOfLife:
         if not self.is_known or self.awaits_proof:
             return
         turn, endpoint = self._turn, self._endpoint
-        incarnation = turn.told_incarnation(self._created)
+        incarnation = turn.reported_incarnation(self._created)
         if not self.confirmed:
             self.confirmed = True
             turn.note(Decision.SUBSCRIBER_CONFIRMED, subscription=endpoint.name, incarnation=incarnation)

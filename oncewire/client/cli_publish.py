@@ -60,21 +60,21 @@ class Reporter:
     """Prints events while the command runs; a repeated failure is printed once."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._router = ""
 
     def __call__(self, event: ClientEvent) -> None:
         """Print one event."""
         if isinstance(event, Connected):
-            self._told.clear()
+            self._reported.clear()
             self._router = event.router or event.address
         elif isinstance(event, LinkActive):
             if event.gap_s > 0:  # not the first time
                 say(f"resumed at {self._router} after {spoken_time(event.gap_s)}")
         elif isinstance(event, Disconnected):
-            if self._told.get(event.address) != event.cause:
+            if self._reported.get(event.address) != event.cause:
                 say(f"{event.address}: {event.cause}; retrying")
-            self._told[event.address] = event.cause
+            self._reported[event.address] = event.cause
         elif isinstance(event, SessionExpired):
             say(f"the session expired; {event.messages} messages have an unknown outcome")
 

@@ -543,7 +543,7 @@ class Client:
         self._connector.leave_router(redirect)
         return True
 
-    def tell(self, event: ClientEvent) -> None:
+    def notify(self, event: ClientEvent) -> None:
         """Notify the application; what its function raises is its own affair."""
         if self._on_event is not None:
             try:
@@ -556,7 +556,7 @@ class Client:
         self._failover.succeeded()
         self.statistics.resumed_links += event.resumed
         self.statistics.longest_gap_s = max(self.statistics.longest_gap_s, event.gap_s)
-        self.tell(event)
+        self.notify(event)
 
     def forget(self, link: ClientLink) -> None:
         """The link has ended."""

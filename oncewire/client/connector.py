@@ -13,7 +13,7 @@ from typing import Protocol
 
 from oncewire.client.errors import AuthenticationFailed, UsageError
 from oncewire.client.events import ClientEvent, Connected, Disconnected
-from oncewire.client.failover import Address, Failover, told_address
+from oncewire.client.failover import Address, Failover, reported_address
 from oncewire.client.link import ClientLink
 from oncewire.client.login import TokenSource, refusal_of, sasl_client, token_of
 from oncewire.client.transport import Transport
@@ -73,7 +73,7 @@ class Owner(Protocol):
     def session_lost(self) -> None:
         """All links have ended."""
 
-    def tell(self, event: ClientEvent) -> None:
+    def notify(self, event: ClientEvent) -> None:
         """Notify the application."""
 
 
@@ -231,7 +231,7 @@ class Connector:
                 raise AuthenticationFailed(f"{address} refused the connection", self._forbidden, fix)
             if self._sasl is not None and self._sasl.result is not None:
                 self._check_authentication(self._sasl, address)
-            self._owner.tell(Disconnected(str(address), self.cause))
+            self._owner.notify(Disconnected(str(address), self.cause))
 
     async def _stopped_within(self, seconds: float) -> bool:
         if seconds > 0:
@@ -345,7 +345,7 @@ class Connector:
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
             assert self._transport is not None
-            self._owner.tell(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
+            self._owner.notify(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
             self._owner.session_begun(event.session)
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
@@ -366,14 +366,14 @@ class Connector:
         """Try the router a redirect names next; those it lists besides are fresher than what the open said."""
         info = redirect.info or {}
         self._learn(info, address)
-        told = told_address(info, address)
-        if told is not None:
-            self._failover.prefer(told)
+        reported = reported_address(info, address)
+        if reported is not None:
+            self._failover.prefer(reported)
 
-    def _learn(self, told: Fields, address: Address) -> None:
-        listed = told.get(vocabulary.FAILOVER_LIST)
+    def _learn(self, reported: Fields, address: Address) -> None:
+        listed = reported.get(vocabulary.FAILOVER_LIST)
         if isinstance(listed, list):
-            found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
+            found = [reported_address(entry, address) for entry in listed if isinstance(entry, dict)]
             self._failover.learn([*(other for other in found if other is not None), address])
 
 

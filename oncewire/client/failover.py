@@ -123,7 +123,7 @@ class Failover:
         self._next = 0
         self._failures = 0
         self._redirects = 0
-        self._is_told = False
+        self._is_reported = False
         """The next address is the one of a redirect."""
         self._causes: dict[Address, str] = {}
 
@@ -144,8 +144,8 @@ class Failover:
         """
         address = self._addresses[self._next % len(self._addresses)]
         self._next = (self._next + 1) % len(self._addresses)
-        is_told, self._is_told = self._is_told, False
-        if (first and self._failures == 0) or (is_told and self._redirects <= REDIRECTS_AT_ONCE):
+        is_reported, self._is_reported = self._is_reported, False
+        if (first and self._failures == 0) or (is_reported and self._redirects <= REDIRECTS_AT_ONCE):
             return address, 0.0
         rounds = min(self._failures // len(self._addresses), 16)
         return address, self._uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2**rounds))
@@ -168,7 +168,7 @@ class Failover:
             self._addresses.append(address)
         self._next = self._addresses.index(address)
         self._redirects += 1
-        self._is_told = True
+        self._is_reported = True
 
     def learn(self, addresses: Iterable[Address]) -> None:
         """Remember the addresses a router announced (``failover-server-list``) beside those that were given.
@@ -178,12 +178,12 @@ class Failover:
         following = self._addresses[self._next % len(self._addresses)]
         given = self._addresses[: self._given]
         room = max(0, MAX_ADDRESSES - self._given)
-        told = [address for address in dict.fromkeys(addresses) if address not in given][:room]
-        self._addresses = given + told
+        reported = [address for address in dict.fromkeys(addresses) if address not in given][:room]
+        self._addresses = given + reported
         self._next = self._addresses.index(following) if following in self._addresses else self._given
 
 
-def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
+def reported_address(info: Mapping[Any, object], base: Address) -> Address | None:
     """The address in the info map of a redirect or an entry of ``failover-server-list``; None if there is none.
 
     User and password stay those of `base`, and the scheme where none is named. A change from TLS to plain text is not

@@ -78,7 +78,7 @@ class LinkOwner(Protocol):
     def may_move(self, error: AmqpError | None, insists: bool) -> bool:
         """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
 
-    def tell(self, event: ClientEvent) -> None:
+    def notify(self, event: ClientEvent) -> None:
         """Report to the application."""
 
     def link_active(self, event: LinkActive) -> None:
@@ -214,7 +214,7 @@ class ClientLink:
         condition = "" if event.error is None else str(event.error.condition)
         description = "" if event.error is None else event.error.description or ""
         self.trouble = f"{condition or 'detached'}: {description or 'no reason given'}"
-        self.client.tell(LinkInterrupted(self.name, condition, description))
+        self.client.notify(LinkInterrupted(self.name, condition, description))
         logger.info("link %s was detached: %s %s", self.name, condition or "no error", description)
         self._after_detach(event.error, condition, description)
 

@@ -64,7 +64,7 @@ class Publisher(PublisherLink):
             client, name, topic, journal, core, exactly_once=exactly_once, timeout_s=timeout_s, is_named=is_named
         )
         self._turn = asyncio.Lock()  # submitters wait in the order they came
-        self._notice = StallNotice(self._loop, lambda: next(iter(self._sendings), None), self._tell_stall)
+        self._notice = StallNotice(self._loop, lambda: next(iter(self._sendings), None), self._notify_stall)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Publisher(PublisherLink):
             self.check_usable()
         return await self._begin_closing() and await self._end(closed=True)
 
-    def _tell_stall(self, number: int, seconds: float) -> None:
+    def _notify_stall(self, number: int, seconds: float) -> None:
         """Find out what a message waits for, and report it (see `StallNotice`)."""
         effects = self._core.ask(number)
         if not effects:
@@ -245,7 +245,7 @@ class Publisher(PublisherLink):
 
     def _say_stall(self, seconds: float, names: Sequence[str], count: int, why: str) -> None:
         is_leaving = self._notice.is_leaving
-        self.client.tell(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
+        self.client.notify(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
         logger.warning(
             "%s%s has waited %.0f s for the outcomes of %s: %s%s",
             "leaving its block, " if is_leaving else "",

@@ -42,8 +42,8 @@ NO_BOUND = 1 << 31
 """More entries than any map holds: the peer's frame size sets no limit."""
 
 
-def _first_number(told: tuple[int, Outcome]) -> int:
-    return told[0]
+def _first_number(reported: tuple[int, Outcome]) -> int:
+    return reported[0]
 
 
 class PublisherCore:
@@ -188,7 +188,7 @@ class PublisherCore:
         """Numbers of the messages a restart found in the journal without an outcome; they go on by themselves."""
         return [number for number in self._messages if number < self._recovered_before]
 
-    def told(self, number: int) -> None:
+    def reported(self, number: int) -> None:
         """The application has got an outcome other than accepted: the journal may forget the message."""
         self._forgotten.append(number)
 
@@ -325,8 +325,8 @@ class PublisherCore:
         """The router reported who processed what is accepted, from the message of this tag on (I-3c)."""
         number = int.from_bytes(tag, "big") if len(tag) == TAG_BYTES else -1
         if self._attached and number in self._messages:
-            told = accepted_by(Subscriptions(count, tuple(names)), self.require or 0)
-            self._accepted_by.append((number, told))
+            reported = accepted_by(Subscriptions(count, tuple(names)), self.require or 0)
+            self._accepted_by.append((number, reported))
 
     def _counted(self, number: int, outcome: Outcome) -> Outcome:
         """The outcome of a message, with the subscriptions that the router has named for it."""
@@ -366,8 +366,8 @@ class PublisherCore:
                 assert message.number in self._behind, "what was reported on an earlier link is recorded and gone (P-a)"
                 self._behind.remove(message.number)
                 continue
-            told = outcome if self.require is None else self._counted(message.number, outcome)
-            message.outcome = replace(told, in_doubt=True) if message.in_doubt else told
+            reported = outcome if self.require is None else self._counted(message.number, outcome)
+            message.outcome = replace(reported, in_doubt=True) if message.in_doubt else reported
             self._decided.append(message)
         if outcome.kind is OutcomeKind.RELEASED:
             self._on_released()

@@ -270,7 +270,7 @@ class PublisherLink(ClientLink):
                 self._ready.set_result(None)
             self._became_active(resumed=effect.resumed > 0, unsettled=effect.resumed)
         elif isinstance(effect, ReportExpired):
-            self.client.tell(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
+            self.client.notify(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
         elif isinstance(effect, ReportEnded):
             self._report_ended(effect)
         elif isinstance(effect, ReportOwing):
@@ -297,7 +297,7 @@ class PublisherLink(ClientLink):
 
     def _report_ended(self, report: ReportEnded) -> None:
         self.statistics.subscriptions_ended += report.count
-        self.client.tell(SubscriptionsEnded(self.name, report.names, report.count, report.number))
+        self.client.notify(SubscriptionsEnded(self.name, report.names, report.count, report.number))
         now = self._loop.time()
         if self._ended_logged_at is None or now - self._ended_logged_at >= ENDED_LOG_S:
             self._ended_logged_at = now
@@ -331,7 +331,7 @@ class PublisherLink(ClientLink):
             self.statistics.accepted_by_none += by is not None and not by.count
         else:
             self.statistics.not_accepted += 1
-            self._core.told(report.number)
+            self._core.reported(report.number)
             if sending is not None and not sending.was_awaited:
                 self._unhappy.append(sending)
         if sending is not None and not sending.future.done():

@@ -23,16 +23,16 @@ class StallNotice:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, oldest: Callable[[], int | None], tell: Callable[[int, float], None]
+        self, loop: asyncio.AbstractEventLoop, oldest: Callable[[], int | None], notify: Callable[[int, float], None]
     ) -> None:
         self.is_leaving = False
         self._loop = loop
         self._oldest = oldest
-        self._tell = tell
+        self._notify = notify
         self._timer: asyncio.TimerHandle | None = None
         self._seen: int | None = None
         self._seen_at = 0.0
-        self._told_at: float | None = None
+        self._reported_at: float | None = None
 
     def work(self) -> None:
         """There are messages on their way; for each of them."""
@@ -59,8 +59,8 @@ class StallNotice:
             return
         now = self._loop.time()
         if number != self._seen:
-            self._seen, self._seen_at, self._told_at = number, now, None
-        elif self._told_at is None or now - self._told_at >= AGAIN_S:
-            self._told_at = now
-            self._tell(number, now - self._seen_at)
+            self._seen, self._seen_at, self._reported_at = number, now, None
+        elif self._reported_at is None or now - self._reported_at >= AGAIN_S:
+            self._reported_at = now
+            self._notify(number, now - self._seen_at)
         self._timer = self._loop.call_later(NOTICE_S, self._look)

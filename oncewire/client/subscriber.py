@@ -484,7 +484,7 @@ class Subscriber(ClientLink):
         return not self._is_named or self._is_ending or not self.client.keeps_links
 
     def _expired(self) -> None:
-        self.client.tell(SubscriptionExpired(self.name))
+        self.client.notify(SubscriptionExpired(self.name))
 
     # --- the journal --------------------------------------------------------------------------------------------------
 
@@ -538,9 +538,9 @@ class Subscriber(ClientLink):
                 self._confirm()
             elif isinstance(effect, ReportIncarnation):
                 if effect.before:
-                    self.client.tell(NewIncarnation(self.name, effect.before, effect.now))
+                    self.client.notify(NewIncarnation(self.name, effect.before, effect.now))
             elif isinstance(effect, ReportGivenUp):
-                self.client.tell(DeliveryGivenUp(self.name, effect.tag))
+                self.client.notify(DeliveryGivenUp(self.name, effect.tag))
             elif is_attached:
                 assert isinstance(wire, ReceiverLink)
                 if isinstance(effect, DisposeDeliveries):

@@ -65,13 +65,13 @@ class ListenerGate:
         self._drop(key)  # the descriptor was that of a connection that has ended
         if self.is_full():
             admission.refused += 1
-            self._tell(host, "this listener has as many connections as it may have")
+            self._notify(host, "this listener has as many connections as it may have")
             return False
         if not admission.has_place(group) and now - self._looked_at >= LOOK_AGAIN_S:
             self._drop_ended(now)
         closed = admission.arrive(key, group, now)
         if closed is not None:
-            self._tell(host, "too many connections do not say who they are")
+            self._notify(host, "too many connections do not say who they are")
             if closed == key:
                 return False
             self._close(closed)
@@ -132,5 +132,5 @@ class ListenerGate:
             with contextlib.suppress(OSError):
                 held.socket.shutdown(socket.SHUT_RDWR)
 
-    def _tell(self, host: str, why: str) -> None:
+    def _notify(self, host: str, why: str) -> None:
         self._log.connection_refused(self.name, host, why)

@@ -311,13 +311,13 @@ async def open_websocket(protocol: EngineProtocol, url: str, timeout_s: float, t
 def _cause(error: aiohttp.ClientError) -> OSError:
     """What a TCP connection would have raised."""
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        told = {
+        reported = {
             401: "it wants a login over HTTP",
             403: "it does not admit this client",
             404: "nothing is at this path",
             503: "it takes no clients now",
         }.get(error.status, error.message)
-        return ConnectionError(f"no AMQP over WebSocket there: HTTP status {error.status}, {told}")
+        return ConnectionError(f"no AMQP over WebSocket there: HTTP status {error.status}, {reported}")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         below: BaseException | None = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):

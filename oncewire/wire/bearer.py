@@ -36,7 +36,7 @@ class BearerServer:
 
     def __init__(self, name: str, ask: Ask) -> None:
         self._read = _read_oauthbearer if name == OAUTHBEARER else _read_xoauth2
-        self._tells_why = name == OAUTHBEARER
+        self._notifies_why = name == OAUTHBEARER
         self._ask = ask
         self._failure: Failure | None = None
 
@@ -53,11 +53,11 @@ class BearerServer:
         found = self._ask(user, token)
         if isinstance(found, Deferred):
             then = found.then
-            return Deferred(found.work, lambda result: self._told(then(result)))
-        return self._told(found)
+            return Deferred(found.work, lambda result: self._reported(then(result)))
+        return self._reported(found)
 
-    def _told(self, step: Step) -> Step:
-        if not self._tells_why or not isinstance(step, Failure) or step.code is not SaslCode.AUTH:
+    def _reported(self, step: Step) -> Step:
+        if not self._notifies_why or not isinstance(step, Failure) or step.code is not SaslCode.AUTH:
             return step
         self._failure = step
         return Challenge(_INVALID)

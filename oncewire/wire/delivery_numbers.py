@@ -52,13 +52,13 @@ class DeliveryNumbers:
             at -= 1
         return at
 
-    def told(self, number: int) -> int:
+    def reported(self, number: int) -> int:
         """What the peer gets for an id; for the first of some that were dropped, the number of the next."""
         return (number - self._behind[self._place(number)]) & SERIAL_MASK
 
-    def own(self, told: int) -> int:
+    def own(self, reported: int) -> int:
         """The id for a number of the peer's."""
         at = len(self._from) - 1
-        while at and serial_difference((told + self._behind[at]) & SERIAL_MASK, self._from[at]) < 0:
+        while at and serial_difference((reported + self._behind[at]) & SERIAL_MASK, self._from[at]) < 0:
             at -= 1
-        return (told + self._behind[at]) & SERIAL_MASK
+        return (reported + self._behind[at]) & SERIAL_MASK

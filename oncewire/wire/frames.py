@@ -97,8 +97,8 @@ class FrameParser:
         header = self.buf[start : start + PROTOCOL_HEADER_SIZE]
         if header[:4] != AMQP_HEADER[:4][: len(header)]:
             if header.startswith(TLS_RECORDS):
-                told = "the peer speaks TLS, and this side does not: write amqps:// for TLS"
-                raise RemoteProtocolError(FRAMING_ERROR, told)
+                reported = "the peer speaks TLS, and this side does not: write amqps:// for TLS"
+                raise RemoteProtocolError(FRAMING_ERROR, reported)
             raise RemoteProtocolError(FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent")
         if len(header) < PROTOCOL_HEADER_SIZE:
             self._wait_for(PROTOCOL_HEADER_SIZE)

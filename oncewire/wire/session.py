@@ -472,7 +472,7 @@ class AmqpSession(SessionEndpoint):
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
         numbers = self._numbers if disposition.role else None
         first = disposition.first
-        last = told = first if disposition.last is None else disposition.last
+        last = reported = first if disposition.last is None else disposition.last
         if numbers is not None:
             first, last = numbers.own(first), numbers.own(last)
         found, visited, rest = unsettled.select(first, last, settled, limit)
@@ -480,8 +480,8 @@ class AmqpSession(SessionEndpoint):
             link.receive_disposition(named.ids, named.tags, state, settled)
         if rest is None:
             return visited, None
-        rest = rest if numbers is None else numbers.told(rest)
-        return visited, Disposition(disposition.role, rest, told, settled, state)
+        rest = rest if numbers is None else numbers.reported(rest)
+        return visited, Disposition(disposition.role, rest, reported, settled, state)
 
     def _unattached(self, handle: int) -> None:
         self.end_faulty(UNATTACHED_HANDLE, f"handle {handle} is not attached")

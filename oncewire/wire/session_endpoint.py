@@ -227,9 +227,9 @@ class SessionEndpoint:
     def _write_of(self, link: LinkEndpoint, performative: Ordered) -> None:
         numbers = self._numbers
         if isinstance(performative, Disposition) and numbers is not None:
-            performative.first = numbers.told(performative.first)
+            performative.first = numbers.reported(performative.first)
             if performative.last is not None:
-                performative.last = numbers.told(performative.last)
+                performative.last = numbers.reported(performative.last)
         self.write(performative)
         if isinstance(performative, Detach):
             link.detach_written = True
@@ -302,7 +302,7 @@ class SessionEndpoint:
         self._remote_window = window - 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
         if self._numbers is not None:
-            delivery_id = self._numbers.told(delivery_id)
+            delivery_id = self._numbers.reported(delivery_id)
         self._whole.write(self._out, handle, delivery_id, tag, settled, payload)
         return True
 
@@ -327,7 +327,7 @@ class SessionEndpoint:
     def write_disposition(self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None) -> None:
         """Send a disposition at once."""
         if self._numbers is not None and not role:
-            first, last = self._numbers.told(first), self._numbers.told(last)
+            first, last = self._numbers.reported(first), self._numbers.reported(last)
         performative = encode_disposition(role, first, None if first == last else last, settled, state)
         size = FRAME_HEADER_SIZE + len(performative)
         self._out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
@@ -368,7 +368,7 @@ class SessionEndpoint:
                 if self._writer.room <= 0:
                     return
                 if self._numbers is not None and not head.has_started:
-                    head.renumber(self._numbers.told(head.delivery_id))
+                    head.renumber(self._numbers.reported(head.delivery_id))
                 performative, payload, last = head.next_frame(self._writer.max_frame_size)
                 self.write_transfer(performative, payload)
                 if last:

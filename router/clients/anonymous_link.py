@@ -54,7 +54,7 @@ from router.clients.link_refusal import (
     refuse_unless_publishable,
     refuse_unless_topic,
 )
-from router.clients.publisher_link import told_state
+from router.clients.publisher_link import reported_state
 
 WINDOW = 256
 """Deliveries that a client may have unsettled on one link. They hide a round trip and an attach to etcd."""
@@ -104,9 +104,9 @@ class AnonymousLink:
         "_opening",
         "_owner",
         "_refused",
+        "_reported",
         "_settles_first",
         "_takes_rejected",
-        "_told",
         "_waiting",
         "connection",
         "is_over",
@@ -128,7 +128,7 @@ class AnonymousLink:
         """Whose each unsettled delivery is, by delivery-id; None: it waits for a place."""
         self._refused: set[int] = set()
         """Deliveries that were rejected here and that the client has not settled."""
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         """Those of inner links that have an outcome and that the client has not settled."""
         self._waiting: deque[DeliveryReceived] = deque()
         """Deliveries that came when all inner publishers were busy, and all behind them."""
@@ -265,7 +265,7 @@ class AnonymousLink:
         settled: dict[Inner, list[tuple[int, bytes]]] = {}
         for delivery_id, tag in event.deliveries:
             self._refused.discard(delivery_id)
-            self._told.discard(delivery_id)
+            self._reported.discard(delivery_id)
             inner = self._inner_of.pop(delivery_id, None)
             waiting = self._waiting if inner is None else inner.held
             if inner is not None:
@@ -294,7 +294,7 @@ class AnonymousLink:
     def carry_out(self, inner: InnerPublisher, effect: Any) -> None:
         """See `Outer`."""
         if isinstance(effect, effects.Dispose):
-            self.on_outcome(inner, list(effect.delivery_ids), told_state(effect), effect.settled)
+            self.on_outcome(inner, list(effect.delivery_ids), reported_state(effect), effect.settled)
         elif isinstance(effect, effects.GrantPublisherCredit):
             inner.limit = effect.limit
             self.on_credit(inner)
@@ -312,7 +312,7 @@ class AnonymousLink:
                 if self._inner_of.pop(delivery_id, None) is not None:
                     inner.open -= 1
         else:
-            self._told.update(delivery_ids)
+            self._reported.update(delivery_ids)
         if self._leaving is None or self._leaving.answers:
             self.link.dispose(delivery_ids, state, settled)
         inputs: list[Input] = []
@@ -403,7 +403,7 @@ class AnonymousLink:
         """Let inner links end that have passed on everything; whether there are none left."""
         for inner in [] if self._waiting else list(self._inner.values()):
             if not inner.held and isinstance(inner, InnerRoute):
-                if self._told.issuperset(number for number, found in self._inner_of.items() if found is inner):
+                if self._reported.issuperset(number for number, found in self._inner_of.items() if found is inner):
                     self._forget(inner)
                     inner.close()
             elif not inner.held and isinstance(inner, InnerPublisher):
@@ -449,7 +449,9 @@ class AnonymousLink:
             inner = self._inner_of.pop(number, None)
             if inner is not None:
                 inner.open -= 1
-        modified = [number for number, inner in self._inner_of.items() if inner in ended and number not in self._told]
+        modified = [
+            number for number, inner in self._inner_of.items() if inner in ended and number not in self._reported
+        ]
         for number in modified:
             del self._inner_of[number]
         if released or modified or unsent:
@@ -479,7 +481,7 @@ class AnonymousLink:
         self._inner.clear()
         self._inner_of.clear()
         self._refused.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def end_unless_allowed(self, inner: InnerPublisher, refusal: LinkRefusal) -> bool:
         """The rules do not allow this address any more. False: it has deliveries without an outcome, so the link ends.

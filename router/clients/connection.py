@@ -437,8 +437,8 @@ class ClientConnection(PacedProtocol):
             return  # its session or the connection ends, and says so
         condition, info = effect.condition, effect.info
         if condition == LINK_REDIRECT:  # K-8a
-            told = self._elsewhere()
-            condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
+            reported = self._elsewhere()
+            condition, info = (CONNECTION_FORCED, info) if reported is None else (condition, reported)
         error = amqp_error(condition, effect.description, info)
         detach_link(link, effect.closed, error)
 

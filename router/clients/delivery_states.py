@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from delivery_records.model.limits import LETTER_ERROR_CHARS
-from delivery_records.model.outcomes import DeliveryOutcome, Told
+from delivery_records.model.outcomes import DeliveryOutcome, Reported
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 from oncewire.wire.annotations import without_ours
 from oncewire.wire.encoding import encode
@@ -82,9 +82,9 @@ def state_of(outcome: DeliveryOutcome) -> DeliveryState:
     return _STATES[outcome]
 
 
-def map_of(known: Mapping[bytes, Told | None]) -> dict[bytes, DeliveryState | None]:
+def map_of(known: Mapping[bytes, Reported | None]) -> dict[bytes, DeliveryState | None]:
     """The map of an attach reply: what may be resumed, with the outcomes that are known (A-3b)."""
-    return {tag: None if told is None else _STATES[told.outcome] for tag, told in known.items()}
+    return {tag: None if reported is None else _STATES[reported.outcome] for tag, reported in known.items()}
 
 
 def outcomes_of_map(

@@ -218,7 +218,7 @@ class PublisherLink:
 
     def _dispose(self, effect: effects.Dispose) -> None:
         """Tell the outcome of deliveries (I-3)."""
-        self.link.dispose(effect.delivery_ids, told_state(effect), effect.settled)
+        self.link.dispose(effect.delivery_ids, reported_state(effect), effect.settled)
 
     def _grant(self, effect: effects.GrantPublisherCredit) -> None:
         """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
@@ -234,28 +234,28 @@ class PublisherLink:
         """A-4: no credit, and a number that only this attach can answer with."""
         self.link.grant(0, echo=True, properties={vocabulary.ECHO: ULong(effect.epoch)})
 
-    def _tell_owing(self, effect: effects.TellOwing) -> None:
+    def _notify_owing(self, effect: effects.NotifyOwing) -> None:
         """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
-        told: Fields = {vocabulary.ASKED: effect.tag, vocabulary.OWING_COUNT: UInt(effect.count)}
-        self._flow_with_names(told, vocabulary.OWING, effect.names)
+        reported: Fields = {vocabulary.ASKED: effect.tag, vocabulary.OWING_COUNT: UInt(effect.count)}
+        self._flow_with_names(reported, vocabulary.OWING, effect.names)
 
-    def _tell_ended(self, effect: effects.TellEnded) -> None:
+    def _notify_ended(self, effect: effects.NotifyEnded) -> None:
         """I-3b: subscriptions that ended while they owed the publisher's deliveries."""
-        told: Fields = {vocabulary.ENDED_COUNT: UInt(effect.count), vocabulary.ENDED_TAG: effect.tag}
-        self._flow_with_names(told, vocabulary.ENDED, effect.names)
+        reported: Fields = {vocabulary.ENDED_COUNT: UInt(effect.count), vocabulary.ENDED_TAG: effect.tag}
+        self._flow_with_names(reported, vocabulary.ENDED, effect.names)
 
-    def _tell_accepted_by(self, effect: effects.TellAcceptedBy) -> None:
+    def _notify_accepted_by(self, effect: effects.NotifyAcceptedBy) -> None:
         """I-3c: subscriptions that processed what is accepted from that delivery on."""
-        told: Fields = {vocabulary.ACCEPTED_COUNT: UInt(effect.count), vocabulary.ACCEPTED_TAG: effect.tag}
-        self._flow_with_names(told, vocabulary.ACCEPTED_BY, effect.names)
+        reported: Fields = {vocabulary.ACCEPTED_COUNT: UInt(effect.count), vocabulary.ACCEPTED_TAG: effect.tag}
+        self._flow_with_names(reported, vocabulary.ACCEPTED_BY, effect.names)
 
-    def _flow_with_names(self, told: Fields, key: Symbol, names: Sequence[str]) -> None:
+    def _flow_with_names(self, reported: Fields, key: Symbol, names: Sequence[str]) -> None:
         try:
-            self.link.flow({**told, key: list(names)})
+            self.link.flow({**reported, key: list(names)})
         except LimitError:
-            self.link.flow({**told, key: []})
+            self.link.flow({**reported, key: []})
 
-    def _tell_start(self, effect: effects.TellStart) -> None:
+    def _notify_start(self, effect: effects.NotifyStart) -> None:
         """I-6a: what the publisher tells its next router."""
         self.link.flow({vocabulary.START: ULong(effect.created), vocabulary.START_TAG: effect.tag})
 
@@ -302,17 +302,17 @@ _HANDLERS: dict[type, Callable[[PublisherLink, Any], None]] = {
     effects.GrantPublisherCredit: PublisherLink._grant,
     effects.PublisherReply: PublisherLink._reply,
     effects.AskEcho: PublisherLink._ask_echo,
-    effects.TellOwing: PublisherLink._tell_owing,
-    effects.TellEnded: PublisherLink._tell_ended,
-    effects.TellAcceptedBy: PublisherLink._tell_accepted_by,
-    effects.TellStart: PublisherLink._tell_start,
+    effects.NotifyOwing: PublisherLink._notify_owing,
+    effects.NotifyEnded: PublisherLink._notify_ended,
+    effects.NotifyAcceptedBy: PublisherLink._notify_accepted_by,
+    effects.NotifyStart: PublisherLink._notify_start,
     effects.DetachLink: PublisherLink._detach,
     effects.CloseConnection: PublisherLink._close,
 }
 """Behind the class: a compiled one cannot hold its own methods."""
 
 
-def told_state(effect: effects.Dispose) -> DeliveryState:
+def reported_state(effect: effects.Dispose) -> DeliveryState:
     """An outcome as the publisher gets it."""
     if effect.outcome is DeliveryOutcome.REJECTED and effect.condition:
         return Rejected(amqp_error(effect.condition, effect.description, effect.info))

@@ -129,11 +129,11 @@ def _entry(http: str) -> str:
 async def _ask(api: Api, name: str) -> float:
     """Have it drain; returns its limit in seconds."""
     try:
-        told = await api.change("POST", f"/api/v1/management/router/{quote(name, safe='')}/drain", {})
+        reported = await api.change("POST", f"/api/v1/management/router/{quote(name, safe='')}/drain", {})
     except CliError as error:
         fix = f"{error.fix}; or send its process SIGTERM, which does the same"
         raise CliError(f"router {name} cannot be drained from here", error.why, fix) from None
-    return float(told["draining"]["limit_s"])
+    return float(reported["draining"]["limit_s"])
 
 
 async def _wait_gone(api: Api, rid: object, ends_at: float) -> bool:

@@ -403,8 +403,8 @@ def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool =
         try:
             caller = await access.caller_of(request)
             if request.method not in READING and request.content_type != JSON:
-                told = f"changes are sent as JSON, not {request.content_type}"
-                raise AccessDenied(415, told, f"send Content-Type: {JSON}")
+                reported = f"changes are sent as JSON, not {request.content_type}"
+                raise AccessDenied(415, reported, f"send Content-Type: {JSON}")
             access.require(caller, minimum)
         except AccessDenied as denied:
             has_too_small_a_role = asks_again and caller is not None and caller.user

@@ -221,8 +221,8 @@ class RouterControls:
         try:
             check(reloaded.config, dict.fromkeys(SETTINGS, "what holds until a restart"))
         except CliError as error:
-            told = f"{error.what}: {error.why}. Nothing has changed"
-            raise ManagementError(409, told, "restart the router: the file is right for one that starts") from None
+            reported = f"{error.what}: {error.why}. Nothing has changed"
+            raise ManagementError(409, reported, "restart the router: the file is right for one that starts") from None
         if self._tls.is_used:
             reloaded = self._load_certificates(reloaded)
         reloaded = with_users(reloaded, self._listener.users.names, users.names)

@@ -259,7 +259,7 @@ class ViewTables:
             "grouped": shared.record.grouped,
             "owner": self.owner(subscription).kind,
             # Text, for JavaScript's numbers end at 2^53.
-            "incarnation": str(core.turn.told_incarnation(shared.created)),
+            "incarnation": str(core.turn.reported_incarnation(shared.created)),
             "mode": record.mode.value,
             "timeout_s": timeout_of(subscription),
             "peer": record.peer,
@@ -312,7 +312,7 @@ class ViewTables:
             "unsettled": None,
             "granted": None,
             "unreceived": None,
-            "told": None,
+            "reported": None,
             "bytes": None,
             "credit": None,
         }
@@ -323,7 +323,7 @@ class ViewTables:
                 "unsettled": len(window),
                 "granted": granted_of(ingress),
                 "unreceived": window.unreceived,
-                "told": window.told,
+                "reported": window.reported,
                 "bytes": window.body_bytes,
                 "credit": credit_of(ingress),
             }

@@ -69,7 +69,7 @@ _DELIVERIES = {
             "malformed": Decision.TRANSFER_MALFORMED,
         },
     ),
-    "oncewire_deliveries_told": (
+    "oncewire_deliveries_reported": (
         "Deliveries whose outcome was reported to their publisher",
         "outcome",
         {

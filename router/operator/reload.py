@@ -60,8 +60,8 @@ def with_users(reloaded: Reloaded, before: frozenset[str], now: frozenset[str]) 
     """What a reload came to, with what has changed in the file of users."""
     if not reloaded.config.users_file or before == now:
         return reloaded
-    told = f"users_file: {len(now - before)} added, {len(before - now)} removed"
-    return replace(reloaded, changed=(*reloaded.changed, told))
+    reported = f"users_file: {len(now - before)} added, {len(before - now)} removed"
+    return replace(reloaded, changed=(*reloaded.changed, reported))
 
 
 def values_of(config: RouterConfig) -> dict[str, object]:

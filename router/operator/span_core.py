@@ -131,7 +131,7 @@ class DeliverySpans:
                 continue
             elif kind is effects.Dispose:
                 assert isinstance(effect, effects.Dispose)
-                self._on_told(effect, now_ns)
+                self._on_reported(effect, now_ns)
             elif kind is effects.SettleAtSubscriber:
                 assert isinstance(effect, effects.SettleAtSubscriber)
                 self._end_settled(effect.link, effect.tags, now_ns)
@@ -193,18 +193,18 @@ class DeliverySpans:
             link.by_id[transfer.delivery_id] = transfer.tag
             link.by_tag[transfer.tag] = span
 
-    def _on_told(self, told: effects.Dispose, now_ns: int) -> None:
-        link = self._links.get(told.link)
+    def _on_reported(self, reported: effects.Dispose, now_ns: int) -> None:
+        link = self._links.get(reported.link)
         if link is None or not link.by_id:
             return
-        for delivery_id in told.delivery_ids:
+        for delivery_id in reported.delivery_ids:
             tag = link.by_id.pop(delivery_id, None)
             if tag is None:
                 continue
             span = link.by_tag.pop(tag)
-            span.attributes["oncewire.outcome"] = told.outcome.value
+            span.attributes["oncewire.outcome"] = reported.outcome.value
             self._end(span, now_ns)
-            if not told.settled:
+            if not reported.settled:
                 self._begin_settle(link, tag, span, now_ns)
 
     # ------------------------------------------------------------------ at the egress

@@ -44,13 +44,13 @@ class StuckNotice:
 
     def look(self, now: float) -> None:
         """Log whom publishers wait for."""
-        told = 0
+        reported = 0
         for ingress, each in self._holders(now):
             if self._limit.take(each.subscription.key, now) is None:
                 continue
-            self._tell(ingress, each, now)
-            told += 1
-            if told == MOST:
+            self._notify(ingress, each, now)
+            reported += 1
+            if reported == MOST:
                 return
 
     def _holders(self, now: float) -> Iterator[tuple[Ingress, Owing]]:
@@ -69,7 +69,7 @@ class StuckNotice:
             for each in holders:
                 yield ingress, each
 
-    def _tell(self, ingress: Ingress, each: Owing, now: float) -> None:
+    def _notify(self, ingress: Ingress, each: Owing, now: float) -> None:
         record = each.subscription.record
         facts = topic_facts(record.topic)
         shared = self._core.view.subscriptions.get(record.member_of)

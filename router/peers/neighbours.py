@@ -207,7 +207,7 @@ class Neighbours:
         self.routing.neighbour_up(identity.rid, connection.cost)
         self._update_paths()
         if existing is not None:
-            self._tell_lost_frames({identity.rid})
+            self._notify_lost_frames({identity.rid})
 
     def set_cost(self, rid: int, cost: int | None) -> bool:
         """Change what this router's direction to a neighbour costs; the link stays up. False if there is none."""
@@ -286,7 +286,7 @@ class Neighbours:
             self.log.event(RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved))
             self._inbox.put([changed])
 
-    def _tell_lost_frames(self, rids: set[int]) -> None:
+    def _notify_lost_frames(self, rids: set[int]) -> None:
         """Frames to these routers may be lost though no path has changed: their channels look at once (T-4)."""
         self._inbox.put([PathsChanged(frozenset(self.routing.next_hops), frozenset(rids))])
 
@@ -361,7 +361,7 @@ class Neighbours:
         name = connection.identity.node_id if connection.identity is not None else ""
         self.log.event(RouterEvent.NEIGHBOUR_SLOW, neighbour=name, dropped_frames=frames)
         if broken:
-            self._tell_lost_frames(broken)
+            self._notify_lost_frames(broken)
 
     # --- in -----------------------------------------------------------------------------------------------------------
 

@@ -177,11 +177,11 @@ def test_damage_to_a_publishers_journal_turns_the_verdict_red(
 
 
 @pytest.mark.parametrize(
-    ("told", "count"), [(Refused(10.1, 5, "rejected"), "refused"), (OutcomeUnknown(10.1, 5), "unknown")]
+    ("reported", "count"), [(Refused(10.1, 5, "rejected"), "refused"), (OutcomeUnknown(10.1, 5), "unknown")]
 )
-def test_an_outcome_other_than_accepted_is_counted_and_fails_the_publisher(told: Event, count: str) -> None:
+def test_an_outcome_other_than_accepted_is_counted_and_fails_the_publisher(reported: Event, count: str) -> None:
     publishers, subscribers = clean()
-    events = [told if isinstance(event, Accepted) and event.seq == 5 else event for event in publishers["p"]]
+    events = [reported if isinstance(event, Accepted) and event.seq == 5 else event for event in publishers["p"]]
     verdict = verdict_of({**publishers, "p": events}, subscribers)
     assert getattr(verdict.publishers[0], count) == 1
     assert verdict.total("stuck") == 0

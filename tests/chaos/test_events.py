@@ -130,6 +130,6 @@ def test_the_tail_of_a_growing_journal_gives_each_event_once(tmp_path: Path) -> 
     assert tail.read() == []
 
 
-def test_digests_tell_bodies_apart() -> None:
+def test_digests_notify_bodies_apart() -> None:
     assert digest_of(b"2013,1,1") == digest_of(b"2013,1,1")
     assert digest_of(b"2013,1,1") != digest_of(b"2013,1,2")

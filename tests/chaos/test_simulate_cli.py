@@ -21,7 +21,7 @@ from rich.console import Console
 from chaos.campaign.kills import Kill, Kills, run_mutants
 from chaos.campaign.report import Report, print_report
 from chaos.campaign.seeds import Seeds, run_seeds
-from chaos.campaign.story import _PHRASES, tell_shortened
+from chaos.campaign.story import _PHRASES, notify_shortened
 from chaos.campaign.tally import FINDINGS
 from chaos.campaign.workers import WorkerDied, Workers
 from chaos.cli import chaos
@@ -137,7 +137,7 @@ def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(capfd: pytes
     assert "ends with: everything at rest" in out
 
 
-def test_every_step_of_the_simulator_can_be_told_in_words() -> None:
+def test_every_step_of_the_simulator_can_be_reported_in_words() -> None:
     assert set(_PHRASES) == set(ACTIONS), "chaos/campaign/story.py has a phrase for each step"
 
 
@@ -152,7 +152,7 @@ def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
         if (r := run_seed(seed, cores)).violation and len(r.story) > 200 and str(r.violation).startswith("LEAK")
     )
     assert result.violation is not None
-    story = tell_shortened(result, cores, seconds=3.0)
+    story = notify_shortened(result, cores, seconds=3.0)
     assert (story.violation or "").partition(":")[0] == result.violation.partition(":")[0]
     steps = [line for line in story.lines if not line.startswith(" " * 12)]
     assert 0 < len(steps) < len(result.story)
@@ -286,7 +286,7 @@ def test_a_worker_that_ends_early_is_named_with_what_it_was_doing() -> None:
 HOME = Path.home()
 """Of whoever runs the tests: while they run it is another one."""
 SEEDS = range(0, 60, 8)
-TELL = """
+NOTIFY = """
 import hashlib, sys
 sys.path[:0] = sys.argv[1].split(":")
 from chaos.simulator.scenario import Scenario, replay
@@ -319,7 +319,7 @@ def stories(python: str, hash_seed: str) -> str:
     folders = [folder for folder in sys.path if (Path(folder) / "chaos" / "simulator").is_dir()]
     environment = {"PYTHONHASHSEED": hash_seed, "PATH": os.environ["PATH"]}
     done = subprocess.run(
-        [python, "-S", "-c", TELL, ":".join(folders), *map(str, SEEDS)],
+        [python, "-S", "-c", NOTIFY, ":".join(folders), *map(str, SEEDS)],
         env=environment,
         capture_output=True,
         text=True,
@@ -331,15 +331,15 @@ def stories(python: str, hash_seed: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_same_seed_tells_the_same_story_under_every_python_and_without_other_packages(
+def test_the_same_seed_notifies_the_same_story_under_every_python_and_without_other_packages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = stories(sys.executable, "1")
-    assert len(told.splitlines()) == len(SEEDS)
-    assert stories(sys.executable, "2") == told
+    reported = stories(sys.executable, "1")
+    assert len(reported.splitlines()) == len(SEEDS)
+    assert stories(sys.executable, "2") == reported
     others = interpreters()
     for version, path in others.items():
-        assert stories(path, "3") == told, f"Python {version} tells another story"
+        assert stories(path, "3") == reported, f"Python {version} tells another story"
     with capsys.disabled():
         names = ", ".join(others) or "no other Python of 3.11 to 3.15 is here, so none was compared"
         sys.stdout.write(f"[same stories: this Python, {names}] ")

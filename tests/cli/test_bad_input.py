@@ -201,7 +201,7 @@ async def test_what_a_router_refuses_is_said_with_its_reason_and_what_to_do(
     await assert_refused("pub-journal-of-another", (*used, *ann, "--container-id", "chest"), hide)
 
 
-async def test_an_http_server_that_is_no_router_is_told_from_one() -> None:
+async def test_an_http_server_that_is_no_router_is_reported_from_one() -> None:
     server = await asyncio.start_server(_not_found, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]

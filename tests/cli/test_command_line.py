@@ -200,7 +200,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(capsys: pytest.CaptureF
     assert capsys.readouterr().err.strip() == ""
 
 
-def test_an_old_python_is_told_what_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_python_is_reported_what_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         python_check.require_new_python((3, 10))
     assert end.value.code == 2

@@ -200,6 +200,6 @@ async def test_a_neighbour_that_refuses_leaves_one_direction_changed_and_the_err
     settings = {"users": "ann:secret", "roles": "ann=operator", "http.loopback_role": "viewer"}
     async with LocalNetwork(2, settings=settings) as network:
         url = network.routers["r1"].http.replace("//", "//ann:secret@")
-        told = await run_manage("set", "link", "r2", "cost=12", "--both", f"--url={url}")
-        assert told[:2] == (2, "")
-        assert told[2].startswith("error: only the direction from r1 to r2 has changed\nwhy: at r2: ")
+        reported = await run_manage("set", "link", "r2", "cost=12", "--both", f"--url={url}")
+        assert reported[:2] == (2, "")
+        assert reported[2].startswith("error: only the direction from r1 to r2 has changed\nwhy: at r2: ")

@@ -35,10 +35,10 @@ async def test_sub_says_at_which_router_it_has_resumed_and_after_how_long(tmp_pa
 
         assert await line() == "subscribed to orders\n"
         await network.kill("r1")
-        told = await line()
-        while "; retrying" in told:
-            told = await line()
-        assert re.fullmatch(r"resumed at r2 after (\d+ ms|\d+\.\d s)\n", told), told
+        reported = await line()
+        while "; retrying" in reported:
+            reported = await line()
+        assert re.fullmatch(r"resumed at r2 after (\d+ ms|\d+\.\d s)\n", reported), reported
         pub = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",

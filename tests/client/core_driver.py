@@ -139,7 +139,7 @@ class PublisherDriver:
         effects = self.core.flow(credit, session=session)
         return effects + self.commit()
 
-    def tell(
+    def notify(
         self, numbers: Sequence[int], outcome: Outcome | None = ACCEPTED, *, settled: bool = False
     ) -> list[PublisherEffect]:
         """The router tells an outcome; delivery-ids are numbers + 1000."""

@@ -50,7 +50,7 @@ class PublisherSide:
         core = self.core_class(window=6, resend_in_doubt=self.resend_in_doubt, recovered=self.disk.state())
         for report in core.recovered_outcomes():
             self.hear(report)
-            core.told(report.number)
+            core.reported(report.number)
         return core
 
     def hear(self, report: ReportOutcome) -> None:
@@ -67,7 +67,7 @@ class PublisherSide:
             if isinstance(effect, ReportOutcome):
                 self.hear(effect)
                 if not effect.outcome.is_accepted:
-                    self.core.told(effect.number)
+                    self.core.reported(effect.number)
             elif self.pipe is None:
                 assert not isinstance(effect, (SendTransfer, SettleDeliveries, AnswerEcho))
             elif isinstance(effect, SendTransfer):

@@ -33,7 +33,7 @@ class Slot:
     received: bool = False
     payload: bytes = b""
     done: set[str] = field(default_factory=set)
-    told: bool = False
+    reported: bool = False
 
 
 class Ingress:
@@ -194,8 +194,8 @@ class ReferenceRouter:
         for tag, slot in ingress.window.items():
             if not slot.received or len(slot.done) < len(self.subscriptions):
                 return
-            if not slot.told and ingress.pipe is not None:
-                slot.told = True
+            if not slot.reported and ingress.pipe is not None:
+                slot.reported = True
                 delivery_id = next(number for number, named in ingress.ids.items() if named == tag)
                 ingress.pipe.down.append(("accepted", [(delivery_id, tag)]))
 

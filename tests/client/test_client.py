@@ -128,7 +128,7 @@ async def test_send_raises_when_the_message_was_not_accepted(server: WireServer,
         await publisher.send(b"x")
 
 
-async def test_flush_tells_of_bad_outcomes_nobody_looked_at(server: WireServer, network: Network) -> None:
+async def test_flush_notifies_of_bad_outcomes_nobody_looked_at(server: WireServer, network: Network) -> None:
     network.outcomes = deque([RELEASED, RELEASED])
     async with connect(server.url) as client:
         publisher = await client.publisher("t")

@@ -80,7 +80,7 @@ async def test_the_next_address_is_tried_when_a_router_is_away(network: Network)
         assert client.router_name.startswith("b at ")
 
 
-async def test_addresses_a_router_tells_are_used_too(network: Network) -> None:
+async def test_addresses_a_router_notifies_are_used_too(network: Network) -> None:
     async with WireServer(network, "a") as first, WireServer(network, "b") as second:
         entry = {Symbol("network-host"): "127.0.0.1", Symbol("port"): second.port, Symbol("scheme"): "amqp"}
         first.properties = {Symbol("failover-server-list"): [entry]}
@@ -249,7 +249,7 @@ async def test_an_expired_session_can_be_repeated_in_doubt(server: WireServer, n
         assert outcome.in_doubt
 
 
-async def test_a_new_incarnation_is_told_and_marks_the_deliveries(server: WireServer, network: Network) -> None:
+async def test_a_new_incarnation_is_reported_and_marks_the_deliveries(server: WireServer, network: Network) -> None:
     events: list[ClientEvent] = []
     async with connect(server.url, on_event=events.append) as client:
         publisher = await client.publisher("t")

@@ -146,7 +146,7 @@ async def test_what_was_not_finished_comes_again_though_a_later_delivery_was_com
     assert not any(isinstance(event, DeliveryGivenUp) for event in events)
 
 
-async def test_an_unfinished_delivery_whose_session_expired_before_the_restart_is_told_as_given_up(
+async def test_an_unfinished_delivery_whose_session_expired_before_the_restart_is_reported_as_given_up(
     server: WireServer, network: Network, tmp_path: Path
 ) -> None:
     path = tmp_path / "j.db"

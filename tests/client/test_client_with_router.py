@@ -100,7 +100,7 @@ async def test_of_many_in_flight_none_is_sent_behind_a_released_one_and_later_on
             assert (await sending).is_accepted
 
 
-async def test_a_publisher_that_only_asks_is_told_that_nobody_processed_its_message(router: RouterProcess) -> None:
+async def test_a_publisher_that_only_asks_is_reported_that_nobody_processed_its_message(router: RouterProcess) -> None:
     async with connect(router.url) as client:
         asking = await client.publisher("orders", require=0)
         assert (await asking.send(b"x", timeout=LONG)).subscriptions == Subscriptions(0)

@@ -113,10 +113,10 @@ async def test_a_message_at_which_the_function_keeps_failing_becomes_a_dead_lett
     assert (letter.attempts, letter.count, letter.error) == (2, 1, "ValueError: bad one cannot be processed")
     assert first.publisher.startswith("billing/")
     assert second.body == b"bad two"
-    told = [event for event in events if isinstance(event, MessageSetAside)]
-    assert told[0] == MessageSetAside("orders", 2, 2, "ValueError: bad one cannot be processed", "dead")
+    reported = [event for event in events if isinstance(event, MessageSetAside)]
+    assert reported[0] == MessageSetAside("orders", 2, 2, "ValueError: bad one cannot be processed", "dead")
     counts = consumer.statistics
-    assert (counts.messages, counts.dead_letters, counts.skipped, len(told)) == (3, 2, 0, 2)
+    assert (counts.messages, counts.dead_letters, counts.skipped, len(reported)) == (3, 2, 0, 2)
     assert "has set message 2 of 'orders' aside after 2 attempts" in caplog.text
 
 
@@ -187,7 +187,9 @@ async def test_a_message_at_which_the_end_of_its_transaction_fails_is_found_and_
     assert effects(database) == ["one", "two", "three"]
 
 
-async def test_a_consumer_that_was_not_told_what_to_do_still_stops(router: RouterProcess, database: Database) -> None:
+async def test_a_consumer_that_was_not_reported_what_to_do_still_stops(
+    router: RouterProcess, database: Database
+) -> None:
     async with consumer_of(router, database) as consumer:
         task = asyncio.create_task(consumer.run(fail_at_bad))
         await publish(router, b"bad")

@@ -48,7 +48,7 @@ def test_different_deliveries_have_different_hashes() -> None:
 @pytest.mark.parametrize(
     ("processor", "positions"), [("", {"a": 1}), ("p", {}), ("p", {"a": True}), ("p", {"a": 1.5}), ("p", {"a": None})]
 )
-def test_what_could_not_be_told_apart_is_refused(processor: str, positions: dict[str, int]) -> None:
+def test_what_could_not_be_reported_apart_is_refused(processor: str, positions: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="position"):
         delivery_hash(processor, positions)
 

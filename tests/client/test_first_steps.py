@@ -191,7 +191,7 @@ async def test_a_publisher_that_waits_names_the_absent_subscription_and_so_does_
     caplog.set_level(logging.WARNING, "oncewire.client")
     events: list[ClientEvent] = []
 
-    def told(*, leaving: bool) -> list[PublisherWaits]:
+    def reported(*, leaving: bool) -> list[PublisherWaits]:
         return [each for each in events if isinstance(each, PublisherWaits) and each.is_leaving is leaving]
 
     async with running_router("--standalone") as router, connect(router.url, container_id="cafe") as client:
@@ -201,17 +201,17 @@ async def test_a_publisher_that_waits_names_the_absent_subscription_and_so_does_
             async def sell() -> None:
                 async with shop.publisher("orders", name="shop") as publisher:
                     _ = await publisher.submit(b"two coffees")
-                    await until(lambda: told(leaving=False))
+                    await until(lambda: reported(leaving=False))
 
             selling = asyncio.create_task(sell())
-            await until(lambda: told(leaving=True))
+            await until(lambda: reported(leaving=True))
             assert not selling.done()
             async with client.subscriber("orders", name="kitchen") as kitchen:
                 await (await kitchen.receive()).accept()
                 await selling
-    for each in (told(leaving=False)[0], told(leaving=True)[0]):
+    for each in (reported(leaving=False)[0], reported(leaving=True)[0]):
         assert (each.link, each.messages, each.subscriptions, each.count) == ("shop", 1, ("cafe/kitchen",), 1)
-    assert len(told(leaving=False)) == 1  # once a minute for one message
+    assert len(reported(leaving=False)) == 1  # once a minute for one message
     texts = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(
         r"shop has waited \d s for the outcomes of 1 message: "
@@ -298,7 +298,7 @@ async def test_no_router_leaves_no_journal_locked(tmp_path: Path) -> None:
     SqliteJournal(tmp_path / "j.db").close()
 
 
-async def test_a_random_container_id_is_told_at_the_line_that_names_the_link(server: WireServer) -> None:
+async def test_a_random_container_id_is_reported_at_the_line_that_names_the_link(server: WireServer) -> None:
     async with connect(server.url) as client:
         assert client.container_id.startswith("oncewire-")
         with warnings.catch_warnings(record=True) as found:

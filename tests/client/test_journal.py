@@ -61,15 +61,15 @@ def test_links_that_are_not_known_have_the_empty_state(journal: SqliteJournal) -
 def test_a_publishers_changes_are_read_back_after_reopening(journal: SqliteJournal) -> None:
     stored = tuple(StoredMessage(number, b"m%d" % number) for number in range(5))
     write_publisher(journal, PublisherChanges(stored, 5, 3, 77))
-    told = rejected("amqp:not-allowed", "why not")
-    write_publisher(journal, PublisherChanges((), 5, 4, 77, decided=((0, ACCEPTED), (1, told)), doubted=(2,)))
+    reported = rejected("amqp:not-allowed", "why not")
+    write_publisher(journal, PublisherChanges((), 5, 4, 77, decided=((0, ACCEPTED), (1, reported)), doubted=(2,)))
     again = reopen(journal)
     assert again.open_publisher("p") == PublisherState(
         5,
         4,
         77,
         (
-            StoredMessage(1, b"m1", outcome=told),
+            StoredMessage(1, b"m1", outcome=reported),
             StoredMessage(2, b"m2", in_doubt=True),
             StoredMessage(3, b"m3"),
             StoredMessage(4, b"m4"),
@@ -141,12 +141,12 @@ def test_the_file_is_readable_by_its_owner_only(journal: SqliteJournal) -> None:
     assert journal.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_second_opener_is_told_which_process_has_it(journal: SqliteJournal) -> None:
+def test_a_second_opener_is_reported_which_process_has_it(journal: SqliteJournal) -> None:
     with pytest.raises(JournalLocked, match=f"process {os.getpid()} is using it"):
         SqliteJournal(journal.path)
 
 
-def test_another_container_is_told_whose_journal_it_is(journal: SqliteJournal) -> None:
+def test_another_container_is_reported_whose_journal_it_is(journal: SqliteJournal) -> None:
     journal.bind("shop-1")
     journal.bind("shop-1")
     with pytest.raises(JournalOwnerError, match="shop-1"):

@@ -102,14 +102,14 @@ def test_an_outcome_that_came_settled_is_not_settled_again() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit()
-    assert p.tell([0], settled=True) == [ReportOutcome(0, ACCEPTED)]
+    assert p.notify([0], settled=True) == [ReportOutcome(0, ACCEPTED)]
 
 
 def test_a_delivery_settled_without_outcome_is_unknown() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit()
-    (report,) = only(ReportOutcome, p.tell([0], None, settled=True))
+    (report,) = only(ReportOutcome, p.notify([0], None, settled=True))
     assert report.outcome.kind is OutcomeKind.UNKNOWN
 
 
@@ -117,7 +117,7 @@ def test_a_state_that_is_no_outcome_changes_nothing() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit()
-    assert p.tell([0], None) == []
+    assert p.notify([0], None) == []
     assert p.core.unfinished == 1
 
 
@@ -126,21 +126,21 @@ def test_every_outcome_is_reported_for_its_message(outcome: Outcome) -> None:
     p = PublisherDriver()
     p.attach()
     p.submit(3)
-    effects = p.tell([1], outcome)
+    effects = p.notify([1], outcome)
     assert only(ReportOutcome, effects) == [ReportOutcome(1, outcome)]
     assert only(SettleDeliveries, effects) == [SettleDeliveries([1001])]
 
 
-def test_an_outcome_other_than_accepted_survives_a_crash_until_it_is_told() -> None:
+def test_an_outcome_other_than_accepted_survives_a_crash_until_it_is_reported() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit(2)
-    p.tell([0], rejected("x"))
+    p.notify([0], rejected("x"))
     p.restart()
     assert p.core.recovered_outcomes() == [ReportOutcome(0, rejected("x"))]
     assert p.core.recovered_messages() == [1]
     assert p.core.begin_attach() == {tag(1): None}
-    p.core.told(0)
+    p.core.reported(0)
     p.commit()
     p.restart()
     assert p.core.recovered_outcomes() == []
@@ -150,7 +150,7 @@ def test_unsettled_messages_are_presented_and_sent_again_in_order_before_new_one
     p = PublisherDriver()
     p.attach()
     p.submit(3)
-    p.tell([0])
+    p.notify([0])
     p.core.lost()
     p.submit(1)
     assert p.core.begin_attach() == {tag(1): None, tag(2): None}
@@ -214,25 +214,25 @@ def test_numbers_never_restart_even_when_the_map_is_empty() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit(5)
-    p.tell(range(5))
+    p.notify(range(5))
     p.restart()
     assert p.core.submit(b"m") == 5
 
 
-def test_an_accept_lost_with_the_connection_is_told_again_and_then_settled() -> None:
+def test_an_accept_lost_with_the_connection_is_reported_again_and_then_settled() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit()
     p.core.lost()  # the accept was under way
     assert sent(p.attach()) == [0]
-    assert p.tell([0]) == [SettleDeliveries([1000]), ReportOutcome(0, ACCEPTED)]
+    assert p.notify([0]) == [SettleDeliveries([1000]), ReportOutcome(0, ACCEPTED)]
 
 
 def test_a_settle_lost_with_the_connection_needs_nothing_absence_from_the_map_is_the_settle() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit(2)
-    p.tell([0])
+    p.notify([0])
     p.core.lost()
     assert p.core.begin_attach() == {tag(1): None}
 
@@ -248,7 +248,7 @@ def test_an_outcome_recorded_while_the_link_was_away_is_absent_from_the_next_map
     assert p.core.unfinished == 0
 
 
-def test_outcomes_that_were_told_are_recorded_before_the_next_attach() -> None:
+def test_outcomes_that_were_reported_are_recorded_before_the_next_attach() -> None:
     """Left out, a crash before the commit would present one later, after subscribers forgot it: a duplicate.
 
     Presented, it would be owed again, and gone when the commit is done: a hole for a later subscription (F30).
@@ -288,7 +288,7 @@ def test_an_expired_session_makes_exactly_its_own_messages_unknown() -> None:
     p = PublisherDriver()
     p.attach(credit=3)
     p.submit(5)
-    p.tell([0])
+    p.notify([0])
     effects = p.core.expire()
     assert effects == [ReportExpired((1, 2), sent_again=False)]
     may_attach = p.core.may_attach
@@ -301,7 +301,7 @@ def test_an_expired_session_makes_exactly_its_own_messages_unknown() -> None:
     assert sent(p.core.flow(10, session=8) + p.commit()) == [3, 4]
 
 
-def test_unknown_outcomes_survive_a_crash_before_they_are_told() -> None:
+def test_unknown_outcomes_survive_a_crash_before_they_are_reported() -> None:
     p = PublisherDriver()
     p.attach()
     p.submit(1)
@@ -340,7 +340,7 @@ def test_in_doubt_messages_are_sent_again_in_order_and_marked() -> None:
     p.core.attached(capable=True, resume="new")
     transfers = only(SendTransfer, p.core.flow(10, session=8) + p.commit())
     assert [(transfer.number, transfer.in_doubt) for transfer in transfers] == [(0, True), (1, True), (2, False)]
-    (report,) = only(ReportOutcome, p.tell([0]))
+    (report,) = only(ReportOutcome, p.notify([0]))
     assert report.outcome.is_accepted
     assert report.outcome.in_doubt
 
@@ -367,7 +367,7 @@ def test_the_window_bounds_messages_and_bytes_but_one_may_always_stand_alone() -
     p.submit(1, size=1)
     assert not p.core.has_room(1)
     p.attach()
-    p.tell([0])
+    p.notify([0])
     assert p.core.has_room(9)
 
 
@@ -386,7 +386,7 @@ def test_no_more_is_in_flight_than_the_next_map_can_hold() -> None:
     p.core.attached(capable=True, resume="new")
     p.core.flow(100, session=1)
     assert sent(p.submit(4)) == [0, 1]
-    assert sent(p.tell([0])) == [2]
+    assert sent(p.notify([0])) == [2]
 
 
 def test_a_drain_is_answered_after_what_credit_allowed() -> None:
@@ -407,7 +407,7 @@ def test_asking_who_owes_needs_a_message_in_flight() -> None:
     p.attach()
     assert p.core.ask(0) == [AskOwing(tag(0))]
     assert p.core.asked(tag(0), ["a/b"], 3) == [ReportOwing(0, ("a/b",), 3)]
-    p.tell([0])
+    p.notify([0])
     assert p.core.ask(0) == []
     assert p.core.asked(tag(0), [], 0) == []
 
@@ -434,7 +434,7 @@ def test_one_commit_at_a_time_gathers_what_comes_meanwhile() -> None:
     assert [message.number for message in p.core.next_commit().stored] == [1, 2]
 
 
-def test_the_session_told_with_the_first_credit_is_recorded() -> None:
+def test_the_session_reported_with_the_first_credit_is_recorded() -> None:
     p = PublisherDriver()
     p.attach(session=99)
     assert p.disk.session == 99
@@ -449,7 +449,7 @@ def resumed(p: PublisherDriver, credit: int = 10, *, echo: int) -> list[int]:
     return sent(p.core.flow(credit, session=5))
 
 
-def test_a_publisher_tells_its_next_router_what_was_sent_before_a_subscription() -> None:
+def test_a_publisher_notifies_its_next_router_what_was_sent_before_a_subscription() -> None:
     p = PublisherDriver()
     p.attach(credit=4)
     p.submit(4)
@@ -503,7 +503,7 @@ def test_accepted_is_reported_with_who_processed_it_from_the_message_named_on() 
     p.submit(4)
     p.core.accepted_by(tag(0), ["s/link"], 1)
     p.core.accepted_by(tag(2), ["s/link", "t/link"], 2)
-    reported = only(ReportOutcome, p.tell([0, 1, 2, 3]))
+    reported = only(ReportOutcome, p.notify([0, 1, 2, 3]))
     assert [report.outcome.is_accepted for report in reported] == [True] * 4
     named = [report.outcome.subscriptions for report in reported]
     one, two = Subscriptions(1, ("s/link",)), Subscriptions(2, ("s/link", "t/link"))
@@ -516,8 +516,8 @@ def test_a_rejection_that_comes_first_does_not_take_away_who_processed_the_messa
     p.submit(3)
     for number, names in enumerate((["s/link"], ["s/link", "t/link"], ["t/link"])):
         p.core.accepted_by(tag(number), names, len(names))
-    p.tell([1], rejected("oncewire:rejected", "by one"))  # a disposition has outcomes of one kind
-    reported = only(ReportOutcome, p.tell([0, 2]))
+    p.notify([1], rejected("oncewire:rejected", "by one"))  # a disposition has outcomes of one kind
+    reported = only(ReportOutcome, p.notify([0, 2]))
     named = [each.outcome.subscriptions for each in reported if each.outcome.is_accepted]
     assert named == [Subscriptions(1, ("s/link",)), Subscriptions(1, ("t/link",))]
 
@@ -528,5 +528,5 @@ def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
     p.submit()
     p.core.accepted_by(tag(0), [], 0)
     p.attach()
-    [report] = only(ReportOutcome, p.tell([0]))
+    [report] = only(ReportOutcome, p.notify([0]))
     assert report.outcome == ACCEPTED

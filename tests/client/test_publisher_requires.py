@@ -15,8 +15,8 @@ def test_what_fewer_than_required_processed_is_unknown_and_what_was_sent_to_nobo
     p.attach()
     p.submit(2)
     p.core.accepted_by(tag(0), ["s/link"], 1)
-    [first] = only(ReportOutcome, p.tell([0]))
-    [second] = only(ReportOutcome, p.tell([1], RELEASED))
+    [first] = only(ReportOutcome, p.notify([0]))
+    [second] = only(ReportOutcome, p.notify([1], RELEASED))
     assert (first.outcome.kind, second.outcome.kind) == (OutcomeKind.UNKNOWN, OutcomeKind.RELEASED)
     assert first.outcome.condition == second.outcome.condition == "oncewire:too-few-subscriptions"
     assert first.outcome.subscriptions == Subscriptions(1, ("s/link",))
@@ -27,7 +27,7 @@ def test_behind_a_released_message_nothing_is_sent_where_the_journal_keeps_it_an
     p.core.holds_released = True
     p.attach(credit=2)
     assert sent(p.submit(5)) == [0, 1]
-    assert sent(p.tell([0], RELEASED)) == []
+    assert sent(p.notify([0], RELEASED)) == []
     assert sent(p.core.flow(10) + p.commit()) == []
     assert p.disk.exposed_before == 2
     assert not p.core.wants_commit
@@ -41,7 +41,7 @@ def test_what_was_sent_behind_a_released_message_is_released_with_it_though_the_
     p = PublisherDriver(require=1)
     p.attach()
     assert sent(p.submit(3)) == [0, 1, 2]
-    reports = only(ReportOutcome, p.tell([0], RELEASED))
+    reports = only(ReportOutcome, p.notify([0], RELEASED))
     assert [(each.number, each.outcome.kind) for each in reports] == [(n, OutcomeKind.RELEASED) for n in range(3)]
     if ends == "process":
         p.restart()
@@ -54,7 +54,7 @@ def test_what_was_sent_before_a_released_message_or_in_an_earlier_attach_is_not_
     p.attach(credit=1)
     p.submit(3)
     p.attach(credit=3)
-    reports = only(ReportOutcome, p.tell([1], RELEASED))
+    reports = only(ReportOutcome, p.notify([1], RELEASED))
     assert [each.number for each in reports] == [1, 2]
     assert p.core.begin_attach() == {tag(0): None}
 

@@ -245,8 +245,8 @@ def test_holes_are_bounded_and_a_floor_always_makes_room() -> None:
     assert reader.outcomes.count(Outcome.REFUSED_TANGLED) == 40
     assert len(reader.processed) == 10
     assert add(reader, headers[:1]) == [Outcome.DELIVERED]  # closes a hole
-    told = SequenceHeader(A, 101, Flag.ALONE, floor=101)
-    assert add(reader, [told]) == [Outcome.DELIVERED]
+    reported = SequenceHeader(A, 101, Flag.ALONE, floor=101)
+    assert add(reader, [reported]) == [Outcome.DELIVERED]
     assert reader.sequencer._states[A].range_count == 1
 
 
@@ -286,7 +286,7 @@ def test_a_header_survives_the_wire() -> None:
         ("@7", ProducerId("@7", 0)),
     ],
 )
-def test_a_producer_that_does_not_tell_its_birth_is_as_old_as_can_be(text: str, producer: ProducerId) -> None:
+def test_a_producer_that_does_not_notify_its_birth_is_as_old_as_can_be(text: str, producer: ProducerId) -> None:
     header = read_header({PRODUCER: text, SEQUENCE: 5, FLOOR: 2})
     assert header == SequenceHeader(producer, 5, Flag.ALONE, floor=2)
 

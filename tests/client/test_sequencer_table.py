@@ -82,13 +82,13 @@ def cases() -> Iterator[tuple[str, Flag, str, Step[str], Reader]]:
 
 
 def describe(step: Step[str]) -> str:
-    told = []
+    reported = []
     for effect in step.effects:
         if isinstance(effect, Batch):
-            told.append(" ".join(placed.message for placed in effect.messages))
+            reported.append(" ".join(placed.message for placed in effect.messages))
         else:
-            told.append(f"positions {effect.first_position} to {effect.last_position} again")
-    return "; ".join(told) or "-"
+            reported.append(f"positions {effect.first_position} to {effect.last_position} again")
+    return "; ".join(reported) or "-"
 
 
 def test_every_state_flag_and_clock_leads_to_what_the_table_says() -> None:

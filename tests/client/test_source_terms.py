@@ -51,7 +51,7 @@ def test_the_name_of_a_shared_subscription_stands_before_that_of_its_link() -> N
 
 
 @pytest.mark.parametrize("share", ["", "a|b"])
-def test_a_name_that_cannot_be_told_from_what_follows_is_refused(share: str) -> None:
+def test_a_name_that_cannot_be_reported_from_what_follows_is_refused(share: str) -> None:
     with pytest.raises(UsageError, match="choose another name"):
         member_name(share, "in")
 

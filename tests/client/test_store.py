@@ -249,7 +249,7 @@ def test_in_sqlite_the_new_owner_waits_for_an_open_transaction_and_recovers_it(t
     opened[0].close()
 
 
-def test_a_lock_that_is_never_let_go_of_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_never_let_go_of_is_reported(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oncewire.client.transactions.store_sqlite, "BUSY_SECONDS", 0.1)
     monkeypatch.setattr(oncewire.client.transactions.store_postgres, "LOCK_SECONDS", 1)
     database.open().close()
@@ -495,7 +495,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
         ("UPDATE oncewire_store_sequences SET state = 'x'", "producer a@1000 cannot be read"),
     ],
 )
-def test_damage_is_told_with_what_is_damaged(database: Database, damage: str, said: str) -> None:
+def test_damage_is_reported_with_what_is_damaged(database: Database, damage: str, said: str) -> None:
     store = database.open()
     sequencer = Sequencer[str]()
     feed_pending(sequencer)
@@ -552,7 +552,7 @@ def test_a_server_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("postgresql")
-def test_a_broken_connection_commits_nothing_and_is_told(postgresql: str) -> None:
+def test_a_broken_connection_commits_nothing_and_is_reported(postgresql: str) -> None:
     database = new_postgres_database(postgresql)
     effect = table(database)
     store = database.open()

@@ -117,7 +117,7 @@ class Source:
             self.link.drop()
         self.link = self.net.publisher(node, unsettled=dict.fromkeys(self.map))
         self.sent = {self.link.send(tag): tag for tag in self.map}
-        self.told = 0
+        self.reported = 0
 
     def send(self) -> None:
         self.number += 1
@@ -129,8 +129,8 @@ class Source:
     def hear(self) -> None:
         """Note what is accepted, and settle it."""
         assert self.link is not None
-        new = [self.sent[number] for number in self.link.accepted[self.told :]]
-        self.told += len(new)
+        new = [self.sent[number] for number in self.link.accepted[self.reported :]]
+        self.reported += len(new)
         self.accepted += new
         self.map = [tag for tag in self.map if tag not in new]
         if new:

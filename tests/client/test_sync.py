@@ -205,7 +205,9 @@ def test_a_client_that_finds_no_router_leaves_no_thread_behind() -> None:
     assert not any(thread.name == "oncewire-client" for thread in threading.enumerate())
 
 
-async def test_a_callback_that_calls_the_client_is_told_so_and_does_not_wait_for_itself(router: RouterProcess) -> None:
+async def test_a_callback_that_calls_the_client_is_reported_so_and_does_not_wait_for_itself(
+    router: RouterProcess,
+) -> None:
     raised: list[BaseException] = []
 
     def program() -> None:

@@ -63,7 +63,7 @@ def sent(peer: Peer, topic: str, kind: str, how: str) -> list[int]:
     return ids
 
 
-def told(peer: Peer, how: str) -> list[tuple[int, DeliveryState | None, bool]]:
+def reported(peer: Peer, how: str) -> list[tuple[int, DeliveryState | None, bool]]:
     """What is stated before the answer: (delivery-id, state, settled)."""
     found: list[tuple[int, DeliveryState | None, bool]] = []
     while True:
@@ -87,7 +87,7 @@ def test_all_outcomes_come_before_the_answer(dial: Dial, topic: str, kind: str, 
         assert decode_message(delivery.payload).body == b"%d" % number
         reader.dispose(delivery.id)
         reader.send_flow(0, CREDIT, delivery_count=number + 1)
-    heard = told(peer, how)
+    heard = reported(peer, how)
     assert [(number, state) for number, state, _ in heard] == [(number, ACCEPTED) for number in ids]
 
 
@@ -99,7 +99,7 @@ def test_what_has_none_in_time_is_modified(
     reader, peer = subscriber(dial, topic, impatient_router.port), dial(impatient_router.port).ready()
     ids = sent(peer, topic, kind, how)
     reader.dispose(reader.delivery(Disposition).id)
-    heard = told(peer, how)
+    heard = reported(peer, how)
     assert heard == [(ids[0], ACCEPTED, True), *((number, IN_DOUBT, True) for number in ids[1:])]
 
 
@@ -114,5 +114,5 @@ def test_a_closed_connection_is_kept_up_while_it_waits(dial: Dial, topic: str) -
     for number in range(MESSAGES):
         reader.dispose(reader.delivery(Disposition).id)
         reader.send_flow(0, CREDIT, delivery_count=number + 1)
-    assert len(told(peer, "close")) == MESSAGES
+    assert len(reported(peer, "close")) == MESSAGES
     peer.expect_gone()

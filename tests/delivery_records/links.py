@@ -170,10 +170,10 @@ class PublisherLink(Link):
         """Settle deliveries."""
         self.feed(inputs.PublisherSettle(self.number, tags))
 
-    def ask(self, tag: bytes) -> effects.TellOwing:
+    def ask(self, tag: bytes) -> effects.NotifyOwing:
         """Who still owes this delivery?"""
         self.feed(inputs.ClientFlow(self.number, asked_tag=tag))
-        return self.last(effects.TellOwing)
+        return self.last(effects.NotifyOwing)
 
     @property
     def credit(self) -> int:
@@ -184,7 +184,9 @@ class PublisherLink(Link):
     @property
     def outcomes(self) -> list[tuple[int, DeliveryOutcome]]:
         """What it was told, in order: (delivery-id, outcome)."""
-        return [(number, told.outcome) for told in self.all(effects.Dispose) for number in told.delivery_ids]
+        return [
+            (number, reported.outcome) for reported in self.all(effects.Dispose) for number in reported.delivery_ids
+        ]
 
     @property
     def accepted(self) -> list[int]:

@@ -126,10 +126,10 @@ class Publisher:
         """Record new outcomes (I-3: in order)."""
         outcomes = self.link.outcomes[self._read :]
         self._read += len(outcomes)
-        told = [self.tags[number] for number, _ in outcomes]
-        assert told == [tag for tag in self.map if tag in told], "I-3: outcomes come in order"
-        self.map.update(dict.fromkeys(told, DeliveryOutcome.ACCEPTED))
-        return told
+        reported = [self.tags[number] for number, _ in outcomes]
+        assert reported == [tag for tag in self.map if tag in reported], "I-3: outcomes come in order"
+        self.map.update(dict.fromkeys(reported, DeliveryOutcome.ACCEPTED))
+        return reported
 
 
 class Subscriber:

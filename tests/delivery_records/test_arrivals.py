@@ -42,8 +42,8 @@ def test_memory_is_bounded_while_the_first_delivery_stays_and_ages_only_grow() -
     for turn in range(10 * MAX_MARKS):
         window.append(b"%d" % turn)
         arrivals.mark(window, float(turn))
-    told = [arrivals.at(number) for number in range(10 * MAX_MARKS)]
-    assert len(set(told)) <= MAX_MARKS + 1
-    assert all(time <= number for number, time in enumerate(told))
-    assert told == sorted(told)
-    assert told[0] == 0.0
+    reported = [arrivals.at(number) for number in range(10 * MAX_MARKS)]
+    assert len(set(reported)) <= MAX_MARKS + 1
+    assert all(time <= number for number, time in enumerate(reported))
+    assert reported == sorted(reported)
+    assert reported[0] == 0.0

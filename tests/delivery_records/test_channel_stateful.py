@@ -47,7 +47,7 @@ SMALL = (
         "credit runs out within a few messages",
     ),
     Edit(
-        "tells-what-it-takes",
+        "reports-what-it-takes",
         "T-1",
         "        self.received = sequence\n",
         "        self.received = sequence\n"

@@ -142,8 +142,8 @@ def test_whatever_is_lost_everything_arrives_once_and_in_order(seed: int) -> Non
         fresh = [tag for tag in subscriber.deliveries if rng.random() < 0.5]
         subscriber.accept(*fresh)
         other.accept(*other.deliveries)
-        told = [tags[number - 1] for number in publisher.accepted]
-        publisher.settle(*told)
+        reported = [tags[number - 1] for number in publisher.accepted]
+        publisher.settle(*reported)
         net.advance(rng.choice([0.0, 0.01, 0.6]))
     net.lost = lambda frame: False
     net.advance(10.0)

@@ -184,7 +184,7 @@ def test_a_connection_lost_behind_a_close_leaves_the_deletion_to_etcd() -> None:
     assert not net.has_subscription()
 
 
-def test_a_suspended_publisher_goes_on_collecting_outcomes_and_tells_none() -> None:
+def test_a_suspended_publisher_goes_on_collecting_outcomes_and_notifies_none() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")

@@ -217,7 +217,7 @@ def test_the_letters_of_several_publishers_share_a_full_map() -> None:
     assert len(one.accepted) == len(other.accepted) == 2
 
 
-def test_a_publisher_that_settles_with_its_outcome_is_told_behind_the_letter() -> None:
+def test_a_publisher_that_settles_with_its_outcome_is_reported_behind_the_letter() -> None:
     net = Net(limits=LIMITS)
     subscriber, letters = net.subscriber(net.nodes[0]), dead_letters(net)
     publisher = net.publisher(net.nodes[0], settles_first=True)

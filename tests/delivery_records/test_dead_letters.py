@@ -46,7 +46,7 @@ def dead_letters(
 
 @pytest.mark.parametrize("routers", [1, 2])
 @pytest.mark.parametrize("outcome", [REJECTED, DeliveryOutcome.UNDELIVERABLE])
-def test_a_publisher_is_told_when_the_letter_of_its_message_is_done(routers: int, outcome: DeliveryOutcome) -> None:
+def test_a_publisher_is_reported_when_the_letter_of_its_message_is_done(routers: int, outcome: DeliveryOutcome) -> None:
     net = Net(routers, limits=LIMITS, make_letter=described)
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net, -1), net.publisher(net.nodes[0])
     sent = publisher.send(b"1")
@@ -60,7 +60,7 @@ def test_a_publisher_is_told_when_the_letter_of_its_message_is_done(routers: int
     assert net.nodes[0].count(Decision.DEAD_LETTER_DONE) == 1
 
 
-def test_a_large_message_has_no_letter_and_its_publisher_is_told_that_it_was_rejected() -> None:
+def test_a_large_message_has_no_letter_and_its_publisher_is_reported_that_it_was_rejected() -> None:
     net = Net(2, limits=replace(LARGE, policy=POLICY), make_letter=described)
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[1])
     send_large(publisher, b"1")
@@ -101,7 +101,7 @@ GIVEN_UP = replace(LIMITS, policy=replace(POLICY, dead_letter_wait_s=30.0))
 
 
 @pytest.mark.parametrize("routers", [1, 2])
-def test_a_letter_that_nobody_asks_for_is_given_up_in_time_and_its_publisher_told_rejected(routers: int) -> None:
+def test_a_letter_that_nobody_asks_for_is_given_up_in_time_and_its_publisher_reported_rejected(routers: int) -> None:
     net = Net(routers, limits=GIVEN_UP)
     subscriber, publisher = net.subscriber(net.nodes[-1]), net.publisher(net.nodes[0])
     sent = [publisher.send(tag) for tag in (b"1", b"2", b"3")]
@@ -110,8 +110,8 @@ def test_a_letter_that_nobody_asks_for_is_given_up_in_time_and_its_publisher_tol
     assert publisher.outcomes == []
     net.advance(2.0)
     assert publisher.outcomes == [(number, REJECTED) for number in sent[:2]]
-    told = {each.description for each in publisher.all(effects.Dispose)}
-    assert told == {"rejected by 1 of its subscriptions; nobody has a dead letter of it"}
+    reported = {each.description for each in publisher.all(effects.Dispose)}
+    assert reported == {"rejected by 1 of its subscriptions; nobody has a dead letter of it"}
     subscriber.answer(REJECTED, b"3")  # nobody has been there for long: it waits no longer
     assert publisher.outcomes == [(number, REJECTED) for number in sent]
     assert net.nodes[0].count(Decision.DEAD_LETTER_GIVEN_UP) == 3
@@ -399,7 +399,7 @@ def test_what_a_dead_letter_subscription_rejects_or_fails_is_done_and_makes_no_l
     assert net.nodes[0].count(Decision.DEAD_LETTER_SENT) == 2
 
 
-def test_a_publisher_that_wants_rejections_reported_is_told_behind_the_letter() -> None:
+def test_a_publisher_that_wants_rejections_reported_is_reported_behind_the_letter() -> None:
     net = Net(limits=Limits(policy=replace(POLICY, report_rejections=True)))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
     sent = publisher.send(b"1")

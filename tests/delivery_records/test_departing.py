@@ -57,7 +57,7 @@ def test_a_detach_is_answered_behind_the_outcomes(net: Net, closed: bool) -> Non
     take_all(s)
     assert got(s) == [b"%d" % number for number in range(MESSAGES)]
     assert p.outcomes == [(number + 1, ACCEPTED) for number in range(MESSAGES)]
-    assert all(told.settled for told in p.all(effects.Dispose))
+    assert all(reported.settled for reported in p.all(effects.Dispose))
     assert p.got[-1] == effects.DetachLink(p.number, closed)
     net.advance(1.0)
     assert not net.nodes[0].core.view.publishers
@@ -188,7 +188,7 @@ def test_a_terminus_that_its_session_keeps_is_answered_in_time_and_stays() -> No
     p.detach(closed=False)
     net.advance(END_WAIT_S + 0.1)
     assert p.end() == effects.DetachLink(p.number, False)
-    assert [(told.delivery_ids, told.settled) for told in p.all(effects.Dispose)] == [([1], False)]
+    assert [(reported.delivery_ids, reported.settled) for reported in p.all(effects.Dispose)] == [([1], False)]
     take_all(s)
     assert len(got(s)) == MESSAGES
     assert net.nodes[0].core.view.publishers
@@ -232,7 +232,7 @@ def test_so_is_one_that_has_presented_a_map_or_asked_for_time() -> None:
         assert len(got(s)) == MESSAGES
 
 
-def test_what_it_was_told_before_is_not_waited_for() -> None:
+def test_what_it_was_reported_before_is_not_waited_for() -> None:
     net = Net(1)
     p, s = sent(net, limit=100)
     take_all(s)

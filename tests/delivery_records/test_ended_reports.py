@@ -17,7 +17,7 @@ def end(net: Net, node: Node, *names: str) -> None:
 
 
 def reports(publisher: PublisherLink) -> list[tuple[tuple[str, ...], int, bytes]]:
-    return [(tuple(told.names), told.count, told.tag) for told in publisher.all(effects.TellEnded)]
+    return [(tuple(reported.names), reported.count, reported.tag) for reported in publisher.all(effects.NotifyEnded)]
 
 
 def test_the_report_names_who_ended_and_the_oldest_delivery_owed_before_the_outcome() -> None:
@@ -28,8 +28,10 @@ def test_the_report_names_who_ended_and_the_oldest_delivery_owed_before_the_outc
     end(net, net.nodes[1], "s")
     assert reports(publisher) == [(("s/link",), 1, b"1")]
     assert publisher.accepted == sent
-    kinds = [type(told) for told in publisher.got if isinstance(told, effects.TellEnded | effects.Dispose)]
-    assert kinds == [effects.TellEnded, effects.Dispose]
+    kinds = [
+        type(reported) for reported in publisher.got if isinstance(reported, effects.NotifyEnded | effects.Dispose)
+    ]
+    assert kinds == [effects.NotifyEnded, effects.Dispose]
 
 
 def test_what_was_answered_before_the_end_is_not_reported() -> None:
@@ -55,9 +57,9 @@ def test_many_that_end_in_one_turn_are_one_report_with_few_names() -> None:
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
     end(net, net.nodes[0], *names)
-    told = reports(publisher)
-    assert sum(count for _, count, _ in told) == len(names)
-    assert all(len(listed) == min(count, OWING_NAMES) for listed, count, _ in told)
+    reported = reports(publisher)
+    assert sum(count for _, count, _ in reported) == len(names)
+    assert all(len(listed) == min(count, OWING_NAMES) for listed, count, _ in reported)
 
 
 def test_a_publisher_without_the_capability_gets_no_report() -> None:

@@ -22,24 +22,24 @@ def order(net: Net, node: Node, *, only_if_away: bool = False, epoch: int | None
     net.feed(node, EndSubscription(number, key, epoch, only_if_away))
 
 
-def told(node: Node) -> list[OrderEnding]:
+def reported(node: Node) -> list[OrderEnding]:
     return [answer.ending for answer in node.all(OrderAnswered)]
 
 
 @pytest.mark.parametrize("asked", [0, 1], ids=["at its router", "at another router"])
-def test_an_attached_subscriber_is_told_that_its_subscription_is_gone(asked: int) -> None:
+def test_an_attached_subscriber_is_reported_that_its_subscription_is_gone(asked: int) -> None:
     net = Net(2)
     subscriber = net.subscriber(net.nodes[0])
     order(net, net.nodes[asked])
     assert not net.has_subscription()
-    assert told(net.nodes[asked]) == [OrderEnding.DELETED]
+    assert reported(net.nodes[asked]) == [OrderEnding.DELETED]
     detached = subscriber.end()
     assert (detached.closed, detached.condition) == (True, "amqp:resource-deleted")
     assert detached.info == {"x-opt-topic-resume": "expired"}
     assert net.nodes[asked].count(Decision.DELETION_ORDERED) == 1
 
 
-def test_its_publishers_are_told_what_the_others_have_said() -> None:
+def test_its_publishers_are_reported_what_the_others_have_said() -> None:
     net = Net(2)
     net.subscriber(net.nodes[1])
     other = net.subscriber(net.nodes[1], "other")
@@ -59,11 +59,11 @@ def test_nothing_is_accepted_before_the_watch_shows_the_deletion() -> None:
     net.nodes[0].is_store_held = True
     order(net, net.nodes[0])
     assert publisher.accepted == []
-    assert told(net.nodes[0]) == []
+    assert reported(net.nodes[0]) == []
     net.nodes[0].is_store_held = False
     net.run()
     assert publisher.accepted == [delivery]
-    assert told(net.nodes[0]) == [OrderEnding.DELETED]
+    assert reported(net.nodes[0]) == [OrderEnding.DELETED]
 
 
 def test_a_subscriber_that_came_back_meanwhile_keeps_its_subscription() -> None:
@@ -74,7 +74,7 @@ def test_a_subscriber_that_came_back_meanwhile_keeps_its_subscription() -> None:
     back = net.subscriber(net.nodes[1])
     net.nodes[0].is_store_held = False
     net.run()
-    assert told(net.nodes[0]) == [OrderEnding.CHANGED]
+    assert reported(net.nodes[0]) == [OrderEnding.CHANGED]
     assert net.has_subscription()
     assert back.detached() is None
 
@@ -86,7 +86,7 @@ def test_what_is_not_as_it_was_shown_is_not_ended() -> None:
     shown = net.nodes[0].core.view.subscriptions[key].epoch
     net.subscriber(net.nodes[0])
     order(net, net.nodes[0], epoch=shown)
-    assert told(net.nodes[0]) == [OrderEnding.CHANGED]
+    assert reported(net.nodes[0]) == [OrderEnding.CHANGED]
     assert net.nodes[0].all(OrderAnswered)[0].epoch == net.nodes[0].core.view.subscriptions[key].epoch
     assert net.has_subscription()
 
@@ -96,7 +96,7 @@ def test_a_subscription_that_is_gone_is_not_found() -> None:
     net.subscriber(net.nodes[0])
     order(net, net.nodes[0])
     order(net, net.nodes[0], epoch=1, number=2)
-    assert told(net.nodes[0]) == [OrderEnding.DELETED, OrderEnding.NOT_FOUND]
+    assert reported(net.nodes[0]) == [OrderEnding.DELETED, OrderEnding.NOT_FOUND]
 
 
 def test_one_that_is_to_be_ended_only_if_away_is_left_alone_while_it_is_attached() -> None:
@@ -104,12 +104,12 @@ def test_one_that_is_to_be_ended_only_if_away_is_left_alone_while_it_is_attached
     subscriber = net.subscriber(net.nodes[0])
     order(net, net.nodes[0], only_if_away=True)
     order(net, net.nodes[1], only_if_away=True)
-    assert told(net.nodes[0]) == told(net.nodes[1]) == [OrderEnding.ATTACHED]
+    assert reported(net.nodes[0]) == reported(net.nodes[1]) == [OrderEnding.ATTACHED]
     subscriber.drop()
     order(net, net.nodes[1], only_if_away=True, number=2)  # whether the link is there only its own router knows
-    assert told(net.nodes[1])[1:] == [OrderEnding.ATTACHED]
+    assert reported(net.nodes[1])[1:] == [OrderEnding.ATTACHED]
     order(net, net.nodes[0], only_if_away=True, number=2)
-    assert told(net.nodes[0])[1:] == [OrderEnding.DELETED]
+    assert reported(net.nodes[0])[1:] == [OrderEnding.DELETED]
 
 
 def test_one_whose_router_is_gone_is_away_for_every_router() -> None:
@@ -117,17 +117,17 @@ def test_one_whose_router_is_gone_is_away_for_every_router() -> None:
     net.subscriber(net.nodes[1])
     net.kill(net.nodes[1])
     order(net, net.nodes[0], only_if_away=True)
-    assert told(net.nodes[0]) == [OrderEnding.DELETED]
+    assert reported(net.nodes[0]) == [OrderEnding.DELETED]
 
 
-def test_without_etcd_the_operator_is_told_that_nothing_was_done() -> None:
+def test_without_etcd_the_operator_is_reported_that_nothing_was_done() -> None:
     net = Net()
     net.subscriber(net.nodes[0])
     net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     order(net, net.nodes[0])
     net.feed(net.nodes[0], StoreHealth(False))
     order(net, net.nodes[0], number=2)
-    assert told(net.nodes[0]) == [OrderEnding.FAILED, OrderEnding.FAILED]
+    assert reported(net.nodes[0]) == [OrderEnding.FAILED, OrderEnding.FAILED]
     assert net.has_subscription()
 
 
@@ -136,9 +136,9 @@ def test_an_order_of_unknown_fate_is_answered_by_the_watch_or_as_unknown() -> No
     net.subscriber(net.nodes[0])
     net.nodes[0].faults.append(StoreFault(StoreFailure.UNKNOWN))
     order(net, net.nodes[0])
-    assert told(net.nodes[0]) == []
+    assert reported(net.nodes[0]) == []
     net.advance(UNKNOWN_PUT_S + 0.1)
-    assert told(net.nodes[0]) == [OrderEnding.UNKNOWN]
+    assert reported(net.nodes[0]) == [OrderEnding.UNKNOWN]
 
 
 def test_a_client_that_closes_at_the_same_time_gets_one_answer_to_its_close() -> None:
@@ -149,7 +149,7 @@ def test_a_client_that_closes_at_the_same_time_gets_one_answer_to_its_close() ->
     subscriber.detach(closed=True)
     net.nodes[0].is_store_held = False
     net.run()
-    assert told(net.nodes[0]) == [OrderEnding.DELETED]
+    assert reported(net.nodes[0]) == [OrderEnding.DELETED]
     assert not net.has_subscription()
     (answer,) = subscriber.all(effects.DetachLink)
     assert (answer.closed, answer.condition) == (True, "amqp:link:stolen")  # E-8: its own deletion was not the one
@@ -163,7 +163,7 @@ def test_more_orders_than_are_remembered_are_refused() -> None:
     epoch = net.nodes[0].core.view.subscriptions[key].epoch
     orders: list[inputs.Input] = [EndSubscription(number, key, epoch) for number in range(ORDERS + 1)]
     net.feed(net.nodes[0], *orders)
-    assert told(net.nodes[0]) == [OrderEnding.FAILED]
+    assert reported(net.nodes[0]) == [OrderEnding.FAILED]
 
 
 def test_an_order_at_a_router_whose_view_never_shows_the_subscription_is_answered_by_its_snapshot() -> None:
@@ -173,9 +173,9 @@ def test_an_order_at_a_router_whose_view_never_shows_the_subscription_is_answere
     key = net.subscription_path().partition("/")[2]
     order(net, net.nodes[0], epoch=net.nodes[1].core.view.subscriptions[key].epoch)
     assert not net.has_subscription()
-    assert told(net.nodes[0]) == []
+    assert reported(net.nodes[0]) == []
     net.load_snapshot(net.nodes[0])
-    assert told(net.nodes[0]) == [OrderEnding.DELETED]
+    assert reported(net.nodes[0]) == [OrderEnding.DELETED]
 
 
 def test_the_end_of_an_earlier_life_is_no_answer_to_an_order_against_this_one() -> None:
@@ -191,9 +191,9 @@ def test_the_end_of_an_earlier_life_is_no_answer_to_an_order_against_this_one() 
     order(net, net.nodes[0], epoch=epoch)
     net.load_snapshot(net.nodes[0])
     assert net.has_subscription()
-    assert told(net.nodes[0]) == []
+    assert reported(net.nodes[0]) == []
     net.advance(UNKNOWN_PUT_S + 0.1)
-    assert told(net.nodes[0]) == [OrderEnding.UNKNOWN]
+    assert reported(net.nodes[0]) == [OrderEnding.UNKNOWN]
 
 
 def test_a_snapshot_that_shows_a_newer_epoch_answers_an_order() -> None:
@@ -203,4 +203,4 @@ def test_a_snapshot_that_shows_a_newer_epoch_answers_an_order() -> None:
     order(net, net.nodes[0])
     net.subscriber(net.nodes[1])
     net.load_snapshot(net.nodes[0])
-    assert told(net.nodes[0]) == [OrderEnding.CHANGED]
+    assert reported(net.nodes[0]) == [OrderEnding.CHANGED]

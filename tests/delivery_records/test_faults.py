@@ -146,7 +146,7 @@ def test_a_question_for_a_tag_over_32_bytes_is_refused() -> None:
     publisher = net.publisher(net.nodes[0])
     publisher.feed(inputs.ClientFlow(publisher.number, asked_tag=LONG_TAG))
     assert publisher.end().condition == "amqp:invalid-field"
-    assert not publisher.all(effects.TellOwing)
+    assert not publisher.all(effects.NotifyOwing)
 
 
 def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() -> None:

@@ -204,7 +204,7 @@ def test_settled_messages_are_filtered_too() -> None:
     assert publisher.accepted == [3, 4]
 
 
-def test_a_stock_publisher_whose_message_matches_nothing_is_told_accepted() -> None:
+def test_a_stock_publisher_whose_message_matches_nothing_is_reported_accepted() -> None:
     net = Net(filters=Words())
     net.subscriber(net.nodes[0], filter_text="red")
     publisher = net.stock_publisher(net.nodes[0])

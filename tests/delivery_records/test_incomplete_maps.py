@@ -79,14 +79,14 @@ def _arrived(net: Net) -> tuple[dict[bytes, bytes], PublisherLink]:
 def test_a_map_without_outcomes_is_resumed_part_by_part_until_it_fits() -> None:
     net = Net()
     tags, publisher = _arrived(net)
-    for told, one, other in ((2, b"1", b"2"), (4, b"3", b"4")):
+    for reported, one, other in ((2, b"1", b"2"), (4, b"3", b"4")):
         part = _part(net, tags, one, other, outcome=None)
         assert [(d.tag, d.resume, d.settled) for d in part.all(effects.Deliver)] == [
             (tags[one], True, False),
             (tags[other], True, False),
         ]
         part.accept(one, other)
-        assert len(publisher.accepted) == told
+        assert len(publisher.accepted) == reported
         publisher.settle(one, other)
         assert part.settled == [one, other]
         net.advance(0)

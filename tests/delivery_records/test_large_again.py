@@ -195,11 +195,13 @@ def test_what_would_come_as_a_new_message_is_stated_as_modified_and_no_publisher
     answer(first, again, b"1")
     net.advance(5.0)
     assert not publisher.all(effects.DetachLink)
-    stated = [told for told in publisher.all(effects.Dispose) if told.outcome is not DeliveryOutcome.ACCEPTED]
+    stated = [
+        reported for reported in publisher.all(effects.Dispose) if reported.outcome is not DeliveryOutcome.ACCEPTED
+    ]
     if again is DeliveryOutcome.UNDELIVERABLE and not is_shared:
         assert not stated, "it is done with it"
     else:
-        assert [told.outcome for told in stated] == [DeliveryOutcome.MODIFIED_FAILED]
+        assert [reported.outcome for reported in stated] == [DeliveryOutcome.MODIFIED_FAILED]
         assert not publisher.accepted
     part(publisher, b"2", b"f" * 3000, Part.FIRST)
     assert (b"2", Part.FIRST) in parts(other), "what follows is not held up"

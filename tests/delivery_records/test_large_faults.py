@@ -42,7 +42,7 @@ def body(subscriber: SubscriberLink, tag: bytes) -> bytes:
 # ---------------------------------------------------------------------- L-6
 
 
-def test_whoever_has_taken_all_is_told_from_who_takes_nothing_though_taken_is_stated_in_steps() -> None:
+def test_whoever_has_taken_all_is_reported_from_who_takes_nothing_though_taken_is_stated_in_steps() -> None:
     net = Net(limits=LIMITS)
     quick, slow = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t", limit=0)
     publisher = net.publisher(net.nodes[0])

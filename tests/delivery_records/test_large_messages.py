@@ -34,7 +34,7 @@ from tests.delivery_records.large_parts import (
 # ---------------------------------------------------------------------- L-1
 
 
-def test_parts_leave_before_the_last_has_come_and_the_outcome_is_told_behind_it() -> None:
+def test_parts_leave_before_the_last_has_come_and_the_outcome_is_reported_behind_it() -> None:
     net = Net(2, limits=LIMITS)
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
     part(publisher, b"1", FIRST, Part.FIRST)
@@ -64,7 +64,7 @@ def test_a_drain_is_answered_behind_the_last_part() -> None:
     assert len(subscriber.all(effects.CompleteDrain)) == 1
 
 
-def test_what_nobody_subscribes_to_is_told_behind_its_last_part_too() -> None:
+def test_what_nobody_subscribes_to_is_reported_behind_its_last_part_too() -> None:
     net = Net(limits=LIMITS)
     publisher = net.stock_publisher(net.nodes[0])
     part(publisher, b"1", FIRST, Part.FIRST)
@@ -254,7 +254,9 @@ def test_a_second_large_delivery_waits_for_the_end_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("outcome", [DeliveryOutcome.REJECTED, DeliveryOutcome.ACCEPTED])
-def test_an_answer_in_the_middle_counts_and_ends_the_transfer_and_is_told_at_the_end(outcome: DeliveryOutcome) -> None:
+def test_an_answer_in_the_middle_counts_and_ends_the_transfer_and_is_reported_at_the_end(
+    outcome: DeliveryOutcome,
+) -> None:
     net = Net(limits=LIMITS)
     subscriber, publisher = net.stock_subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     part(publisher, b"1", FIRST, Part.FIRST)

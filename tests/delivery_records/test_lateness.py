@@ -32,7 +32,7 @@ def test_deliveries_become_delayed_and_then_stuck_while_a_subscription_owes_them
     assert _late(net) == Late()
 
 
-def test_what_was_told_and_is_not_settled_waits_for_its_publisher() -> None:
+def test_what_was_reported_and_is_not_settled_waits_for_its_publisher() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     for tag in (b"1", b"2", b"3"):

@@ -164,7 +164,7 @@ class _Nothing:
         return message
 
 
-def test_a_publisher_that_wants_to_know_is_told_for_whom_its_message_expired() -> None:
+def test_a_publisher_that_wants_to_know_is_reported_for_whom_its_message_expired() -> None:
     net = Net(limits=REPORTED)
     net.subscriber(net.nodes[0], "slow", limit=0)
     fast = net.subscriber(net.nodes[0], "fast")
@@ -172,10 +172,10 @@ def test_a_publisher_that_wants_to_know_is_told_for_whom_its_message_expired() -
     publisher.send(b"1")
     fast.answer(DeliveryOutcome.REJECTED, b"1")
     net.advance(10.1)
-    told = publisher.last(effects.Dispose)
-    assert told.outcome is DeliveryOutcome.REJECTED
-    assert told.description == "rejected by 1 and expired for 1 of its subscriptions"
-    assert told.info == {"subscriptions": ["fast/link"], "count": 1, "expired": ["slow/link"], "expired-count": 1}
+    reported = publisher.last(effects.Dispose)
+    assert reported.outcome is DeliveryOutcome.REJECTED
+    assert reported.description == "rejected by 1 and expired for 1 of its subscriptions"
+    assert reported.info == {"subscriptions": ["fast/link"], "count": 1, "expired": ["slow/link"], "expired-count": 1}
 
 
 def test_who_processed_a_message_does_not_name_those_for_whom_it_expired() -> None:
@@ -188,8 +188,8 @@ def test_who_processed_a_message_does_not_name_those_for_whom_it_expired() -> No
     link.send(b"1")
     fast.accept(b"1")
     net.advance(10.1)
-    told = link.last(effects.TellAcceptedBy)
-    assert (told.names, told.count) == (("fast/link",), 1)
+    reported = link.last(effects.NotifyAcceptedBy)
+    assert (reported.names, reported.count) == (("fast/link",), 1)
     assert len(link.accepted) == 1
 
 

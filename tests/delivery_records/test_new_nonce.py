@@ -60,19 +60,19 @@ def test_a_session_that_began_after_the_nonce_goes_on(session: int, mod_revision
     assert put.record.session == 51
 
 
-def test_one_create_revision_is_told_as_another_incarnation_in_each_era() -> None:
-    told = set()
+def test_one_create_revision_is_reported_as_another_incarnation_in_each_era() -> None:
+    reported = set()
     for era in (0, 1, (1 << ERA_BITS) - 1):
         record = SubscriptionRecord(
             "store", "sub", "orders", RID, "n", 60.0, "link-detach", SubscriptionMode.EXACTLY_ONCE
         )
         core = started([Change(Kind.SUBSCRIPTION, link_key("store", "sub"), record, 55, 56)], era)
         (subscription,) = cast("list[dict[str, int]]", core.describe()["subscriptions"])
-        told.add(subscription["incarnation"])
-        assert subscription["incarnation"] == core.turn.told_incarnation(55)
-    assert len(told) == 3
-    assert 55 in told
-    assert max(told) < 2**63
+        reported.add(subscription["incarnation"])
+        assert subscription["incarnation"] == core.turn.reported_incarnation(55)
+    assert len(reported) == 3
+    assert 55 in reported
+    assert max(reported) < 2**63
 
 
 def test_entries_of_before_the_nonce_stay_in_the_map_and_are_no_lag() -> None:

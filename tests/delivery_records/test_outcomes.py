@@ -42,17 +42,17 @@ def test_a_publisher_is_accepted_only_after_every_subscription_is_done() -> None
     assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
-def test_with_reports_on_a_rejection_is_told_with_names_and_number() -> None:
+def test_with_reports_on_a_rejection_is_reported_with_names_and_number() -> None:
     net = Net(limits=Limits(policy=TopicPolicy(report_rejections=True)))
     subscribers = [net.subscriber(net.nodes[0], f"s{index}") for index in range(10)]
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
     for subscriber in subscribers:
         subscriber.answer(DeliveryOutcome.REJECTED, b"1")
-    told = publisher.last(effects.Dispose)
-    assert told.outcome is DeliveryOutcome.REJECTED
-    assert told.condition == "oncewire:rejected"
-    assert told.info == {"subscriptions": [f"s{index}/link" for index in range(8)], "count": 10}
+    reported = publisher.last(effects.Dispose)
+    assert reported.outcome is DeliveryOutcome.REJECTED
+    assert reported.condition == "oncewire:rejected"
+    assert reported.info == {"subscriptions": [f"s{index}/link" for index in range(8)], "count": 10}
 
 
 def test_with_reports_on_an_accepted_delivery_behind_a_rejected_one_is_accepted() -> None:
@@ -330,7 +330,7 @@ def test_an_outcome_is_repeated_when_the_same_delivery_comes_again() -> None:
     assert subscriber.deliveries == [b"1"]
 
 
-def test_outcomes_are_told_in_window_order_whoever_answers_first() -> None:
+def test_outcomes_are_reported_in_window_order_whoever_answers_first() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     deliveries = [publisher.send(bytes([number])) for number in range(5)]
@@ -351,7 +351,9 @@ def test_a_malformed_message_is_rejected_in_its_place_and_goes_nowhere() -> None
         (ids[1], DeliveryOutcome.REJECTED),
         (ids[2], DeliveryOutcome.ACCEPTED),
     ]
-    rejected = next(told for told in publisher.all(effects.Dispose) if told.outcome is DeliveryOutcome.REJECTED)
+    rejected = next(
+        reported for reported in publisher.all(effects.Dispose) if reported.outcome is DeliveryOutcome.REJECTED
+    )
     assert (rejected.condition, rejected.description) == ("amqp:decode-error", "no section at byte 0")
 
 
@@ -359,8 +361,8 @@ def test_a_malformed_message_is_owed_by_nobody() -> None:
     net = Net(annotate=_refuse_bad)
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     _send_all(publisher, [b"1", b"bad"])
-    told = publisher.ask(b"bad")
-    assert (list(told.names), told.count) == ([], 0)
+    reported = publisher.ask(b"bad")
+    assert (list(reported.names), reported.count) == ([], 0)
     net.delete_subscription()
     assert len(publisher.outcomes) == 2
     assert subscriber.deliveries == [b"1"]

@@ -82,7 +82,7 @@ def test_a_client_that_knows_no_echo_is_confirmed_with_what_it_has() -> None:
     assert confirm.timeout_s == PROVISIONAL_TIMEOUT_S
     net.publisher(net.nodes[0]).send(b"1")
     subscriber.accept(b"1")
-    assert [told.timeout_s for told in subscriber.all(effects.Confirm)] == [PROVISIONAL_TIMEOUT_S, LONG]
+    assert [reported.timeout_s for reported in subscriber.all(effects.Confirm)] == [PROVISIONAL_TIMEOUT_S, LONG]
 
 
 def test_the_reply_to_a_stock_client_states_what_it_has() -> None:

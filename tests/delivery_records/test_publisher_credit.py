@@ -10,7 +10,7 @@ from tests.delivery_records.links import PublisherLink
 KIB = 1024
 
 
-def test_the_first_credit_is_the_window_and_tells_the_session_once() -> None:
+def test_the_first_credit_is_the_window_and_notifies_the_session_once() -> None:
     net = Net(limits=Limits(window=8))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     assert publisher.credit == 8

@@ -141,7 +141,7 @@ def test_a_publisher_that_stops_in_the_middle_of_repeating_is_detached() -> None
     assert publisher.detached() is not None
 
 
-def test_a_publisher_that_settles_nothing_it_was_told_is_detached() -> None:
+def test_a_publisher_that_settles_nothing_it_was_reported_is_detached() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
@@ -162,7 +162,7 @@ def test_a_publisher_that_settles_something_now_and_then_is_not_detached() -> No
     assert publisher.detached() is None
 
 
-def test_the_time_to_settle_starts_with_the_telling() -> None:
+def test_the_time_to_settle_starts_with_the_notifying() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")

@@ -32,7 +32,9 @@ def requiring(
 
 
 def reports(publisher: PublisherLink) -> list[tuple[bytes, tuple[str, ...], int]]:
-    return [(told.tag, tuple(told.names), told.count) for told in publisher.all(effects.TellAcceptedBy)]
+    return [
+        (reported.tag, tuple(reported.names), reported.count) for reported in publisher.all(effects.NotifyAcceptedBy)
+    ]
 
 
 def test_a_message_that_nobody_subscribes_to_is_released() -> None:
@@ -116,7 +118,7 @@ def test_an_entry_that_was_released_and_not_recorded_goes_to_whoever_is_there_no
     assert reports(moved) == [(b"1", ("s/link",), 1)]
 
 
-def test_who_processed_is_told_before_the_outcome_and_again_only_when_it_changes() -> None:
+def test_who_processed_is_reported_before_the_outcome_and_again_only_when_it_changes() -> None:
     net = Net()
     first = net.subscriber(net.nodes[0])
     publisher = requiring(net, net.nodes[0], 0)
@@ -128,9 +130,11 @@ def test_who_processed_is_told_before_the_outcome_and_again_only_when_it_changes
     first.accept(b"3")
     second.accept(b"3")
     assert reports(publisher) == [(b"1", ("s/link",), 1), (b"3", ("s/link", "s2/link"), 2)]
-    kinds = [type(told) for told in publisher.got if isinstance(told, effects.TellAcceptedBy | effects.Dispose)]
-    told = [effects.TellAcceptedBy, effects.Dispose]
-    assert kinds == [*told, effects.Dispose, *told]
+    kinds = [
+        type(reported) for reported in publisher.got if isinstance(reported, effects.NotifyAcceptedBy | effects.Dispose)
+    ]
+    reported = [effects.NotifyAcceptedBy, effects.Dispose]
+    assert kinds == [*reported, effects.Dispose, *reported]
 
 
 def test_a_late_subscription_is_not_named_for_what_it_was_not_owed() -> None:
@@ -167,7 +171,7 @@ def test_many_that_processed_are_a_number_and_few_names() -> None:
     assert (len(names), count) == (OWING_NAMES, OWING_NAMES + 3)
 
 
-def test_a_publisher_that_does_not_ask_is_told_outcomes_alone() -> None:
+def test_a_publisher_that_does_not_ask_is_reported_outcomes_alone() -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0])
     publisher = net.publisher(net.nodes[0])

@@ -41,7 +41,7 @@ def _attach(net: Net, node: Node, *tags: bytes) -> PublisherLink:
 def _map(publisher: PublisherLink) -> dict[bytes, DeliveryOutcome | None]:
     found = publisher.last(effects.PublisherReply).unsettled
     assert found is not None
-    return {tag: None if told is None else told.outcome for tag, told in found.items()}
+    return {tag: None if reported is None else reported.outcome for tag, reported in found.items()}
 
 
 @pytest.mark.parametrize("is_stolen", [False, True], ids=["detached", "stolen"])

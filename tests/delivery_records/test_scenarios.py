@@ -17,7 +17,7 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_shipped_core_tells_the_same_story_and_ends_well(path: Path) -> None:
+def test_the_shipped_core_notifies_the_same_story_and_ends_well(path: Path) -> None:
     scenario, _, story = read(path.read_text())
     verdict = replay(scenario)
     assert verdict.violation is None

@@ -53,7 +53,7 @@ def test_the_seeds_do_real_work(results: list[Result]) -> None:
     assert sum(result.accepted for result in results) > 5 * SEEDS
 
 
-TELL = """
+NOTIFY = """
 import hashlib, sys
 from chaos.simulator.scenario import Scenario, replay
 from chaos.simulator.schedule import run_seed
@@ -65,22 +65,22 @@ for seed in map(int, sys.argv[1:]):
 """
 
 
-def _told_elsewhere(hash_seed: str, seeds: list[int]) -> list[str]:
+def _reported_elsewhere(hash_seed: str, seeds: list[int]) -> list[str]:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
-        [sys.executable, "-c", TELL, *map(str, seeds)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", NOTIFY, *map(str, seeds)], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.split()
 
 
-def test_the_same_seed_tells_the_same_story_in_every_process() -> None:
+def test_the_same_seed_notifies_the_same_story_in_every_process() -> None:
     seeds = [3, 17, 42]
-    one, other = _told_elsewhere("1", seeds), _told_elsewhere("2", seeds)
+    one, other = _reported_elsewhere("1", seeds), _reported_elsewhere("2", seeds)
     assert one == other
     assert len(set(one)) == len(seeds)
 
 
-def test_the_same_seed_tells_the_same_story_twice_in_one_process() -> None:
+def test_the_same_seed_notifies_the_same_story_twice_in_one_process() -> None:
     for seed in (5, 50):
         one, other = (hashlib.sha256(repr(run_seed(seed).story).encode()).hexdigest() for _ in range(2))
         assert one == other

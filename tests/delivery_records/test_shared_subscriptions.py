@@ -392,11 +392,11 @@ def test_a_look_up_finds_a_shared_subscription_of_the_container_that_it_does_not
     assert looked_up(net, "other", None).end().condition == "amqp:not-found"
 
 
-def test_a_second_member_is_told_of_the_same_life_and_creates_nothing() -> None:  # SH-1
+def test_a_second_member_is_reported_of_the_same_life_and_creates_nothing() -> None:  # SH-1
     net = Net(2)
     one, other = member(net, net.nodes[0], "m0"), member(net, net.nodes[1], "m1")
-    told = [link.last(effects.Confirm).incarnation for link in (one, other)]
-    assert told[0] == told[1] == net.etcd.keys[Kind.SUBSCRIPTION, KEY].create_revision
+    reported = [link.last(effects.Confirm).incarnation for link in (one, other)]
+    assert reported[0] == reported[1] == net.etcd.keys[Kind.SUBSCRIPTION, KEY].create_revision
     assert (one.last(effects.SubscriberReply).resumed, other.last(effects.SubscriberReply).resumed) == (False, True)
 
 

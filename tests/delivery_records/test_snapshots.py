@@ -31,7 +31,7 @@ def test_a_key_that_was_deleted_and_made_again_is_a_new_subscription() -> None:
     assert two not in publisher.accepted
 
 
-def test_a_link_whose_key_was_deleted_and_made_again_is_told_of_the_deletion() -> None:
+def test_a_link_whose_key_was_deleted_and_made_again_is_reported_of_the_deletion() -> None:
     net = Net(2)
     here = net.subscriber(net.nodes[0])
     net.nodes[0].is_watch_held = True

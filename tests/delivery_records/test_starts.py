@@ -38,9 +38,9 @@ def moved(net: Net, starts: list[tuple[bytes, int]], *sent_after: bytes) -> Publ
 def test_a_new_incarnation_is_not_sent_what_a_former_one_had_when_the_publisher_moves() -> None:
     net = Net(2)
     publisher, back = renewed(net)
-    told = publisher.last(effects.TellStart)
-    assert (told.tag, told.created) == (b"2", back.last(effects.Confirm).incarnation)
-    publisher = moved(net, [(told.tag, told.created)])
+    reported = publisher.last(effects.NotifyStart)
+    assert (reported.tag, reported.created) == (b"2", back.last(effects.Confirm).incarnation)
+    publisher = moved(net, [(reported.tag, reported.created)])
     assert back.deliveries == []
     publisher.send(b"3")
     assert back.deliveries == [b"3"]
@@ -49,9 +49,9 @@ def test_a_new_incarnation_is_not_sent_what_a_former_one_had_when_the_publisher_
 def test_what_was_sent_after_a_subscription_is_owed_to_it_wherever_the_publisher_goes() -> None:
     net = Net(2)
     publisher, back = renewed(net)
-    told = publisher.last(effects.TellStart)
+    reported = publisher.last(effects.NotifyStart)
     publisher.send(b"3")
-    publisher = moved(net, [(told.tag, told.created)], b"3")
+    publisher = moved(net, [(reported.tag, reported.created)], b"3")
     assert back.deliveries == [b"3"]
     assert publisher.accepted == []
 
@@ -59,8 +59,8 @@ def test_what_was_sent_after_a_subscription_is_owed_to_it_wherever_the_publisher
 def test_a_publisher_is_accepted_when_those_are_done_that_its_next_router_owes() -> None:
     net = Net(2)
     publisher, _ = renewed(net)
-    told = publisher.last(effects.TellStart)
-    publisher = moved(net, [(told.tag, told.created)])
+    reported = publisher.last(effects.NotifyStart)
+    publisher = moved(net, [(reported.tag, reported.created)])
     net.delete_subscription("slow")
     assert len(publisher.accepted) == 2
 
@@ -69,14 +69,14 @@ def test_a_start_that_was_named_is_not_named_again_and_none_is_named_for_an_empt
     net = Net()
     publisher = net.publisher(net.nodes[0])
     net.subscriber(net.nodes[0], "a")
-    assert publisher.all(effects.TellStart) == []
+    assert publisher.all(effects.NotifyStart) == []
     publisher.send(b"1")
     net.subscriber(net.nodes[0], "b")
     net.subscriber(net.nodes[0], "c")
-    assert [told.tag for told in publisher.all(effects.TellStart)] == [b"1"]
+    assert [reported.tag for reported in publisher.all(effects.NotifyStart)] == [b"1"]
     publisher.send(b"2")
     net.subscriber(net.nodes[0], "d")
-    assert [told.tag for told in publisher.all(effects.TellStart)] == [b"1", b"2"]
+    assert [reported.tag for reported in publisher.all(effects.NotifyStart)] == [b"1", b"2"]
 
 
 def test_what_nobody_knows_the_start_of_is_owed() -> None:

@@ -313,7 +313,7 @@ def test_settlements_of_one_turn_are_one_disposition() -> None:
     assert len(settlement.tags) == 10
 
 
-def test_places_in_a_full_map_are_told_to_be_free_before_they_are_taken() -> None:
+def test_places_in_a_full_map_are_reported_to_be_free_before_they_are_taken() -> None:
     net = Net()
     publisher, subscriber = net.publisher(net.nodes[0]), net.subscriber(net.nodes[0], map_bound=2)
     for tag in (b"1", b"2", b"3", b"4"):
@@ -347,7 +347,7 @@ def test_a_link_stolen_by_a_newer_attach_gets_nothing_more() -> None:
     assert second.deliveries == [b"1", b"2"]
 
 
-def test_a_deleted_subscription_is_told_so() -> None:
+def test_a_deleted_subscription_is_reported_so() -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0])
     net.delete_subscription()

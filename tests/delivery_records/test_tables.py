@@ -20,22 +20,22 @@ def test_a_waiting_publisher_may_ask_who_owes_it() -> None:
     one, other = net.subscriber(net.nodes[0], "one"), net.subscriber(net.nodes[1], "other")
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
-    told = publisher.ask(b"1")
-    assert (told.tag, sorted(told.names), told.count) == (b"1", ["one/link", "other/link"], 2)
+    reported = publisher.ask(b"1")
+    assert (reported.tag, sorted(reported.names), reported.count) == (b"1", ["one/link", "other/link"], 2)
     one.accept(b"1")
     assert list(publisher.ask(b"1").names) == ["other/link"]
     other.drop()  # away, and still owing
     assert list(publisher.ask(b"1").names) == ["other/link"]
 
 
-def test_the_number_of_those_who_owe_is_told_in_full_and_only_some_names() -> None:
+def test_the_number_of_those_who_owe_is_reported_in_full_and_only_some_names() -> None:
     net = Net()
     for number in range(OWING_NAMES + 5):
         net.subscriber(net.nodes[0], f"s{number}")
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
-    told = publisher.ask(b"1")
-    assert (len(told.names), told.count) == (OWING_NAMES, OWING_NAMES + 5)
+    reported = publisher.ask(b"1")
+    assert (len(reported.names), reported.count) == (OWING_NAMES, OWING_NAMES + 5)
 
 
 def test_nobody_owes_what_is_unknown_accepted_or_settled() -> None:
@@ -61,7 +61,7 @@ def test_a_question_is_answered_in_every_phase() -> None:
     assert again.ask(b"1").count == 0
 
 
-def test_the_tables_tell_who_is_attached_where() -> None:
+def test_the_tables_notify_who_is_attached_where() -> None:
     net = Net(2)
     net.subscriber(net.nodes[1], "s", topic="orders.*")
     net.publisher(net.nodes[0], topic="orders.eu")
@@ -76,14 +76,14 @@ def test_the_tables_tell_who_is_attached_where() -> None:
     assert _rows(net.nodes[0], "subscriptions")[0]["router"] == "gone"
 
 
-def test_the_tables_tell_what_waits_for_whom() -> None:
+def test_the_tables_notify_what_waits_for_whom() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1], limit=2), net.publisher(net.nodes[0])
     for tag in (b"1", b"2", b"3"):
         publisher.send(tag, bytes(100))
     subscriber.accept(b"1")
     (window,) = _rows(net.nodes[0], "windows")
-    expected = {"publisher": "p/link", "phase": "active", "unsettled": 3, "unreceived": 0, "told": 1, "bytes": 300}
+    expected = {"publisher": "p/link", "phase": "active", "unsettled": 3, "unreceived": 0, "reported": 1, "bytes": 300}
     assert {key: window[key] for key in expected} == expected
     assert (window["waiting_for"], window["waiting_for_count"]) == (["s/link"], 1)
     (endpoint,) = _rows(net.nodes[1], "endpoints")
@@ -92,7 +92,7 @@ def test_the_tables_tell_what_waits_for_whom() -> None:
     assert endpoint["confirmed"] is True
 
 
-def test_the_tables_tell_the_state_of_channels() -> None:
+def test_the_tables_notify_the_state_of_channels() -> None:
     net = Net(2)
     net.subscriber(net.nodes[1])
     publisher = net.publisher(net.nodes[0])

@@ -23,13 +23,13 @@ def pair(routers: int, *, stock: bool = False) -> tuple[Net, SubscriberLink, Pub
 
 def bodies_and_settlements(subscriber: SubscriberLink) -> list[bytes | str]:
     """In order: the body of each transfer, and `settle` for each settlement of a delivery."""
-    told: list[bytes | str] = []
+    reported: list[bytes | str] = []
     for effect in subscriber.got:
         if isinstance(effect, effects.SettleAtSubscriber):
-            told += ["settle"] * len(effect.tags)
+            reported += ["settle"] * len(effect.tags)
         elif isinstance(effect, effects.Deliver):
-            told.append("settle" if effect.resume and effect.settled else effect.message)
-    return told
+            reported.append("settle" if effect.resume and effect.settled else effect.message)
+    return reported
 
 
 @pytest.mark.parametrize("routers", [1, 2])

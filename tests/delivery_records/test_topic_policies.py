@@ -48,9 +48,9 @@ def test_a_rejection_for_want_of_subscriptions_says_what_to_do() -> None:
     net = Net(limits=_for_all(OnEmpty.REJECT))
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
-    told = publisher.last(effects.Dispose)
-    assert (told.condition, told.info) == ("amqp:not-found", {})
-    assert "subscribe first" in told.description
+    reported = publisher.last(effects.Dispose)
+    assert (reported.condition, reported.info) == ("amqp:not-found", {})
+    assert "subscribe first" in reported.description
 
 
 def test_what_is_refused_keeps_its_place_behind_what_waits() -> None:

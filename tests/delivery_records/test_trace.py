@@ -83,7 +83,7 @@ def test_a_delivery_with_a_hashed_tag_is_found_by_its_network_tag() -> None:
     assert _rules(net.nodes[0], sent.tag) == ["I-1", "T-2"]
 
 
-def test_why_a_delivery_waits_is_told() -> None:
+def test_why_a_delivery_waits_is_reported() -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0], limit=1)
     publisher = net.publisher(net.nodes[0])
@@ -121,7 +121,7 @@ def test_a_subscriber_that_comes_back_is_repeated_what_it_owes() -> None:
     assert "I-5" in _rules(net.nodes[0], b"1")
 
 
-def test_another_attempt_and_its_reason_are_told() -> None:
+def test_another_attempt_and_its_reason_are_reported() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     _trace_everything(net)
@@ -254,15 +254,15 @@ def test_a_step_of_nobody_known_is_not_kept() -> None:
     assert trace.newest(10) == []
 
 
-def test_every_rule_that_is_told_is_on_the_protocol_page() -> None:
+def test_every_rule_that_is_reported_is_on_the_protocol_page() -> None:
     rules = defined_rules(protocol_text())
-    assert {told.rule for told in Rule} <= set(rules)
-    for told in Rule:
-        named = set(re.findall(r"\b[KAIETC]-\d{1,2}[a-z]?\b", told.sentence))
-        assert named <= set(rules), told
+    assert {reported.rule for reported in Rule} <= set(rules)
+    for reported in Rule:
+        named = set(re.findall(r"\b[KAIETC]-\d{1,2}[a-z]?\b", reported.sentence))
+        assert named <= set(rules), reported
 
 
-def test_why_else_a_delivery_is_not_sent_or_accepted_is_told() -> None:
+def test_why_else_a_delivery_is_not_sent_or_accepted_is_reported() -> None:
     def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         if message == b"broken":
             raise ValueError("no section begins like this")
@@ -311,7 +311,7 @@ def test_tracing_changes_nothing_in_worlds_full_of_faults() -> None:
         assert _run_traced(seed)[0].story == run_seed(seed).story
 
 
-def test_every_rule_of_the_trace_is_told_in_worlds_full_of_faults() -> None:
+def test_every_rule_of_the_trace_is_reported_in_worlds_full_of_faults() -> None:
     left = set(Rule) - WRITTEN
     for seed in (*MEETING, *range(SEEDS)):
         for trace in _run_traced(seed)[1]:

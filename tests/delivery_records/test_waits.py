@@ -56,7 +56,7 @@ def test_a_delivery_waits_for_the_subscriptions_that_owe_it_and_since_it_came() 
     assert states(here) == {"has/link": Holder.IN_DOUBT, "poor/link": Holder.HELD, "far/link": Holder.ELSEWHERE}
 
 
-def test_subscriptions_that_are_away_are_told_from_those_whose_router_is_gone() -> None:
+def test_subscriptions_that_are_away_are_reported_from_those_whose_router_is_gone() -> None:
     net = Net(2)
     here, there = net.nodes
     away = net.subscriber(here, "away")
@@ -112,7 +112,7 @@ def test_a_map_that_was_not_repeated_waits_for_its_publisher() -> None:
     assert wait_of(net.nodes[0]).reason is Reason.PUBLISHER_REPEATS
 
 
-def test_an_outcome_without_a_link_to_tell_it_on_waits_for_the_publisher() -> None:
+def test_an_outcome_without_a_link_to_notify_it_on_waits_for_the_publisher() -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0])
     publisher = net.publisher(net.nodes[0])
@@ -205,11 +205,11 @@ def test_a_settled_delivery_is_forgotten_everywhere() -> None:
     assert [find(node.core.turn, node.core.endpoints, tag) for node in net.nodes] == [[], []]
 
 
-@pytest.mark.parametrize(("reports", "told"), [(False, "accepted"), (True, "rejected")])
-def test_a_rejected_delivery_names_the_outcome_its_publisher_was_told(reports: bool, told: str) -> None:
+@pytest.mark.parametrize(("reports", "reported"), [(False, "accepted"), (True, "rejected")])
+def test_a_rejected_delivery_names_the_outcome_its_publisher_was_reported(reports: bool, reported: str) -> None:
     net = Net(limits=Limits(policy=TopicPolicy(report_rejections=reports)))
     subscriber = net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).send(b"m1")
     subscriber.answer(DeliveryOutcome.REJECTED, b"m1")
     found = only(net.nodes[0], b"m1")
-    assert (found.state, found.local[0].state) == (told, "rejected")
+    assert (found.state, found.local[0].state) == (reported, "rejected")

@@ -20,7 +20,7 @@ def test_a_publisher_that_settles_first_gets_its_outcome_settled() -> None:
     first, second = publisher.send(b"1"), publisher.send(b"2")
     subscriber.accept(b"1", b"2")
     assert publisher.outcomes == [(first, DeliveryOutcome.ACCEPTED), (second, DeliveryOutcome.ACCEPTED)]
-    assert all(told.settled for told in publisher.all(effects.Dispose))
+    assert all(reported.settled for reported in publisher.all(effects.Dispose))
     assert subscriber.settled == [b"1", b"2"]
     assert len(net.nodes[0].core.ingresses[net.publisher_path().partition("/")[2]].window) == 0
 
@@ -31,8 +31,10 @@ def test_a_delivery_of_mode_first_on_a_link_of_mode_second_gets_its_outcome_sett
     first = publisher.send(b"1", receiver_settles=True)
     second = publisher.send(b"2")
     subscriber.accept(b"1", b"2")
-    told = {number: dispose.settled for dispose in publisher.all(effects.Dispose) for number in dispose.delivery_ids}
-    assert told == {first: True, second: False}
+    reported = {
+        number: dispose.settled for dispose in publisher.all(effects.Dispose) for number in dispose.delivery_ids
+    }
+    assert reported == {first: True, second: False}
     assert subscriber.settled == [b"1"]
     publisher.settle(b"2")
     assert subscriber.settled == [b"1", b"2"]
@@ -45,11 +47,11 @@ def test_a_malformed_delivery_of_mode_first_is_rejected_and_settled() -> None:
     net = Net(annotate=refuse)
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1", receiver_settles=True)
-    (told,) = publisher.all(effects.Dispose)
-    assert (told.outcome, told.settled) == (DeliveryOutcome.REJECTED, True)
+    (reported,) = publisher.all(effects.Dispose)
+    assert (reported.outcome, reported.settled) == (DeliveryOutcome.REJECTED, True)
 
 
-def test_outcomes_settled_with_the_telling_do_not_count_as_never_settled() -> None:
+def test_outcomes_settled_with_the_notifying_do_not_count_as_never_settled() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0], settles_first=True)
     for number in range(10):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery_records.model.runs import add_run, frozen_runs
-from delivery_records.publisher.window import AWAITED, RECEIVED, TOLD, Cursor, Window
+from delivery_records.publisher.window import AWAITED, RECEIVED, REPORTED, Cursor, Window
 
 SMALL = st.integers(0, 30)
 
@@ -69,9 +69,9 @@ def test_a_window_counts_what_is_in_it(operations: list[str], rng: object) -> No
             window.fill(slot, b"12345", 1)
             model[tag]["bytes"] = 5
         elif slot is not None and operation == "accept" and slot.state is RECEIVED:
-            slot.state = TOLD
-            window.told += 1
-            model[tag]["told"] = 1
+            slot.state = REPORTED
+            window.reported += 1
+            model[tag]["reported"] = 1
         elif slot is not None and operation == "remove":
             window.remove(slot)
             del model[tag]
@@ -79,7 +79,7 @@ def test_a_window_counts_what_is_in_it(operations: list[str], rng: object) -> No
         assert {slot.tag for slot in window.slots()} == set(model)
         assert window.body_bytes == sum(entry.get("bytes", 0) for entry in model.values())
         assert window.unreceived == sum(1 for entry in model.values() if "bytes" not in entry)
-        assert window.told == sum(entry.get("told", 0) for entry in model.values())
+        assert window.reported == sum(entry.get("reported", 0) for entry in model.values())
         numbers = [slot.number for slot in window.slots()]
         assert numbers == sorted(numbers)
         assert all(window.base <= number < window.end for number in numbers)

@@ -51,7 +51,7 @@ class Delivery:
     body: bytes | None = None
     """What the publisher sent in this epoch; None: known from the presented map only."""
     delivery_id: int = -1
-    is_told: bool = False
+    is_reported: bool = False
     is_repeated: bool = False
 
     @property
@@ -74,7 +74,7 @@ class Model:
     """Name -> epochs of its present life, the newest last."""
     is_attached: bool = True
     frames: list[tuple[object, ...]] = field(default_factory=list)
-    told: dict[DeliveryOutcome, list[int]] = field(default_factory=dict)
+    reported: dict[DeliveryOutcome, list[int]] = field(default_factory=dict)
 
     def resume(self, tags: Iterable[bytes]) -> None:
         """A new epoch: every subscription owes every entry of the map (I-3, T-7)."""
@@ -89,10 +89,10 @@ class Model:
         """I-5: U without what goes to nobody, then what is received and still owed."""
         if not names:
             return
-        told = [delivery for delivery in self.window if not delivery.is_malformed]
+        reported = [delivery for delivery in self.window if not delivery.is_malformed]
         epochs = frozenset(self.subscriptions[name][-1] for name in names)
-        self.frames.append(("SYNC", epochs, tuple(d.number for d in told), tuple(d.tag for d in told)))
-        for delivery in told:
+        self.frames.append(("SYNC", epochs, tuple(d.number for d in reported), tuple(d.tag for d in reported)))
+        for delivery in reported:
             self._forward(delivery, {name for name in names if name in delivery.owed})
 
     def _forward(self, delivery: Delivery, names: set[str]) -> None:
@@ -128,10 +128,10 @@ class Model:
             for delivery in self.window:
                 if delivery.owed or delivery.body is None:
                     break
-                if not delivery.is_told:
-                    delivery.is_told = True
+                if not delivery.is_reported:
+                    delivery.is_reported = True
                     outcome = DeliveryOutcome.REJECTED if delivery.is_malformed else DeliveryOutcome.ACCEPTED
-                    self.told.setdefault(outcome, []).append(delivery.delivery_id)
+                    self.reported.setdefault(outcome, []).append(delivery.delivery_id)
         if numbers and self.subscriptions:
             self.frames.append(("SETTLE", tuple(numbers)))
 
@@ -190,10 +190,10 @@ class WindowMachine(RuleBasedStateMachine):
         self._send(tag, self.bodies[tag])
 
     @precondition(lambda self: self.model.is_attached and self.model.window)
-    @rule(data=st.data(), only_told=st.booleans())
-    def settle(self, data: st.DataObject, only_told: bool) -> None:
+    @rule(data=st.data(), only_reported=st.booleans())
+    def settle(self, data: st.DataObject, only_reported: bool) -> None:
         """I-4, out of order as the publisher likes; I-4a when it settles early."""
-        choice = [d for d in self.model.window if d.is_told or not only_told]
+        choice = [d for d in self.model.window if d.is_reported or not only_reported]
         if not choice:
             return
         chosen = data.draw(st.lists(st.sampled_from(choice), unique_by=id, max_size=5))
@@ -277,8 +277,8 @@ class WindowMachine(RuleBasedStateMachine):
     @rule(recorded=st.integers(0, 8))
     def come_back(self, recorded: int) -> None:
         """A-4: told outcomes the publisher recorded are terminal in its map, the others are U."""
-        told = [delivery.tag for delivery in self.model.window if delivery.is_told][:recorded]
-        unsettled = {d.tag: DeliveryOutcome.ACCEPTED if d.tag in told else None for d in self.model.window}
+        reported = [delivery.tag for delivery in self.model.window if delivery.is_reported][:recorded]
+        unsettled = {d.tag: DeliveryOutcome.ACCEPTED if d.tag in reported else None for d in self.model.window}
         self.has_left = False
         self.link = self.net.publisher(self.net.nodes[0], unsettled=unsettled)
         self.read_outcomes = 0
@@ -290,7 +290,7 @@ class WindowMachine(RuleBasedStateMachine):
     def everything_is_as_in_the_model(self) -> None:
         self.is_sound = False
         self._check_frames()
-        self._check_told()
+        self._check_reported()
         self._check_slots()
         self._check_owed()
         self.is_sound = True
@@ -317,15 +317,15 @@ class WindowMachine(RuleBasedStateMachine):
                 kept.append(message)
         return kept
 
-    def _check_told(self) -> None:
+    def _check_reported(self) -> None:
         """I-3: told is what is received and owed by nobody, up to the first that is not."""
-        told: dict[DeliveryOutcome, list[int]] = {}
+        reported: dict[DeliveryOutcome, list[int]] = {}
         disposed = self.link.all(effects.Dispose)
         for effect in disposed[self.read_outcomes :]:
-            told.setdefault(effect.outcome, []).extend(effect.delivery_ids)
+            reported.setdefault(effect.outcome, []).extend(effect.delivery_ids)
         self.read_outcomes = len(disposed)
-        expected, self.model.told = self.model.told, {}
-        assert told == expected, f"told: {told} instead of {expected}"
+        expected, self.model.reported = self.model.reported, {}
+        assert reported == expected, f"told: {reported} instead of {expected}"
 
     def _window(self) -> Window:
         return self.net.nodes[0].core.ingresses[link_key("p", "link")].window
@@ -339,17 +339,17 @@ class WindowMachine(RuleBasedStateMachine):
         assert [slot.state.value != "awaited" for slot in slots] == [d.body is not None for d in model]
         assert [slot.repeated for slot in slots] == [d.is_repeated for d in model]
         assert [slot.message for slot in slots] == [d.stored for d in model], "bodies are kept byte for byte"
-        assert [slot.state.value == "told" for slot in slots] == [d.is_told for d in model]
-        flags = [slot.state.value == "told" for slot in slots]
+        assert [slot.state.value == "reported" for slot in slots] == [d.is_reported for d in model]
+        flags = [slot.state.value == "reported" for slot in slots]
         assert flags == sorted(flags, reverse=True), "told is a prefix of the window"
         assert window.body_bytes == sum(len(d.stored) for d in model), "window: bytes"
         assert window.unreceived == sum(d.body is None for d in model), "window: unreceived"
-        assert window.told == sum(d.is_told for d in model), "window: told"
+        assert window.reported == sum(d.is_reported for d in model), "window: told"
         assert len(window) == len(model)
         assert window.end == self.model.end
         assert window.base == (model[0].number if model else self.model.end)
-        untold = [d.number for d in model if not d.is_told]
-        assert window.base <= window.next_accept <= (untold[0] if untold else self.model.end)
+        unreported = [d.number for d in model if not d.is_reported]
+        assert window.base <= window.next_accept <= (unreported[0] if unreported else self.model.end)
         for number in range(self.model.end + 1):
             slot = window.at(number)
             assert (slot is not None) == (number in numbers)
@@ -384,12 +384,12 @@ class WindowMachine(RuleBasedStateMachine):
             self.model.acknowledge(name, 0, LONG_RUN)
             self.model.turn_ends()
         self.everything_is_as_in_the_model()
-        assert all(delivery.is_told for delivery in self.model.window), "told: everything that nobody owes"
+        assert all(delivery.is_reported for delivery in self.model.window), "told: everything that nobody owes"
         self.link.settle(*(delivery.tag for delivery in self.model.window))
         self.model.turn_ends(list(self.model.window))
         self.everything_is_as_in_the_model()
         window, fanout = self._window(), self.net.nodes[0].core.ingresses[link_key("p", "link")].fanout
-        assert (len(window), window.body_bytes, window.told, window.unreceived) == (0, 0, 0, 0)
+        assert (len(window), window.body_bytes, window.reported, window.unreceived) == (0, 0, 0, 0)
         assert window.base == window.next_accept == window.end
         assert all(cursor.through == window.end and not cursor.beyond for cursor in fanout.cursors.values())
 
@@ -416,7 +416,7 @@ FAULTS = {
     "a joiner owes what was there before it": ("owing|pending|SYNC|frames", by_name("joiner-start")),
     "an entry that was passed over stays": ("frames|told|window", by_name("F8-abandoned-entries")),
     "accepted out of order": (
-        "told",
+        "reported",
         Edit(
             "in-order",
             "I-3",

@@ -40,4 +40,4 @@ async def test_an_alert_fires_while_a_subscriber_stalls_and_no_other(tmp_path: P
             await delivery.accept()
             await sending
             await prometheus.until(lambda alerts: "OncewireDeliveriesStuck" not in alerts)
-            assert await prometheus.value("sum(oncewire_deliveries_told_total)") == 1
+            assert await prometheus.value("sum(oncewire_deliveries_reported_total)") == 1

@@ -236,8 +236,8 @@ def wrong_links(page: str, root: Path) -> Iterator[str]:
         path = where.partition("::")[0]
         wanted = SIMULATED if i.startswith("sim-") else path
         target = links.get(i, "")
-        told = target if "#" in target else str((root / "docs" / target).resolve().relative_to(root))
-        if told != wanted:
+        reported = target if "#" in target else str((root / "docs" / target).resolve().relative_to(root))
+        if reported != wanted:
             yield f"{i} links to {target!r} and not to {wanted}"
 
 
@@ -258,16 +258,16 @@ def wrong_rules(page: str, facts: Facts) -> Iterator[str]:
 
 def wrong_gaps(page: str) -> Iterator[str]:
     """What is argued only or not shown stands in the list of gaps, and nothing else does."""
-    told = {
+    reported = {
         (mode, standing): re.sub(r"\s+", " ", names).split("; ")
         for mode, standing, names in GAP.findall(section(page, "What is not shown yet"))
     }
     for name in TABLES:
         for standing in ("argued only", "not shown"):
             wanted = [row.name for row in rows_of(page, name) if row.standing == standing]
-            if wanted != told.pop((name, standing), []):
+            if wanted != reported.pop((name, standing), []):
                 yield f"{name}, {standing}: the rows are {'; '.join(wanted) or 'none'}"
-    yield from (f"no such list of gaps: {mode}, {standing}" for mode, standing in told)
+    yield from (f"no such list of gaps: {mode}, {standing}" for mode, standing in reported)
 
 
 def score(page: str) -> dict[str, list[int]]:
@@ -285,9 +285,9 @@ def score(page: str) -> dict[str, list[int]]:
 
 def wrong_score(page: str) -> Iterator[str]:
     """The table of how many rows have which evidence is true."""
-    told = {cells[0]: cells[1:] for cells in table(section(page, "How to read the tables").split("How many")[-1])}
+    reported = {cells[0]: cells[1:] for cells in table(section(page, "How to read the tables").split("How many")[-1])}
     for name, counts in score(page).items():
-        if told.get(name) != tuple(map(str, counts)):
+        if reported.get(name) != tuple(map(str, counts)):
             yield f"{name}: the counts are {counts}"
 
 

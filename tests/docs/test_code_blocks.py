@@ -187,5 +187,5 @@ def test_nothing_is_promised_that_is_not_built(promise: str, built: str) -> None
         return
     history = {ROOT / "CHANGELOG.md", ROOT / "docs" / "from-the-notes.md"}
     pages = {path: path.read_text(encoding="utf-8") for path in PAGES if path not in history}
-    told = [str(path.relative_to(ROOT)) for path, text in {**pages, **sources}.items() if re.search(promise, text)]
-    assert told == []
+    reported = [str(path.relative_to(ROOT)) for path, text in {**pages, **sources}.items() if re.search(promise, text)]
+    assert reported == []

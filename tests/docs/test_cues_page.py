@@ -67,14 +67,14 @@ def test_every_rule_is_stated_in_the_module_and_shown_on_the_page(page: str) -> 
     assert set(re.findall(r"\bCU-\d\b", page)) == set(stated)
 
 
-def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
-    told = {name: int(value) for name, value in LIMIT.findall(page)}
+def test_every_limit_has_the_value_that_the_page_notifies(page: str) -> None:
+    reported = {name: int(value) for name, value in LIMIT.findall(page)}
     known = {}
     for path in LIMITS:
         for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
-                if name in told:
+                if name in reported:
                     known[name] = ast.literal_eval(node.value)  # a number, or a shift of two
-    assert len(told) == 7
-    assert known == told
+    assert len(reported) == 7
+    assert known == reported

@@ -49,16 +49,16 @@ def test_every_rule_is_stated_in_its_module_and_shown_on_the_page(page: str) -> 
     assert set(re.findall(r"\bS[QT]-\d+\b", page)) == set(stated)
 
 
-def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
-    told = dict(LIMIT.findall(page))
+def test_every_limit_has_the_value_that_the_page_notifies(page: str) -> None:
+    reported = dict(LIMIT.findall(page))
     known = {
         name: getattr(module, name)
         for module in (sequencer, store, sequence_header, consumer, feed, outputs, receiving)
         for name in vars(module)
-        if name in told
+        if name in reported
     }
-    assert len(told) == 14
-    assert {name: int(known[name]) for name in told} == {name: int(value) for name, value in told.items()}
+    assert len(reported) == 14
+    assert {name: int(known[name]) for name in reported} == {name: int(value) for name, value in reported.items()}
 
 
 def programs() -> list[str]:
@@ -92,7 +92,7 @@ def test_the_rules_of_the_consumer_stand_in_its_files(page: str) -> None:
 
 def test_the_program_without_a_consumer_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
     program = programs()[1]
-    (told,) = re.findall(r"runs by itself and prints `(\d+)`", page)
+    (reported,) = re.findall(r"runs by itself and prints `(\d+)`", page)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=tmp_path,
@@ -101,4 +101,4 @@ def test_the_program_without_a_consumer_runs_and_prints_what_the_page_says(page:
         timeout=60,
         check=False,
     )
-    assert (done.stdout, done.stderr, done.returncode) == (f"{told}\n", "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == (f"{reported}\n", "", 0)

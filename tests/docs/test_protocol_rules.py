@@ -264,9 +264,9 @@ def test_times_and_limits_on_the_protocol_page_are_those_of_the_code() -> None:
     rows = constant_rows(protocol_text())
     assert len(rows) > 30, "the tables of times and limits were not found"
     wrong = [
-        f"{name} is {getattr(limits, name, None)}, the page says {told}"
-        for name, told in rows.items()
-        if not math.isclose(getattr(limits, name, math.nan), told)
+        f"{name} is {getattr(limits, name, None)}, the page says {reported}"
+        for name, reported in rows.items()
+        if not math.isclose(getattr(limits, name, math.nan), reported)
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -63,8 +63,8 @@ def test_a_page_without_the_marks_is_not_rewritten(page: str) -> None:
 
 
 def test_the_columns_are_those_of_the_schema() -> None:
-    told = [(name.strip("`"), kind.strip("`")) for name, kind, _ in table(section(PAGE, "Rows"))[1:]]
-    assert told == list(columns(include_headers=True, include_metadata=True))
+    reported = [(name.strip("`"), kind.strip("`")) for name, kind, _ in table(section(PAGE, "Rows"))[1:]]
+    assert reported == list(columns(include_headers=True, include_metadata=True))
 
 
 def test_every_test_of_the_page_exists() -> None:
@@ -89,9 +89,9 @@ def test_every_failure_names_its_test_or_says_that_it_has_none() -> None:
 
 
 def test_every_guarantee_is_an_allowed_one_and_none_is_left_out() -> None:
-    told = [row[0].strip("`") for row in table(section(PAGE, "Guarantees to choose from"))[1:]]
+    reported = [row[0].strip("`") for row in table(section(PAGE, "Guarantees to choose from"))[1:]]
     (option,) = [option for option in OPTIONS if option.key == "deliveryGuarantee"]
-    assert told == re.findall(r"`([a-z-]+)`", option.allowed)
+    assert reported == re.findall(r"`([a-z-]+)`", option.allowed)
 
 
 def test_programs_are_python_and_their_options_exist() -> None:

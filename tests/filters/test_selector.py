@@ -76,7 +76,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_selector_is_told_the_place_and_what_to_do(text: str) -> None:
+def test_a_wrong_selector_is_reported_the_place_and_what_to_do(text: str) -> None:
     with pytest.raises(FilterError) as raised:
         read_selector(text)
     assert WRONG[text] in str(raised.value)

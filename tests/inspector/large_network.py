@@ -155,7 +155,7 @@ class Watcher:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
         self.tables: dict[str, dict[str, Any]] = {}
-        self.told = 0
+        self.reported = 0
         """Rows and keys of changes."""
 
     async def wish(self, **wish: object) -> None:
@@ -182,4 +182,4 @@ class Watcher:
                 rows.update((row["key"], row) for row in changes["put"])
                 for key in changes["delete"]:
                     rows.pop(key, None)
-                self.told += len(changes["put"]) + len(changes["delete"])
+                self.reported += len(changes["put"]) + len(changes["delete"])

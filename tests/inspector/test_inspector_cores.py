@@ -103,12 +103,12 @@ def test_events_come_in_order_and_go_on_where_the_reader_was() -> None:
     assert ring.after(10, 5).next == 10
 
 
-def test_without_a_number_the_newest_events_are_told() -> None:
+def test_without_a_number_the_newest_events_are_reported() -> None:
     assert [item["seq"] for item in ring_of(10).after(None, 3).items] == [8, 9, 10]
     assert ring_of(0).after(None, 3).items == []
 
 
-def test_a_reader_that_is_late_is_told_how_many_are_gone() -> None:
+def test_a_reader_that_is_late_is_reported_how_many_are_gone() -> None:
     ring = ring_of(EVENTS_KEPT + 50)
     page = ring.after(10, 5)
     assert [item["seq"] for item in page.items] == [51, 52, 53, 54, 55]
@@ -197,7 +197,7 @@ def test_of_a_large_table_only_marked_rows_and_those_of_the_snapshot_are_looked_
     assert not shown.changes(table, 500)
 
 
-def test_a_row_that_leaves_the_wanted_topic_or_goes_is_deleted_and_one_of_another_topic_is_not_told() -> None:
+def test_a_row_that_leaves_the_wanted_topic_or_goes_is_deleted_and_one_of_another_topic_is_not_reported() -> None:
     table = Table(4)
     table.rows["00002"] = row("00002", topic="bills")
     wanted = Filter(topic="orders")
@@ -211,7 +211,7 @@ def test_a_row_that_leaves_the_wanted_topic_or_goes_is_deleted_and_one_of_anothe
     assert (changes.put, sorted(changes.delete)) == ([], ["00000", "00001", "00003"])
 
 
-def test_numbers_of_rows_in_the_snapshot_are_told_without_a_mark() -> None:
+def test_numbers_of_rows_in_the_snapshot_are_reported_without_a_mark() -> None:
     table = Table(3)
     shown = ShownAttachments("subscriptions", Filter(), list(table.rows.values()))
     table.rows["00001"] = row("00001", 7, topic="orders")
@@ -306,10 +306,10 @@ def test_a_topic_adds_the_tables_it_narrows() -> None:
     assert asked.filter_of("topics") == Filter()
 
 
-@pytest.mark.parametrize(("wish", "told"), [({"id": "7"}, "7"), ({"id": 7}, ""), ([], ""), ({"id": "x" * 65}, "")])
-def test_a_refusal_carries_the_id_of_its_wish_if_that_can_be_read(wish: object, told: str) -> None:
+@pytest.mark.parametrize(("wish", "reported"), [({"id": "7"}, "7"), ({"id": 7}, ""), ([], ""), ({"id": "x" * 65}, "")])
+def test_a_refusal_carries_the_id_of_its_wish_if_that_can_be_read(wish: object, reported: str) -> None:
     read: Callable[[object], str] = wish_id
-    assert read(wish) == told
+    assert read(wish) == reported
 
 
 def test_control_characters_in_names_of_clients_are_escaped() -> None:
@@ -318,7 +318,7 @@ def test_control_characters_in_names_of_clients_are_escaped() -> None:
     topic = {"name": name, "publishers": 0, "subscriptions": 0, "waiting": 0}
     for table, document in (("topics", {"topics": [topic]}), ("events", {"events": [event]})):
         console = Console(width=200)
-        with console.capture() as told:
+        with console.capture() as reported:
             console.print(shown(table, document, 200))
-        assert all(line.isprintable() for line in told.get().splitlines())
-        assert r"box\u001b[2J\r\n[/b]/sub" in told.get()
+        assert all(line.isprintable() for line in reported.get().splitlines())
+        assert r"box\u001b[2J\r\n[/b]/sub" in reported.get()

@@ -65,9 +65,9 @@ async def client(network: LocalNetwork, router: str, name: str) -> RawClient:
 
 def text_of(what: str, document: dict[str, Any], width: int = 100) -> str:
     console = Console(width=width)
-    with console.capture() as told:
+    with console.capture() as reported:
         console.print(shown(what, document, width))
-    return told.get()
+    return reported.get()
 
 
 async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network: LocalNetwork) -> None:
@@ -81,10 +81,10 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
         return await get(network, "r1", "/api/v1/waits?network=true")
 
     # What a subscription's own router says: one client has it, the other gives no credit.
-    def states(told: Any) -> list[set[str]]:
-        return [{each["state"] for each in row["waiting_for"]} for row in told["items"]]
+    def states(reported: Any) -> list[set[str]]:
+        return [{each["state"] for each in row["waiting_for"]} for row in reported["items"]]
 
-    found = await until(waits, lambda told: states(told) == [{"in-doubt", "held"}])
+    found = await until(waits, lambda reported: states(reported) == [{"in-doubt", "held"}])
     (row,) = found["items"]
     assert (row["publisher"], row["router"], row["reason"], row["unsettled"]) == ("till/pub", "r3", "subscriptions", 1)
     assert {(e["subscription"], e["router"], e["state"]) for e in row["waiting_for"]} == {
@@ -102,9 +102,9 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     assert (await get(network, "r1", "/api/v1/waits?network=true&min_s=3600"))["items"] == []
     assert "waits for far/poor at r2 (held, " in text_of("waits", {"waits": [row]})
     there.client.cut()
-    found = await until(waits, lambda told: "detached" in json.dumps(told))
+    found = await until(waits, lambda reported: "detached" in json.dumps(reported))
     here.accept(delivery)
-    found = await until(waits, lambda told: len(told["items"][0]["waiting_for"]) == 1)
+    found = await until(waits, lambda reported: len(reported["items"][0]["waiting_for"]) == 1)
     assert found["items"][0]["waiting_for"][0]["state"] == "detached"
     subscriptions = await get(network, "r2", "/api/v1/subscriptions?router=r2")
     assert [(row["state"], row["expires_in_s"] > 0) for row in subscriptions["items"]] == [("detached", True)]
@@ -123,13 +123,13 @@ async def test_the_router_of_a_subscription_without_credit_says_that_it_holds_de
         async def counts() -> Any:
             return [(await get(network, name, "/api/v1/overview"))["counts"] for name in ("r2", "r3")]
 
-        hosts, sends = await until(counts, lambda told: told[0]["held_10s"] and told[1]["stuck_10s"])
+        hosts, sends = await until(counts, lambda reported: reported[0]["held_10s"] and reported[1]["stuck_10s"])
         assert (hosts["held_10s"], hosts["stuck_10s"]) == (1, 0), "no publisher of its own waits"
         assert (sends["held_10s"], sends["stuck_10s"]) == (0, 1)
         for sending in sendings:
             await (await poor.receive(DEADLINE_S)).accept()
             await sending
-        await until(counts, lambda told: not told[0]["held_10s"])
+        await until(counts, lambda reported: not reported[0]["held_10s"])
 
 
 async def test_a_delivery_that_moves_with_its_publisher_in_a_drain_is_shown_as_older(network: LocalNetwork) -> None:
@@ -143,8 +143,8 @@ async def test_a_delivery_that_moves_with_its_publisher_in_a_drain_is_shown_as_o
         sending = await publisher.submit(BODY)
 
         async def row() -> Any:
-            told = await get(network, "r2", "/api/v1/waits?network=true")
-            return next((row for row in told["items"] if row["publisher"] == "mover/pub"), None)
+            reported = await get(network, "r2", "/api/v1/waits?network=true")
+            return next((row for row in reported["items"] if row["publisher"] == "mover/pub"), None)
 
         first = await until(row, lambda found: found is not None)
         assert first["oldest_is_older"] is False
@@ -167,9 +167,9 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     here.accept(delivery)
 
     async def found_by(tag: bytes, router: str, query: str = "") -> dict[str, Any]:
-        told = await get(network, router, f"/api/v1/deliveries/{tag.hex()}?network=true{query}")
-        assert told["missing"] == []
-        return {f"{record['role']} {record['router']}": record for record in told["found"]}
+        reported = await get(network, router, f"/api/v1/deliveries/{tag.hex()}?network=true{query}")
+        assert reported["missing"] == []
+        return {f"{record['role']} {record['router']}": record for record in reported["found"]}
 
     async def followed() -> Any:
         return await found_by(delivery.tag, "r1")
@@ -177,7 +177,7 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     def others(record: dict[str, Any]) -> dict[str, tuple[str, int]]:
         return {each["router"]: (each["state"], each["owing"]) for each in record["other_routers"]}
 
-    accepted = await until(followed, lambda told: others(told["ingress r3"])["r1"] == ("accepted", 0))
+    accepted = await until(followed, lambda reported: others(reported["ingress r3"])["r1"] == ("accepted", 0))
     assert accepted.keys() == {"ingress r3", "egress r1", "egress r2"}
     ingress = accepted["ingress r3"]
     assert (ingress["publisher"], ingress["publisher_tag"], ingress["network_tag"]) == (
@@ -207,15 +207,15 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     assert (await found_by(TAG, "r2", "&publisher=till/pub")).keys() == accepted.keys()
     assert await found_by(TAG, "r2", "&publisher=somebody/else") == {}
     async with Api.at(network.routers["r1"].http) as api:
-        told = await document_of(api, Wanted("delivery", delivery.tag.hex(), network=True))
-    text = text_of("delivery", told, 80)
+        reported = await document_of(api, Wanted("delivery", delivery.tag.hex(), network=True))
+    text = text_of("delivery", reported, 80)
     assert text.splitlines()[0] == "Not accepted yet: 1 of 2 subscriptions has not accepted it."
     assert re.match(r"  far/slow at r2 \(in doubt, \d", text.splitlines()[1]), text
     assert text.rstrip().splitlines()[-1].startswith("rules are not traced") or "trace on=true" in text[-200:]
     assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "pending"))
 
 
-async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(network: LocalNetwork) -> None:
+async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_reported(network: LocalNetwork) -> None:
     for name, router in network.routers.items():
         async with aiohttp.ClientSession() as session:
             path = f"{router.http}/api/v1/management/router/{name}/trace"
@@ -229,18 +229,18 @@ async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(netw
     await publisher.outcome(TAG)
     publisher.settle(number)
     await there.settled(delivery.tag)
-    told = await get(network, "r1", f"/api/v1/deliveries/{delivery.tag.hex()}?network=true")
-    every = {record["router"]: [step["rule"] for step in record["rules"]] for record in told["found"]}
+    reported = await get(network, "r1", f"/api/v1/deliveries/{delivery.tag.hex()}?network=true")
+    every = {record["router"]: [step["rule"] for step in record["rules"]] for record in reported["found"]}
     assert {"T-2", "T-4"} & set(every["r3"])
     # Between routers, a path that has moved since they started may have had it sent again (T-4, I-5).
     rules = {router: [rule for rule in met if rule[:2] != "T-" and rule != "I-5"] for router, met in every.items()}
-    assert {record["role"] for record in told["found"]} == {"past"}
+    assert {record["role"] for record in reported["found"]} == {"past"}
     assert rules["r3"] == ["I-1", "I-2", "I-3", "I-4"]
     assert rules["r2"][-3:] == ["E-3", "E-4", "E-5"]
-    step = next(record for record in told["found"] if record["router"] == "r3")["rules"][0]
+    step = next(record for record in reported["found"] if record["router"] == "r3")["rules"][0]
     assert step["text"].startswith("received whole")
     assert step["at_s"] >= 0
-    text = text_of("delivery", told, 100)
+    text = text_of("delivery", reported, 100)
     assert text.startswith("It is settled: no router has a record of it any more.")
     assert "settled by its publisher, and forgotten" in text
 
@@ -252,10 +252,10 @@ async def test_a_router_that_does_not_reply_is_listed_and_delays_no_reply(networ
     publisher.send(TAG, BODY)
     network.sigstop("r3")
     try:
-        told = await get(network, "r1", "/api/v1/waits?network=true")
-        assert [row["publisher"] for row in told["items"]] == ["till/pub"]
-        assert [(each["router"], each["why"]) for each in told["missing"]] == [("r3", "no answer within 2 s")]
-        assert "no reply from router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
+        reported = await get(network, "r1", "/api/v1/waits?network=true")
+        assert [row["publisher"] for row in reported["items"]] == ["till/pub"]
+        assert [(each["router"], each["why"]) for each in reported["missing"]] == [("r3", "no answer within 2 s")]
+        assert "no reply from router r3" in text_of("waits", {"waits": [], "missing": reported["missing"]})
         async with aiohttp.ClientSession() as session:
 
             async def ask() -> int:
@@ -300,9 +300,9 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
         "holders?of=00",
         "holders",
     ):
-        told = await get(network, "r1", f"/api/v1/{path}", 400)
-        assert told["error"], path
-        assert told["fix"], path
+        reported = await get(network, "r1", f"/api/v1/{path}", 400)
+        assert reported["error"], path
+        assert reported["fix"], path
     async with aiohttp.ClientSession() as session:
         async with session.get(network.routers["r1"].http + "/api/v1/windows") as answer:
             assert answer.status == 404
@@ -313,8 +313,8 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
         async with session.ws_connect(network.routers["r1"].http + "/api/v1/watch") as socket:
             for wish in ("no json", '{"id": "7", "tables": ["windows"]}', "[" * 5000, b"\x00\xff"):
                 await (socket.send_bytes(wish) if isinstance(wish, bytes) else socket.send_str(wish))
-                told = await socket.receive_json()
-                assert (told["type"], told.get("id")) == ("error", "7" if '"7"' in str(wish) else None)
+                reported = await socket.receive_json()
+                assert (reported["type"], reported.get("id")) == ("error", "7" if '"7"' in str(wish) else None)
             await socket.send_json({"id": "8", "tables": ["overview"]})
             assert (await socket.receive_json())["items"][0]["router"] == "r1"
     async with Api.at(network.routers["r1"].http) as api:
@@ -335,9 +335,9 @@ async def test_every_row_has_the_attributes_of_the_schema_and_no_others(network:
         async def read(table: str = table) -> Any:
             return await get(network, "r1", f"/api/v1/{table}")
 
-        told = await until(read, lambda told: bool(told["items"]))
+        reported = await until(read, lambda reported: bool(reported["items"]))
         attributes = entity_of(table).attributes
-        for row in told["items"]:
+        for row in reported["items"]:
             assert set(row) == {each.name for each in attributes}, table
             for each in (each for each in attributes if each.parts):
                 names = {part.name for part in each.parts}

@@ -82,13 +82,13 @@ def test_quantiles_count_what_waits_with_its_age_and_forget_what_is_old() -> Non
     for number in range(1, 101):
         found.note("orders", 0.0, number / 1000)
     found.note("stock", 200.0, 0.5)
-    told = found.quantiles(1.0, {})
-    assert (told["orders"].p50, told["orders"].p99) == (0.05, 0.099)
-    told = found.quantiles(1.0, {"orders": [30.0, 30.0], "late": [7.0]})
-    assert (told["orders"].p99, told["late"].p50) == (30.0, 7.0)
-    assert told[""].p99 == 30.0
-    told = found.quantiles(ACCEPTANCE_S + 1, {})
-    assert told.keys() == {"stock", ""}
+    reported = found.quantiles(1.0, {})
+    assert (reported["orders"].p50, reported["orders"].p99) == (0.05, 0.099)
+    reported = found.quantiles(1.0, {"orders": [30.0, 30.0], "late": [7.0]})
+    assert (reported["orders"].p99, reported["late"].p50) == (30.0, 7.0)
+    assert reported[""].p99 == 30.0
+    reported = found.quantiles(ACCEPTANCE_S + 1, {})
+    assert reported.keys() == {"stock", ""}
     assert found.quantiles(2 * ACCEPTANCE_S, {}) == {}
 
 
@@ -108,9 +108,9 @@ def test_acceptances_are_kept_of_so_many_topics_and_so_many_of_each() -> None:
         found.note("orders", 0.0, 9.0 if number < ACCEPTANCES else 1.0)
     for number in range(2 * MAX_TOPICS):
         found.note(f"t{number}", 0.0, 1.0)
-    told = found.quantiles(0.0, {})
-    assert len(told) == MAX_TOPICS + 1
-    assert told["orders"].p99 == 1.0
+    reported = found.quantiles(0.0, {})
+    assert len(reported) == MAX_TOPICS + 1
+    assert reported["orders"].p99 == 1.0
 
 
 def test_an_arrival_whose_mark_is_no_longer_there_is_not_guessed() -> None:
@@ -238,10 +238,10 @@ async def test_each_router_shows_the_rates_of_all_of_them(network: LocalNetwork)
                 assert all(each["bytes_rate"] > 0 for each in links)
                 routers = {each["id"]: each for each in (await get("routers?network=true", http))["items"]}
                 assert (routers["r1"]["published_rate"] > 0, routers["r2"]["delivered_rate"] > 0) == (True, True)
-                told = await get("rates/topics?network=true&topic=orders", http)
-                (item,) = told["items"]
+                reported = await get("rates/topics?network=true&topic=orders", http)
+                (item,) = reported["items"]
                 assert [len(item[name]) for name in ("published_rate", "delivered_rate")] == [POINTS, POINTS]
-                assert (told["point_s"], told["points"], told["missing"]) == (5.0, POINTS, [])
+                assert (reported["point_s"], reported["points"], reported["missing"]) == (5.0, POINTS, [])
                 clients = (await get("connections?network=true", http))["items"]
                 assert {(each["container_id"], each["router"]) for each in clients} == {("till", "r1"), ("store", "r2")}
                 assert len({each["key"] for each in clients}) == 2

@@ -86,7 +86,7 @@ async def test_pages_have_at_most_500_rows_and_together_name_every_subscription_
     assert 0 < of_router["total"] < 20
 
 
-async def test_a_moved_subscription_is_told_to_who_watches_its_topic_in_under_20_kb(network: LargeNetwork) -> None:
+async def test_a_moved_subscription_is_reported_to_who_watches_its_topic_in_under_20_kb(network: LargeNetwork) -> None:
     async with AsyncExitStack() as stack:
         tables = ["overview", "routers", "links", "topics", "events"]
         of_topic = await watching(stack, network, tables=tables, topic=topic_of(MOVED))
@@ -100,19 +100,19 @@ async def test_a_moved_subscription_is_told_to_who_watches_its_topic_in_under_20
         assert (len(first["items"]), first["total"]) == (500, SUBSCRIPTIONS)
         network.put(MOVED, 99)
         name = f"warehouse-{MOVED:05}.rotterdam.example/all-orders"
-        told, size = await change(of_topic, lambda tables: "subscriptions" in tables)
+        reported, size = await change(of_topic, lambda tables: "subscriptions" in tables)
         assert size <= MAX_CHANGE_BYTES
-        assert [(row["name"], row["router"]) for row in told["subscriptions"]["put"]] == [(name, "r099")]
-        assert {row["id"] for row in told["routers"]["put"]} == {"r085", "r099"}
-        assert told.keys() <= {"overview", "routers", "subscriptions", "topics", "events"}
-        told, size = await change(of_all, lambda tables: True)
+        assert [(row["name"], row["router"]) for row in reported["subscriptions"]["put"]] == [(name, "r099")]
+        assert {row["id"] for row in reported["routers"]["put"]} == {"r085", "r099"}
+        assert reported.keys() <= {"overview", "routers", "subscriptions", "topics", "events"}
+        reported, size = await change(of_all, lambda tables: True)
         assert size <= MAX_CHANGE_BYTES
-        assert [row["name"] for row in told["subscriptions"]["put"]] == [name]
-        told, size = await change(of_other, lambda tables: "routers" in tables)
-        assert "subscriptions" not in told
-        told, size = await change(of_routers, lambda tables: True)
-        assert told.keys() == {"routers"}
-        assert {row["id"] for row in told["routers"]["put"]} == {"r085", "r099"}
+        assert [row["name"] for row in reported["subscriptions"]["put"]] == [name]
+        reported, size = await change(of_other, lambda tables: "routers" in tables)
+        assert "subscriptions" not in reported
+        reported, size = await change(of_routers, lambda tables: True)
+        assert reported.keys() == {"routers"}
+        assert {row["id"] for row in reported["routers"]["put"]} == {"r085", "r099"}
         assert size < 1_000
 
 
@@ -124,8 +124,8 @@ async def test_a_link_whose_cost_changes_is_two_rows_of_ten_thousand(network: La
         watcher = await watching(stack, network, tables=["links"])
         await snapshots(watcher, 1)
         network.link(cost=5)
-        told, size = await change(watcher, lambda tables: "links" in tables)
-        assert {(row["from"], row["to"], row["cost"]) for row in told["links"]["put"]} == {
+        reported, size = await change(watcher, lambda tables: "links" in tables)
+        assert {(row["from"], row["to"], row["cost"]) for row in reported["links"]["put"]} == {
             ("r007", "r008", 5),
             ("r008", "r007", 5),
         }
@@ -185,7 +185,7 @@ async def test_a_slow_reader_gets_summed_up_changes_and_ends_with_the_truth(netw
         async with asyncio.timeout(DEADLINE_S):
             while {row["router"] for row in watcher.tables["subscriptions"].values()} != {f"r{target:03}"}:
                 await watcher.take("changes")
-        assert watcher.told <= moves - 19 * MOVING
+        assert watcher.reported <= moves - 19 * MOVING
 
 
 async def test_one_that_reads_nothing_is_disconnected_even_if_it_goes_on_wishing(
@@ -210,7 +210,7 @@ async def test_one_that_reads_nothing_is_disconnected_even_if_it_goes_on_wishing
             await asyncio.sleep(0.01)
 
 
-async def test_wishes_are_not_answered_faster_than_changes_are_told(network: LargeNetwork) -> None:
+async def test_wishes_are_not_answered_faster_than_changes_are_reported(network: LargeNetwork) -> None:
     async with AsyncExitStack() as stack:
         watcher = await watching(stack, network, tables=["overview"])
         await snapshots(watcher, 1)

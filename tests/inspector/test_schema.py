@@ -62,8 +62,8 @@ def management() -> tuple[Management, Access]:
 def test_the_api_has_it_with_type_unit_and_meaning() -> None:
     found, _ = management()
     assert found.read("subscription", "box/sub")["weight"] == 2_000
-    told: Any = as_data()["types"]
-    assert told["subscription"]["attributes"][-1] == {
+    reported: Any = as_data()["types"]
+    assert reported["subscription"]["attributes"][-1] == {
         "name": "weight",
         "type": "integer",
         "meaning": "What it weighs.",

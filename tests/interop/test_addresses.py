@@ -111,9 +111,9 @@ async def test_every_request_is_answered_across_the_crash_of_the_requesters_rout
         async with running(*example(responder, "responder", f"{second},{first}")) as answering:
             await until_line(answering, "ready")
             async with running(*example(requester, "requester", f"{first},{second}", str(COUNT))) as asking:
-                told = await lines_of(asking, kill)
-                assert await asking.wait() == 0, told
-    assert told == [f"{number}: {2 * number}" for number in range(COUNT)]
+                reported = await lines_of(asking, kill)
+                assert await asking.wait() == 0, reported
+    assert reported == [f"{number}: {2 * number}" for number in range(COUNT)]
 
 
 @pytest.mark.parametrize(("requester", "responder"), [pair(kind, kind) for kind in NEEDS])
@@ -132,10 +132,10 @@ async def test_every_request_is_answered_though_the_requesters_router_drains(
         async with running(*example(responder, "responder", f"{second},{first}")) as answering:
             await until_line(answering, "ready")
             async with running(*example(requester, "requester", f"{first},{second}", str(COUNT))) as asking:
-                told = await lines_of(asking, drain)
-                assert await asking.wait() == 0, told
+                reported = await lines_of(asking, drain)
+                assert await asking.wait() == 0, reported
         await asyncio.gather(*stopping)
-    assert told == [f"{number}: {2 * number}" for number in range(COUNT)]
+    assert reported == [f"{number}: {2 * number}" for number in range(COUNT)]
 
 
 @pytest.mark.needs("jdk", "qpid-jms")
@@ -155,8 +155,8 @@ async def test_qpid_jms_finds_the_addresses_that_it_knows(scenario: str, tmp_pat
 
         command = ["java", "-cp", f"{TOOLS / 'qpid-jms'}/*", str(JMS), scenario, near, far]
         async with running(*command) as client:
-            told = await lines_of(client, kill)
-    assert told[-1] == "ok", told
+            reported = await lines_of(client, kill)
+    assert reported[-1] == "ok", reported
 
 
 def stripped(text: str) -> str:

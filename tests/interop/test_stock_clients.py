@@ -154,7 +154,7 @@ async def test_a_stock_client_publishes_and_receives_by_websocket_through_tls(
 
 
 @pytest.mark.parametrize("kind", CLIENTS[:2])
-async def test_a_stock_subscriber_is_told_which_messages_the_network_repeats(kind: str, tmp_path: Path) -> None:
+async def test_a_stock_subscriber_is_reported_which_messages_the_network_repeats(kind: str, tmp_path: Path) -> None:
     source = tmp_path / "rows.txt"
     source.write_text("".join(f"row {number}\n" for number in range(1, MESSAGES + 1)))
     async with LocalNetwork(2, settings={"etcd.lease_ttl_s": "4"}, log_folder=tmp_path) as network:

@@ -126,12 +126,12 @@ async def test_a_stock_client_logs_in_and_a_wrong_login_is_refused(kind: str, me
         *settings_of_tokens(jwks_file=str(world.issuer.write(tmp_path / "keys.json"))),
     )
     async with running_router(*flags) as router:
-        told = await log_in(kind, world.variables(router.port, mechanism, is_right=True))
-        assert "opened" in told, told
+        reported = await log_in(kind, world.variables(router.port, mechanism, is_right=True))
+        assert "opened" in reported, reported
         if mechanism != "ANONYMOUS":
-            told = await log_in(kind, world.variables(router.port, mechanism, is_right=False))
-            assert "opened" not in told
-            assert "refused" in told, told
+            reported = await log_in(kind, world.variables(router.port, mechanism, is_right=False))
+            assert "opened" not in reported
+            assert "refused" in reported, reported
         log = await router.stop()
     connected = [line for line in map(json.loads, log.splitlines()) if line["event"] == "client_connected"]
     refused = [line for line in map(json.loads, log.splitlines()) if line["event"] == "client_refused"]

@@ -93,7 +93,7 @@ async def test_requests_under_way_hold_no_more_than_they_may(tmp_path: Path) -> 
             writer.close()
 
 
-async def test_who_waits_for_room_in_vain_is_told_so_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_room_in_vain_is_reported_so_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "ROOM_S", 0.0)
     room = Room(10)
     async with room.hold(8):
@@ -116,6 +116,6 @@ def test_the_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtu
         found.handshake_failed("http", "the other side does not speak TLS")
         found.login_failed("http", "192.0.2.1", "a wrong user or password")
         found.accept_failed("pipeline", "Too many open files")
-        found.tell_fault("a connection", ValueError(str(number)))
+        found.notify_fault("a connection", ValueError(str(number)))
     assert len(caplog.records) == 5
     assert (found.handshakes_failed, found.logins_failed["http"]) == (100, 100), "all are counted"

@@ -172,9 +172,9 @@ def test_operators_log_in_with_https_and_a_user_of_the_file(pki: Pki, tmp_path: 
         status, text = get(process, "/metrics", context, Authorization=right)
         assert status == 200
         assert 'oncewire_node_logins_failed_total{listener="http"} 0.0' in text
-        status, told = get(process, "/metrics", context)
-        assert (status, told["error"]) == (401, "this needs a login")
-        assert "users_file" in told["fix"]
+        status, reported = get(process, "/metrics", context)
+        assert (status, reported["error"]) == (401, "this needs a login")
+        assert "users_file" in reported["fix"]
         assert get(process, "/api/v1/state", context, Authorization=wrong)[0] == 401
         _, text = get(process, "/metrics", context, Authorization=right)
         assert 'oncewire_node_logins_failed_total{listener="http"} 1.0' in text
@@ -184,8 +184,8 @@ def test_operators_log_in_with_https_and_a_user_of_the_file(pki: Pki, tmp_path: 
         assert get(process, "/metrics", context, Authorization=bob)[0] == 200
         for _ in range(5):
             get(process, "/metrics", context, Authorization=wrong)
-        status, told = get(process, "/metrics", context, Authorization=bob)
-        assert (status, told["error"]) == (429, "too many failed logins from your address")
+        status, reported = get(process, "/metrics", context, Authorization=bob)
+        assert (status, reported["error"]) == (429, "too many failed logins from your address")
         with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
             get(process, "/healthz", ssl.create_default_context(cafile=pki.stranger))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.gaps import MAX_GAPS_TOLD, Gap
+from bridges.node.gaps import MAX_GAPS_REPORTED, Gap
 from bridges.node.journal import Arrival, JournalControl, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from oncewire.client import SqliteJournal, connect
@@ -76,7 +76,7 @@ def test_the_first_message_of_a_new_incarnation_leaves_a_mark_before_it(receivin
     assert receiving.gaps() == [(4, "orders")]
 
 
-def test_a_gap_is_told_to_the_range_that_passes_it_and_to_no_other(receiving: Receiving) -> None:
+def test_a_gap_is_reported_to_the_range_that_passes_it_and_to_no_other(receiving: Receiving) -> None:
     receiving.append(7, 7, 7)
     receiving.append(9, 9)
     assert [receiving.gaps(low, high) != [] for low, high in [(0, 3), (0, 4), (2, 5), (3, 4), (4, 5)]] == [
@@ -108,7 +108,9 @@ def test_a_subscription_that_was_deleted_before_its_first_message_is_noticed(rec
     assert receiving.gaps() == [(0, "orders")]
 
 
-def test_each_topic_has_its_own_incarnations_and_one_that_is_not_told_counts_for_nothing(receiving: Receiving) -> None:
+def test_each_topic_has_its_own_incarnations_and_one_that_is_not_reported_counts_for_nothing(
+    receiving: Receiving,
+) -> None:
     receiving.append(7)
     receiving.append(3, topic="trains")
     receiving.append(0, 7)
@@ -118,9 +120,9 @@ def test_each_topic_has_its_own_incarnations_and_one_that_is_not_told_counts_for
     assert receiving.gaps() == [(4, "trains"), (5, "orders")]
 
 
-def test_gaps_go_with_the_messages_before_them_and_a_few_are_told_at_once(receiving: Receiving) -> None:
+def test_gaps_go_with_the_messages_before_them_and_a_few_are_reported_at_once(receiving: Receiving) -> None:
     receiving.append(*range(1, 31))
-    assert [position for position, _ in receiving.gaps()] == list(range(1, 1 + MAX_GAPS_TOLD))
+    assert [position for position, _ in receiving.gaps()] == list(range(1, 1 + MAX_GAPS_REPORTED))
     control = JournalControl(receiving.path)
     control.trim(20, 1.0)
     assert not control.delete_expired(1.0)

@@ -305,7 +305,7 @@ def test_a_journal_serves_its_own_subscription_only(receiving: Receiving) -> Non
         ReceiverJournal(receiving.client.connection, receiving.path, "trains")
 
 
-def test_no_file_another_file_and_a_newer_version_are_told_apart(tmp_path: Path, receiving: Receiving) -> None:
+def test_no_file_another_file_and_a_newer_version_are_reported_apart(tmp_path: Path, receiving: Receiving) -> None:
     for opening in (JournalControl, JournalReader):
         with pytest.raises(StorageError, match="does not exist"):
             opening(tmp_path / "absent.db")

@@ -286,7 +286,7 @@ async def test_bytes_that_are_no_request_end_their_connection_only(router: Route
             assert (await call(node.status))["ready"]
 
 
-async def test_a_node_that_is_not_there_is_told_from_one_that_refuses(tmp_path: Path) -> None:
+async def test_a_node_that_is_not_there_is_reported_from_one_that_refuses(tmp_path: Path) -> None:
     for address in ("tcp://127.0.0.1:1", f"unix://{tmp_path}/none"):
         with pytest.raises(NodeUnavailable, match="cannot be reached"):
             await call(RemoteNode(address, b"0123456789abcdef", patience_s=0.0).status)

@@ -269,9 +269,9 @@ def test_rows_carry_producer_sequence_floor_batch_and_the_end_of_the_batch(outbo
     publishing.end(0)
     publishing.journal.close()
     publishing = Publishing(outbox)
-    told = [decode_message(transfer.payload).annotations for transfer in publishing.sent]
+    reported = [decode_message(transfer.payload).annotations for transfer in publishing.sent]
     producer = f"sink/0/{outbox.marks().uuid}@{BORN_S}000"
-    assert told == [
+    assert reported == [
         {
             "x-opt-topic-producer": producer,
             "x-opt-topic-seq": number,

@@ -80,7 +80,7 @@ def test_a_file_with_everything_is_read(tmp_path: Path) -> None:
         ("= 3", "is not TOML", "fix that line"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_remedy(tmp_path: Path, text: str, what: str, fix: str) -> None:
+def test_what_cannot_be_used_is_reported_with_its_remedy(tmp_path: Path, text: str, what: str, fix: str) -> None:
     with pytest.raises(CliError) as caught:
         load(file_of(tmp_path, text))
     assert what in caught.value.what
@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_told_with_its_remedy(tmp_path: Path, text: str, 
     assert "password" not in "".join(caught.value.lines())
 
 
-def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_not_text_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CliError, match="cannot be read"):
         load(str(tmp_path / "none"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")

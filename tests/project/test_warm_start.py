@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.warm_start import WARM, python_arguments, start_warm
 
-TELL = """
+NOTIFY = """
 import json, os, signal, sys, tempfile, threading
 print(json.dumps({
     "argv": sys.argv, "main": __name__, "folder": os.getcwd(), "environment": dict(os.environ), "parent": os.getppid(),
@@ -52,8 +52,8 @@ def _also_in_a_run_of_cold_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["-c", "file", "-m"])
 @pytest.mark.parametrize("options", [("-P",), ()])
 def test_a_warm_program_has_what_a_cold_one_has(kind: str, options: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "telling.py").write_text(TELL)
-    program = {"-c": ("-c", TELL), "file": (str(tmp_path / "telling.py"),), "-m": ("-m", "telling")}[kind]
+    (tmp_path / "telling.py").write_text(NOTIFY)
+    program = {"-c": ("-c", NOTIFY), "file": (str(tmp_path / "telling.py"),), "-m": ("-m", "telling")}[kind]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "FURTHER": "ü"}
     found = both(*options, *program, "a", "b c", input="in", cwd=tmp_path, env=environment, start_new_session=True)
     if kind == "-m" and (options or "PYTHONSAFEPATH" in os.environ):

@@ -101,11 +101,11 @@ class ManagementClient:
         event = await self.client.wait_for(DeliveryReceived, lambda found: found.link is self.receiver)
         assert event.settled
         message = decode_message(event.payload)
-        told = message.application_properties or {}
+        reported = message.application_properties or {}
         assert message.properties is not None
         return Answer(
-            int(str(told["statusCode"])),
-            str(told["statusDescription"]),
+            int(str(reported["statusCode"])),
+            str(reported["statusDescription"]),
             message.body,
             message.properties.correlation_id,
             message,

@@ -42,8 +42,8 @@ async def test_each_role_may_do_what_it_is_for() -> None:
             who = login(user, password) | PROXIED
             assert (await call(router.http, "GET", LOG, headers=who))[0] == may_read
             assert (await set_level(router, who))[0] == may_set, user
-        status, told = await call(router.http, "POST", reload, {}, login("olga", "o"))
-        assert (status, told) == (
+        status, reported = await call(router.http, "POST", reload, {}, login("olga", "o"))
+        assert (status, reported) == (
             403,
             {
                 "error": "this needs the role admin; olga is operator",
@@ -55,15 +55,15 @@ async def test_each_role_may_do_what_it_is_for() -> None:
 async def test_without_login_the_role_is_that_of_the_place() -> None:
     async with running_router("--standalone", *USERS) as router:
         assert (await set_level(router))[0] == 200  # this machine
-        status, told = await set_level(router, PROXIED)
-        assert (status, told["error"]) == (401, "this needs the role operator")
+        status, reported = await set_level(router, PROXIED)
+        assert (status, reported["error"]) == (401, "this needs the role operator")
         assert (await call(router.http, "GET", LOG, headers=PROXIED))[0] == 200
         for header in ("Forwarded", "Via", "X-Real-IP", "x-forwarded-host"):
             assert (await set_level(router, {header: "192.0.2.7"}))[0] == 401, header
     async with running_router("--standalone", "--http-loopback-role=none", "--http-anonymous-role=none") as router:
         for path in ("/metrics", "/api/v1/state", "/api/v1/overview", "/api/v1/management/schema", LOG):
-            status, told = await call(router.http, "GET", path)
-            assert (status, told["error"]) == (403, "this needs the role viewer; without login you are none"), path
+            status, reported = await call(router.http, "GET", path)
+            assert (status, reported["error"]) == (403, "this needs the role viewer; without login you are none"), path
         for path in ("/healthz", "/readyz"):
             assert (await call(router.http, "GET", path))[0] == 200
 
@@ -72,19 +72,19 @@ async def test_a_program_on_this_machine_may_at_least_what_everybody_may() -> No
     """A scraper beside a router that has no role for its machine, as behind a proxy."""
     async with running_router("--standalone", "--http-loopback-role=none") as router:
         assert (await call(router.http, "GET", "/api/v1/overview"))[0] == 200
-        status, told = await set_level(router)
+        status, reported = await set_level(router)
         assert status == 403
-        assert "http.loopback_role" in told["fix"]
-        assert "http.anonymous_role" in told["fix"]
+        assert "http.loopback_role" in reported["fix"]
+        assert "http.anonymous_role" in reported["fix"]
 
 
 async def test_a_wrong_login_is_refused_even_where_none_is_needed_and_too_many_lock_the_address_out() -> None:
     async with running_router("--standalone", *USERS) as router:
         for _ in range(MAX_FAILURES):
-            status, told = await call(router.http, "GET", LOG, headers=login("ann", "wrong"))
-            assert (status, told["error"]) == (401, "login failed")
-        status, told = await call(router.http, "GET", LOG, headers=login("ann", "a"))
-        assert (status, told["error"]) == (429, "too many failed logins from your address")
+            status, reported = await call(router.http, "GET", LOG, headers=login("ann", "wrong"))
+            assert (status, reported["error"]) == (401, "login failed")
+        status, reported = await call(router.http, "GET", LOG, headers=login("ann", "a"))
+        assert (status, reported["error"]) == (429, "too many failed logins from your address")
         assert (await call(router.http, "GET", LOG))[0] == 200
         log = await router.stop()
     failures = [line for line in map(json.loads, log.splitlines()) if line["event"] == "login_failed"]
@@ -146,8 +146,8 @@ def test_guesses_are_forgotten_in_time_and_bounded() -> None:
 @pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic bm9jb2xvbg==", "Bearer abc", "Basic /w=="])
 async def test_a_login_that_cannot_be_read_says_how_to_log_in(header: str) -> None:
     async with running_router("--standalone", *USERS) as router:
-        status, told = await call(router.http, "GET", LOG, headers={"Authorization": header})
-    assert (status, told["fix"]) == (401, "log in with HTTP Basic: user:password in Base64")
+        status, reported = await call(router.http, "GET", LOG, headers={"Authorization": header})
+    assert (status, reported["fix"]) == (401, "log in with HTTP Basic: user:password in Base64")
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ async def test_no_page_of_another_site_is_answered() -> None:
         assert (await set_level(router, {"Sec-Fetch-Site": "same-site"}))[0] == 403
         assert (await set_level(router, {"Origin": router.http, "Sec-Fetch-Site": "same-origin"}))[0] == 200
         for form in ("text/plain", "application/x-www-form-urlencoded"):
-            status, told = await call(router.http, "PUT", LOG, '{"level": "info"}', {"Content-Type": form})
-            assert (status, told["fix"]) == (415, "send Content-Type: application/json")
+            status, reported = await call(router.http, "PUT", LOG, '{"level": "info"}', {"Content-Type": form})
+            assert (status, reported["fix"]) == (415, "send Content-Type: application/json")
 
 
 async def test_dns_rebinding_gives_no_role() -> None:
@@ -182,9 +182,9 @@ async def test_dns_rebinding_gives_no_role() -> None:
     async with running_router(*flags) as router:
         port = router.http.rpartition(":")[2]
         for name in (f"evil.example:{port}", "evil.example", "127.0.0.1.evil.example"):
-            status, told = await call(router.http, "GET", "/metrics", headers={"Host": name})
+            status, reported = await call(router.http, "GET", "/metrics", headers={"Host": name})
             assert status == 403
-            assert told["error"] == f"this needs the role viewer, and '{name}' is no name of this router"
+            assert reported["error"] == f"this needs the role viewer, and '{name}' is no name of this router"
             assert (await call(router.http, "GET", "/healthz", headers={"Host": name}))[0] == 200
             assert (await call(router.http, "GET", "/metrics", headers=login("vera", "v") | {"Host": name}))[0] == 200
         for name in (f"localhost:{port}", f"[::1]:{port}", "alpha", "ALPHA:80", "router.example"):
@@ -228,9 +228,9 @@ async def test_a_fault_of_ours_ends_one_request_and_is_logged_as_one(caplog: pyt
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        status, told = await call(f"http://127.0.0.1:{runner.addresses[0][1]}", "GET", "/broken")
+        status, reported = await call(f"http://127.0.0.1:{runner.addresses[0][1]}", "GET", "/broken")
     finally:
         await runner.cleanup()
-    assert (status, told) == (500, {"error": "internal error", "fix": "see the router's log"})
+    assert (status, reported) == (500, {"error": "internal error", "fix": "see the router's log"})
     assert log.counts["error"] == 1
     assert [record.name for record in caplog.records if record.levelname == "ERROR"] == ["oncewire.router"]

@@ -170,7 +170,7 @@ def test_rules_in_a_text_are_json() -> None:
     assert access_rules("") == ()
 
 
-async def test_a_refused_link_tells_the_operator_the_rule_and_the_client_little(tmp_path: Path) -> None:
+async def test_a_refused_link_notifies_the_operator_the_rule_and_the_client_little(tmp_path: Path) -> None:
     config = tmp_path / "router.toml"
     text = 'standalone = true\nusers = {ann = "a", bob = "b"}\nlisten.allow_anonymous = "never"\n'
     rule = '[[access.rules]]\nusers = ["ann"]\npublish = ["orders.#"]\nsubscribe = ["orders.*"]\n'
@@ -214,7 +214,7 @@ async def test_two_users_with_the_same_names_do_not_meet_and_subscribers_know_wh
             assert (await sending).is_accepted
 
 
-async def test_without_a_login_no_user_is_told() -> None:
+async def test_without_a_login_no_user_is_reported() -> None:
     async with running_router("--standalone") as router, connect(router.url) as client:
         subscriber = await client.subscriber("orders")
         sending = await (await client.publisher("orders")).submit(b"1")

@@ -92,11 +92,11 @@ async def test_messages_go_to_the_topics_they_name_and_their_outcomes_come_back(
     assert decode_message(second.payload).body == b"us"
     assert (await outcome(client, link, b"3")).state == RELEASED
     us.accept(second)
-    told = await outcome(client, link, b"2")
-    assert (told.state, told.settled) == (ACCEPTED, False)
+    reported = await outcome(client, link, b"2")
+    assert (reported.state, reported.settled) == (ACCEPTED, False)
     eu.accept(first)
     assert (await outcome(client, link, b"1")).state == ACCEPTED
-    link.settle([number for number, _ in told.deliveries])
+    link.settle([number for number, _ in reported.deliveries])
     client.flush()
     await us.settled(second.tag)  # the inner delivery is settled when the outer one is
 
@@ -127,12 +127,12 @@ async def test_a_refused_message_is_rejected_and_the_link_stays(router: RouterPr
     client = await RawClient.connect(router.port, "sender")
     link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, link, b"bad", message)
-    told = await outcome(client, link, b"bad")
-    assert isinstance(told.state, Rejected)
-    assert told.state.error is not None
-    assert told.state.error.condition == condition
-    assert told.state.error.info == {"delivery-tag": b"bad"}
-    assert told.settled
+    reported = await outcome(client, link, b"bad")
+    assert isinstance(reported.state, Rejected)
+    assert reported.state.error is not None
+    assert reported.state.error.condition == condition
+    assert reported.state.error.info == {"delivery-tag": b"bad"}
+    assert reported.settled
     await send(client, link, b"good", to("orders"))
     orders.accept(await orders.delivery())
     assert (await outcome(client, link, b"good")).state == ACCEPTED
@@ -150,10 +150,10 @@ async def test_presettled_messages_are_sent_once_and_a_refused_one_ends_the_link
     await send(client, link, b"3", to("$cbs", b"3"), settled=True)
     delivery = await orders.delivery()
     assert (decode_message(delivery.payload).body, delivery.settled) == (b"2", True)
-    told = await client.detached(link)
-    assert told.error is not None
-    assert (told.closed, told.error.condition) == (True, "amqp:not-found")
-    assert told.error.info == {"delivery-tag": b"3"}
+    reported = await client.detached(link)
+    assert reported.error is not None
+    assert (reported.closed, reported.error.condition) == (True, "amqp:not-found")
+    assert reported.error.info == {"delivery-tag": b"3"}
     log = await router.stop()
     refused = [event for event in map(json.loads, log.splitlines()) if event["event"] == "message_refused"]
     assert [event["condition"] for event in refused] == ["amqp:not-found"]
@@ -225,9 +225,9 @@ async def test_no_client_has_the_name_of_an_inner_publisher(router: RouterProces
     client = await RawClient.connect(router.port, "sender")
     link = client.session.attach_sender("relay\x1forders", source=Source(), target=Target(address="orders"))
     client.flush()
-    told = await client.detached(link)
-    assert told.error is not None
-    assert told.error.condition == "amqp:invalid-field"
+    reported = await client.detached(link)
+    assert reported.error is not None
+    assert reported.error.condition == "amqp:invalid-field"
 
 
 async def test_a_user_reaches_the_addresses_that_the_rules_allow() -> None:
@@ -241,10 +241,10 @@ async def test_a_user_reaches_the_addresses_that_the_rules_allow() -> None:
         link = await anonymous(client, rcv_settle_mode=ReceiverSettleMode.FIRST)
         await send(client, link, b"1", to("secret"))
         await send(client, link, b"2", to("orders.eu"))
-        told = (await outcome(client, link, b"1")).state
-        assert isinstance(told, Rejected)
-        assert told.error is not None
-        assert told.error.condition == "amqp:unauthorized-access"
+        reported = (await outcome(client, link, b"1")).state
+        assert isinstance(reported, Rejected)
+        assert reported.error is not None
+        assert reported.error.condition == "amqp:unauthorized-access"
         orders.accept(await orders.delivery())
         assert (await outcome(client, link, b"2")).state == ACCEPTED
         await send(client, link, b"3", to(replies.address))  # no rule is needed for an address that was handed out
@@ -277,10 +277,10 @@ async def test_messages_to_a_service_go_to_it_and_its_outcomes_come_back(router:
     queue.dispose([first.delivery_id], Rejected(AmqpError(Symbol("test:full"), "no room")), False)
     queue.grant(1)
     service.flush()
-    told = await outcome(client, link, b"1")
-    assert isinstance(told.state, Rejected)
-    assert (told.state.error and told.state.error.condition, told.settled) == ("test:full", False)
-    link.settle([number for number, _ in told.deliveries])
+    reported = await outcome(client, link, b"1")
+    assert isinstance(reported.state, Rejected)
+    assert (reported.state.error and reported.state.error.condition, reported.settled) == ("test:full", False)
+    link.settle([number for number, _ in reported.deliveries])
     client.flush()
     settled = await service.wait_for(DispositionReceived)
     assert (settled.tags, settled.settled) == ([b"1"], True)
@@ -304,10 +304,10 @@ async def test_a_service_that_refuses_an_address_rejects_its_messages(router: Ro
     queue = await incoming(service)
     queue.detach(True, AmqpError(Symbol("amqp:not-found"), "no such queue"))
     service.flush()
-    told = (await outcome(client, link, b"1")).state
-    assert isinstance(told, Rejected)
-    assert told.error is not None
-    assert told.error.condition == "amqp:not-found"
+    reported = (await outcome(client, link, b"1")).state
+    assert isinstance(reported, Rejected)
+    assert reported.error is not None
+    assert reported.error.condition == "amqp:not-found"
 
 
 async def test_nothing_accepted_is_lost_when_the_router_of_an_anonymous_link_is_killed(tmp_path: Path) -> None:
@@ -384,9 +384,9 @@ async def made(client: RawClient, name: str = "replies", credit: int = 100) -> M
 
 async def refused(client: RawClient, link: SenderLink | ReceiverLink) -> str:
     client.flush()
-    told = await client.detached(link)
-    assert told.error is not None
-    return str(told.error.condition)
+    reported = await client.detached(link)
+    assert reported.error is not None
+    return str(reported.error.condition)
 
 
 async def test_a_dynamic_source_gets_an_address_that_ends_with_its_link(router: RouterProcess) -> None:
@@ -415,10 +415,10 @@ async def test_a_dynamic_source_gets_an_address_that_ends_with_its_link(router: 
     assert (await outcome(client, link, b"3")).state == RELEASED  # as of any topic without subscriptions
     other = await anonymous(client, "later", rcv_settle_mode=ReceiverSettleMode.FIRST)
     await send(client, other, b"4", to(replies.address))
-    told = (await outcome(client, other, b"4")).state
-    assert isinstance(told, Rejected)
-    assert told.error is not None
-    assert told.error.condition == "amqp:not-found"
+    reported = (await outcome(client, other, b"4")).state
+    assert isinstance(reported, Rejected)
+    assert reported.error is not None
+    assert reported.error.condition == "amqp:not-found"
 
 
 async def test_credit_that_comes_with_the_attach_of_a_dynamic_source_counts(router: RouterProcess) -> None:

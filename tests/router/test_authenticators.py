@@ -111,9 +111,9 @@ async def test_guesses_are_limited_for_an_authenticator_too(installed: Path, mon
 
 
 async def test_a_router_without_the_named_authenticator_does_not_start() -> None:
-    code, _, told = await run_to_end("--standalone", "--listen-port=0", "--http-port=0", "--authenticator=absent")
+    code, _, reported = await run_to_end("--standalone", "--listen-port=0", "--http-port=0", "--authenticator=absent")
     assert code == 2
-    assert "no installed package has the entry point 'absent'" in told
+    assert "no installed package has the entry point 'absent'" in reported
 
 
 # --- limits, without a router -----------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ async def test_checks_have_a_limit_and_a_time_limit(monkeypatch: pytest.MonkeyPa
         (Identity("a\x00b"), "", LoginRefused),
     ],
 )
-async def test_what_an_authenticator_does_wrong_lets_nobody_in_and_tells_no_secret(
+async def test_what_an_authenticator_does_wrong_lets_nobody_in_and_notifies_no_secret(
     answer: Identity | Exception, user: str, error: type[Exception]
 ) -> None:
     scripted, log = Scripted(), EventLog("r1")

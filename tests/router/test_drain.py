@@ -117,7 +117,7 @@ async def test_the_clients_of_a_router_are_spread_over_the_others(
     for client in clients[:12]:
         await client.publisher("orders")
     await network.terminate("r1")
-    told: Counter[int] = Counter()
+    reported: Counter[int] = Counter()
     for client in clients:
         condition, info = await closed_with(client)
         assert condition == expected
@@ -126,9 +126,9 @@ async def test_the_clients_of_a_router_are_spread_over_the_others(
             port_of(network, "r2"),
             port_of(network, "r3"),
         }
-        told[info["port"]] += 1
-    assert set(told) == {port_of(network, "r2"), port_of(network, "r3")}
-    assert min(told.values()) > 24 // 6, told
+        reported[info["port"]] += 1
+    assert set(reported) == {port_of(network, "r2"), port_of(network, "r3")}
+    assert min(reported.values()) > 24 // 6, reported
 
 
 async def test_a_subscriber_that_settles_as_it_accepts_gets_no_repeat_through_a_drain(network: LocalNetwork) -> None:
@@ -233,8 +233,13 @@ async def test_drain_ends_when_the_router_is_gone_and_finds_it_by_its_name(netwo
     await client.subscriber("orders")
     code, out, err = await run_drain("r2", "--url", network.routers["r1"].http, "--json")
     assert (code, err) == (0, "")
-    told = json.loads(out)
-    assert (told["router"], told["connections"], told["stopped"], told["within_limit"]) == ("r2", 1, True, True)
+    reported = json.loads(out)
+    assert (reported["router"], reported["connections"], reported["stopped"], reported["within_limit"]) == (
+        "r2",
+        1,
+        True,
+        True,
+    )
     assert (await closed_with(client))[0] == "amqp:connection:redirect"
     code, out, _ = await run_drain("--url", network.routers["r1"].http)
     assert code == 0

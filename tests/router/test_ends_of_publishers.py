@@ -81,7 +81,7 @@ async def bodies(subscriber: RawSubscriber, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("address", ["orders", None], ids=["named", "anonymous"])
-async def test_what_a_slow_subscriber_has_no_credit_for_arrives_and_is_told_before_the_answer(
+async def test_what_a_slow_subscriber_has_no_credit_for_arrives_and_is_reported_before_the_answer(
     router: RouterProcess, address: str | None, how: str
 ) -> None:
     reader = await RawClient.connect(router.port, "reader")

@@ -107,7 +107,7 @@ class Clients:
 
 
 @pytest.mark.slow
-async def test_after_a_restore_and_a_new_nonce_everybody_is_told_and_no_message_is_taken_for_another(
+async def test_after_a_restore_and_a_new_nonce_everybody_is_reported_and_no_message_is_taken_for_another(
     tmp_path: Path,
 ) -> None:
     async with BackedUpEtcd(tmp_path) as etcd:
@@ -131,9 +131,9 @@ async def test_after_a_restore_and_a_new_nonce_everybody_is_told_and_no_message_
         await etcd.go_back()
         before = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
         assert (before["subscriptions"], before["publishers"], before["ended_sessions"]) == (1, 1, 0)
-        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
-        assert told["nonce"] != before["nonce"]
-        assert (told["subscriptions"], told["publishers"], told["ended_sessions"]) == (1, 1, 1)
+        reported = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert reported["nonce"] != before["nonce"]
+        assert (reported["subscriptions"], reported["publishers"], reported["ended_sessions"]) == (1, 1, 1)
         async with network:
             # Also the one whose session is in the backup: its subscribers' maps hold t0 under the former nonce.
             await clients.expired("box", b"t0")
@@ -175,8 +175,8 @@ async def test_routers_that_live_through_a_restore_end_and_wait_for_a_new_nonce(
                 return await asyncio.to_thread(log.read_text)
 
             await until(logged, lambda text: "new-nonce" in text)
-        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
-        assert told["ended_sessions"] == 1
+        reported = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert reported["ended_sessions"] == 1
         for name in network.routers:
             await network.wait_ready(name)
         await clients.expired("box", b"t0")
@@ -205,8 +205,8 @@ async def test_a_snapshot_restored_under_the_same_name_address_and_token_is_refu
         assert "shorter than its revisions" in found["why"]
         assert await doctor_says(etcd) == [("failed", f"its data have no new nonce: {found['why']}")]
         await refuses_to_start(etcd)
-        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
-        assert told["needs_new_nonce"] is False
+        reported = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert reported["needs_new_nonce"] is False
         assert await doctor_says(etcd) == []
         async with network:
             pass
@@ -260,8 +260,8 @@ async def test_an_emptied_etcd_is_refused_by_a_router_that_remembers_until_an_op
         # A router that remembers nothing begins anew by itself. Whoever remembers still asks an operator.
         async with running_router("--etcd", etcd.urls[0], "--id=forgetful"):
             assert "its data was lost" in await refuses_to_start(etcd, "--id=r1", f"--etcd-memory-folder={memory}")
-        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
-        assert told["nonce"] != first["nonce"]
+        reported = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert reported["nonce"] != first["nonce"]
         async with network:
             pass
 
@@ -284,8 +284,8 @@ async def test_data_restored_into_another_etcd_cluster_are_refused_until_there_i
         found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
         assert found["needs_new_nonce"] is True
         await refuses_to_start(etcd)
-        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
-        assert told["needs_new_nonce"] is False
+        reported = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert reported["needs_new_nonce"] is False
         async with network:
             pass
 
@@ -303,8 +303,8 @@ async def test_a_new_nonce_is_refused_while_routers_are_at_work_and_can_be_force
         client = await RawClient.connect(network.routers["r1"].amqp_port, "store")
         subscriber = await client.subscriber("orders")
         before = await oncewire_cluster("show", f"--etcd={url}")
-        told = await oncewire_cluster("new-nonce", f"--etcd={url}", "--force")
-        assert told["nonce"] != before["nonce"]
+        reported = await oncewire_cluster("new-nonce", f"--etcd={url}", "--force")
+        assert reported["nonce"] != before["nonce"]
         await client.closed()
         await network.wait_ready("r1")
         client = await RawClient.connect(network.routers["r1"].amqp_port, "store")

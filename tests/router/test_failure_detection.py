@@ -115,7 +115,7 @@ async def mute_listener() -> AsyncIterator[tuple[int, list[int]]]:
         yield server.sockets[0].getsockname()[1], taken
 
 
-async def test_a_neighbour_that_never_answers_is_dialed_on_and_its_reason_is_told_once(tmp_path: Path) -> None:
+async def test_a_neighbour_that_never_answers_is_dialed_on_and_its_reason_is_reported_once(tmp_path: Path) -> None:
     async with mute_listener() as (port, taken):
         settings = QUICK | {
             "inter_router.mesh": "configured",
@@ -161,10 +161,10 @@ async def test_a_neighbour_that_comes_late_is_found_within_the_longest_pause(tmp
 class _Log(EventLog):
     def __init__(self) -> None:
         super().__init__("r1")
-        self.told: list[tuple[RouterEvent, dict[str, object]]] = []
+        self.reported: list[tuple[RouterEvent, dict[str, object]]] = []
 
     def event(self, event: RouterEvent, **fields: object) -> None:
-        self.told.append((event, fields))
+        self.reported.append((event, fields))
 
 
 async def test_a_stall_longer_than_the_neighbours_timeout_is_logged_and_counted() -> None:
@@ -173,9 +173,9 @@ async def test_a_stall_longer_than_the_neighbours_timeout_is_logged_and_counted(
     watch.start()
     try:
         await stall(0.45)
-        told = [fields for event, fields in log.told if event is RouterEvent.LOOP_STALLED]
-        assert told[0]["neighbours_bear"] == 0.6
-        assert watch.stalls == len(told)
+        reported = [fields for event, fields in log.reported if event is RouterEvent.LOOP_STALLED]
+        assert reported[0]["neighbours_bear"] == 0.6
+        assert watch.stalls == len(reported)
         assert watch.take_worst() >= 0.3
         assert watch.take_worst() == 0.0
     finally:

@@ -42,7 +42,7 @@ async def body_of_next(subscriber: RawSubscriber) -> Any:
     return decode_message(delivery.payload).body
 
 
-async def test_a_subscription_gets_what_its_selector_chooses_and_the_publisher_is_told_of_all(
+async def test_a_subscription_gets_what_its_selector_chooses_and_the_publisher_is_reported_of_all(
     router: RouterProcess,
 ) -> None:
     client = await RawClient.connect(router.port)
@@ -172,7 +172,7 @@ async def test_our_client_subscribes_with_a_selector_exactly_once(router: Router
             await delivery.accept()
 
 
-async def test_our_client_is_told_what_is_wrong_with_a_selector(router: RouterProcess) -> None:
+async def test_our_client_is_reported_what_is_wrong_with_a_selector(router: RouterProcess) -> None:
     async with connect(f"amqp://127.0.0.1:{router.port}") as client:
         with pytest.raises(LinkRefused, match="character 8 is the end; expected"):
             await client.subscriber("orders", selector="color =")

@@ -314,7 +314,7 @@ async def test_a_message_that_is_sent_settled_is_stored_and_has_a_limit_of_its_o
         assert "it is sent settled; send it unsettled" in (detached.error.description or "")
 
 
-async def test_a_publisher_that_sends_all_settled_is_told_what_is_stored() -> None:
+async def test_a_publisher_that_sends_all_settled_is_reported_what_is_stored() -> None:
     flags = ("--limits-max-message-size=1GiB", "--limits-window-bytes=80MiB")
     async with running_router("--standalone", *flags) as router, connect(router.url, container_id="c") as client:
         publisher = await client.settled_publisher("t")

@@ -87,9 +87,9 @@ def test_no_event_of_the_record_core_hides_the_name_of_its_router() -> None:
     publisher.send(b"1")
     subscriber.drop()
     net.kill(net.nodes[1])
-    told = [note for node in net.nodes for note in node.all(Note)]
-    assert Decision.CHANNEL_UP in {note.decision for note in told}
-    assert [note for note in told if {"time", "level", "event", "router", "router_rid"} & set(note.fields)] == []
+    reported = [note for node in net.nodes for note in node.all(Note)]
+    assert Decision.CHANNEL_UP in {note.decision for note in reported}
+    assert [note for note in reported if {"time", "level", "event", "router", "router_rid"} & set(note.fields)] == []
 
 
 def test_entries_of_several_logs_come_in_the_order_of_their_times() -> None:
@@ -255,14 +255,14 @@ def test_the_command_prints_json_and_chooses_by_router_event_and_time(tmp_path: 
         ([], "Missing argument"),
     ],
 )
-def test_misuse_is_told_in_three_lines(arguments: list[str], said: str) -> None:
+def test_misuse_is_reported_in_three_lines(arguments: list[str], said: str) -> None:
     done = merge(*arguments, stdin=b"")
     assert (done.returncode, done.stdout) == (2, b"")
     assert said in done.stderr.decode()
     assert len(done.stderr.decode().splitlines()) == 3
 
 
-def test_a_log_whose_end_is_missing_is_told_and_what_there_is_is_printed(tmp_path: Path) -> None:
+def test_a_log_whose_end_is_missing_is_reported_and_what_there_is_is_printed(tmp_path: Path) -> None:
     whole = gzip.compress("\n".join(text(second, "r1", "x", n=os.urandom(20).hex()) for second in range(50)).encode())
     (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "r2.log").write_text(text(0, "r2", "y") + "\n")

@@ -92,21 +92,21 @@ async def logins_work(router: RouterProcess, user: str, password: str) -> None:
 
 
 @pytest.mark.cold
-async def test_users_of_a_file_log_in_with_scram_plain_and_http_and_no_secret_is_told(file: str) -> None:
+async def test_users_of_a_file_log_in_with_scram_plain_and_http_and_no_secret_is_reported(file: str) -> None:
     async with running_router(*GUARDED, f"--users-file={file}", "--roles=ann=admin", "--log-level=debug") as router:
         await logins_work(router, "ann", "secret-of-ann")
         with pytest.raises(AuthenticationFailed) as refused:
             async with connect(f"amqp://ann:wrong-one@127.0.0.1:{router.port}"):
                 pass
-        told = [str(refused.value), repr(refused.value)]
+        reported = [str(refused.value), repr(refused.value)]
         for path in ("/api/v1/management/settings", "/api/v1/state", "/metrics", "/api/v1/events", LOG):
             status, answer = await call(router.http, "GET", path, headers=login("ann", "secret-of-ann"))
-            told.append(f"{status} {answer}")
-        told.append(text_of(f"/proc/{router.process.pid}/cmdline"))
-        told.append(await router.stop())
+            reported.append(f"{status} {answer}")
+        reported.append(text_of(f"/proc/{router.process.pid}/cmdline"))
+        reported.append(await router.stop())
     keys = [part for line in users_file.read_lines(file) for part in line.split()[1:]]
     for secret in ("secret-of-ann", "wrong-one", *keys, *(key.rpartition("$")[2].split(":")[0] for key in keys)):
-        assert not any(secret in text for text in told), secret
+        assert not any(secret in text for text in reported), secret
 
 
 async def test_users_of_the_table_log_in_with_scram_too() -> None:
@@ -290,7 +290,7 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
             )
         )
     )
-    expired, told = issuer.token("ann", -60), []
+    expired, reported = issuer.token("ann", -60), []
     token_file = tmp_path / "token"
     token_file.write_text(expired)
     for user, context, token in (
@@ -303,31 +303,31 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
             with pytest.raises(AuthenticationFailed) as refused:
                 async with connect(f"amqps://{user}127.0.0.1:{router.port}", ssl_context=context, token=token):
                     pass
-            told += [str(refused.value), repr(refused.value), await router.stop()]
-        assert "login failed" in told[-1]
+            reported += [str(refused.value), repr(refused.value), await router.stop()]
+        assert "login failed" in reported[-1]
     async with running_router(f"--config={config}") as router:
         url = f"127.0.0.1:{router.port}"
         with pytest.raises(AuthenticationFailed) as refused:  # ends by itself: it has nothing to log in with
             async with connect(f"amqps://{url}", ssl_context=authority.context()):
                 pass
-        told += [str(refused.value), repr(refused.value)]
+        reported += [str(refused.value), repr(refused.value)]
         over_http = login("ann", "wrong-one"), {"Authorization": f"Bearer {expired}"}, {"Authorization": "Bearer !"}
         for headers in over_http:
-            told.append(str(await call(router.http, "GET", LOG, headers=headers)))
+            reported.append(str(await call(router.http, "GET", LOG, headers=headers)))
         arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
         process = await oncewire_command(*arguments, "--token-file", str(token_file))
-        told.append(text_of(f"/proc/{process.pid}/cmdline"))
+        reported.append(text_of(f"/proc/{process.pid}/cmdline"))
         output, _ = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 2, output
         assert b"does not accept the token" in output
-        told.append(output.decode())
+        reported.append(output.decode())
         for path in ("/api/v1/management/settings", "/api/v1/state", "/metrics", "/api/v1/events"):
-            told.append(str(await call(router.http, "GET", path)))
-        told.append(text_of(f"/proc/{router.process.pid}/cmdline"))
-        told.append(await router.stop())
-    assert "login failed" in told[-1]
+            reported.append(str(await call(router.http, "GET", path)))
+        reported.append(text_of(f"/proc/{router.process.pid}/cmdline"))
+        reported.append(await router.stop())
+    assert "login failed" in reported[-1]
     for secret in ("secret-of-ann", "wrong-one", *expired.split(".")):
-        assert not any(secret in text for text in told), secret
+        assert not any(secret in text for text in reported), secret
 
 
 # --- without a router -------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_commands_of_users_keep_the_file_closed_and_whole(file: str) -> None:
         ("", "line 3: user 'ann' has a line already"),
     ],
 )
-def test_a_bad_line_is_told_with_its_number_and_without_its_secret(file: str, line: str, why: str) -> None:
+def test_a_bad_line_is_reported_with_its_number_and_without_its_secret(file: str, line: str, why: str) -> None:
     lines = users_file.read_lines(file)
     Path(file).write_text("\n".join([*lines, line or lines[0]]) + "\n")
     result = CliRunner().invoke(users, ("list", file))

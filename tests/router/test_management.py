@@ -142,9 +142,9 @@ BAD_INPUT: list[tuple[str, str, object, int, str]] = [
 async def test_bad_input_says_what_is_wrong_and_what_to_do(alpha: RouterProcess) -> None:
     for method, path, body, status, error in BAD_INPUT:
         headers = {"Content-Type": "application/json"} if isinstance(body, str) else None
-        found, told = await call(alpha.http, method, path, body, headers)
-        assert (found, told["error"]) == (status, error), (method, path, body)
-        assert told["fix"]
+        found, reported = await call(alpha.http, method, path, body, headers)
+        assert (found, reported["error"]) == (status, error), (method, path, body)
+        assert reported["fix"]
 
 
 CHANGE = b"PUT /api/v1/management/log/router HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -181,7 +181,7 @@ async def alpha() -> AsyncIterator[RouterProcess]:
 # --- subscriptions (K-5a) ---------------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_told(network: LocalNetwork) -> None:
+async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_reported(network: LocalNetwork) -> None:
     """Deleted at a third router: the subscriber is at one, its publisher at another."""
     source = await RawClient.connect(network.routers["r1"].amqp_port, "till")
     stuck = await RawClient.connect(network.routers["r2"].amqp_port, "stuck")
@@ -193,10 +193,10 @@ async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_tol
     row = await shown(http, "subscription", "stuck/sub")
     assert row["state"] == "elsewhere"
     path = entity("subscription", "stuck/sub")
-    status, told = await call(http, "POST", f"{path}/expire", {"epoch": row["epoch"]})
-    assert (status, told["fix"]) == (409, "ask router r2, or delete it")
-    status, told = await call(http, "DELETE", path, {"epoch": row["epoch"] - 1})
-    assert (status, told["error"]) == (
+    status, reported = await call(http, "POST", f"{path}/expire", {"epoch": row["epoch"]})
+    assert (status, reported["fix"]) == (409, "ask router r2, or delete it")
+    status, reported = await call(http, "DELETE", path, {"epoch": row["epoch"] - 1})
+    assert (status, reported["error"]) == (
         409,
         f"stuck/sub has changed since epoch {row['epoch'] - 1}; its epoch is {row['epoch']}. It was not ended",
     )
@@ -207,11 +207,11 @@ async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_tol
     assert detached.error.condition == "amqp:resource-deleted"
     assert (detached.error.info or {})[Symbol("x-opt-topic-resume")] == "expired"
     await publisher.outcome(b"1")
-    status, told = await call(http, "DELETE", path, {"epoch": row["epoch"]})
+    status, reported = await call(http, "DELETE", path, {"epoch": row["epoch"]})
     assert status == 404
 
 
-async def test_our_client_is_told_of_the_end_and_begins_anew_behind_what_it_missed(alpha: RouterProcess) -> None:
+async def test_our_client_is_reported_of_the_end_and_begins_anew_behind_what_it_missed(alpha: RouterProcess) -> None:
     events: list[ClientEvent] = []
     async with connect(alpha.url, container_id="shop", on_event=events.append) as client:
         publisher = await client.publisher("orders")
@@ -221,7 +221,7 @@ async def test_our_client_is_told_of_the_end_and_begins_anew_behind_what_it_miss
         row = await shown(alpha.http, "subscription", "shop/s")
         assert (await call(alpha.http, "DELETE", entity("subscription", "shop/s"), {"epoch": row["epoch"]}))[0] == 200
         assert (await waits).is_accepted  # there is nobody left to wait for
-        await told(events, NewIncarnation)
+        await reported(events, NewIncarnation)
         assert any(isinstance(event, SubscriptionExpired) for event in events)
         sending = await publisher.submit(b"next")
         after = await subscriber.receive(LONG_S)
@@ -230,7 +230,7 @@ async def test_our_client_is_told_of_the_end_and_begins_anew_behind_what_it_miss
         assert (await sending).is_accepted
 
 
-async def told(events: list[ClientEvent], kind: type[NewIncarnation]) -> None:
+async def reported(events: list[ClientEvent], kind: type[NewIncarnation]) -> None:
     async def heard() -> bool:
         return any(isinstance(event, kind) for event in events)
 
@@ -279,8 +279,8 @@ async def test_a_cost_changes_the_best_path_of_all_routers_and_drops_no_link(
     seen = await until(lambda: costs(network, "r3"), lambda found: found.get(("r1", "r2")) == 50)
     assert seen[("r2", "r1")] == 1  # each direction has a cost of its own
     back = entity("link", f"{row['to_rid']}>{row['from_rid']}")
-    status, told = await call(r1, "PUT", back, {"cost": 9})
-    assert (status, told["fix"]) == (409, "ask r2: each router says what its own direction costs")
+    status, reported = await call(r1, "PUT", back, {"cost": 9})
+    assert (status, reported["fix"]) == (409, "ask r2: each router says what its own direction costs")
     status, row = await call(r1, "PUT", entity("link", "r2"), {"cost": None})
     assert row["cost"] == 1
     await until(lambda: shown(r1, "router", "r2"), lambda found: found["next_hop"] == "r2")
@@ -300,8 +300,8 @@ async def test_a_cost_that_was_set_outlives_the_link(network: LocalNetwork) -> N
 async def test_an_operator_closes_a_connection_and_its_subscription_stays(alpha: RouterProcess) -> None:
     client = await RawClient.connect(alpha.port, "box")
     await client.subscriber("orders")
-    status, told = await call(alpha.http, "POST", entity("connection", "box", "close"), {})
-    assert (status, told) == (200, {"closed": client.address})
+    status, reported = await call(alpha.http, "POST", entity("connection", "box", "close"), {})
+    assert (status, reported) == (200, {"closed": client.address})
     closed = await client.wait_for(ConnectionClosed)
     assert closed.error is not None
     assert (closed.error.condition, closed.error.description) == (
@@ -314,9 +314,9 @@ async def test_an_operator_closes_a_connection_and_its_subscription_stays(alpha:
 
 async def test_a_container_with_several_connections_is_named_by_address(alpha: RouterProcess) -> None:
     clients = [await RawClient.connect(alpha.port, "twins") for _ in range(2)]
-    status, told = await call(alpha.http, "POST", entity("connection", "twins", "close"), {})
-    assert (status, told["error"]) == (400, "twins is the name of 2")
-    assert all(client.address in told["fix"] for client in clients)
+    status, reported = await call(alpha.http, "POST", entity("connection", "twins", "close"), {})
+    assert (status, reported["error"]) == (400, "twins is the name of 2")
+    assert all(client.address in reported["fix"] for client in clients)
     assert (await call(alpha.http, "DELETE", entity("connection", clients[0].address), {}))[0] == 200
     await clients[0].wait_for(ConnectionClosed)
     assert not clients[1].is_gone
@@ -337,9 +337,11 @@ async def test_the_log_level_takes_effect_at_once_and_every_change_names_who_mad
 
 async def test_tracing_is_switched_on_and_off(alpha: RouterProcess) -> None:
     path = entity("router", "alpha", "trace")
-    status, told = await call(alpha.http, "POST", path, {"on": True, "topics": ["orders"], "time_s": 60, "sample": 0.5})
-    assert (status, told["on"], told["topics"], told["sample"]) == (200, True, ["orders"], 0.5)
-    assert 0 < told["left_s"] <= 60
+    status, reported = await call(
+        alpha.http, "POST", path, {"on": True, "topics": ["orders"], "time_s": 60, "sample": 0.5}
+    )
+    assert (status, reported["on"], reported["topics"], reported["sample"]) == (200, True, ["orders"], 0.5)
+    assert 0 < reported["left_s"] <= 60
     assert await call(alpha.http, "POST", path, {"on": False}) == (200, {"on": False, "steps": 0})
 
 
@@ -350,8 +352,8 @@ async def test_tracing_ends_when_its_time_is_over_also_where_it_meets_nothing(al
         outcome = await publisher.submit(b"held")
         delivery = await subscriber.receive(LONG_S)
         path = entity("router", "alpha", "trace")
-        status, told = await call(alpha.http, "POST", path, {"on": True, "topics": ["another"], "time_s": 0.1})
-        assert (status, told["on"]) == (200, True)
+        status, reported = await call(alpha.http, "POST", path, {"on": True, "topics": ["another"], "time_s": 0.1})
+        assert (status, reported["on"]) == (200, True)
 
         async def rules_off() -> object:
             _, record = await call(alpha.http, "GET", f"/api/v1/deliveries/{delivery.tag.hex()}")
@@ -363,9 +365,9 @@ async def test_tracing_ends_when_its_time_is_over_also_where_it_meets_nothing(al
 
 
 async def test_a_router_does_nothing_for_another_one_and_says_where_to_ask(network: LocalNetwork) -> None:
-    status, told = await call(network.routers["r1"].http, "POST", entity("router", "r2", "drain"), {})
-    assert (status, told["error"]) == (409, "this is router r1, not r2")
-    assert told["fix"] == f"ask at {network.routers['r2'].http}"
+    status, reported = await call(network.routers["r1"].http, "POST", entity("router", "r2", "drain"), {})
+    assert (status, reported["error"]) == (409, "this is router r1, not r2")
+    assert reported["fix"] == f"ask at {network.routers['r2'].http}"
 
 
 async def test_a_router_without_etcd_can_be_drained(tmp_path: Path) -> None:
@@ -379,8 +381,8 @@ async def test_a_router_without_etcd_can_be_drained(tmp_path: Path) -> None:
 
         await until(tables, lambda found: not found)
         assert (await call(r1.http, "GET", entity("router", "r1")))[0] == 404
-        status, told = await call(r1.http, "POST", entity("router", "r1", "drain"), {})
-        assert (status, told) == (200, {"draining": {"limit_s": 0.0, "left_s": 0.0}})
+        status, reported = await call(r1.http, "POST", entity("router", "r1", "drain"), {})
+        assert (status, reported) == (200, {"draining": {"limit_s": 0.0, "left_s": 0.0}})
 
         async def is_running() -> bool:
             return r1.is_running
@@ -404,16 +406,16 @@ async def test_a_reload_says_what_has_changed_and_what_waits_for_a_restart(tmp_p
             '[http]\nloopback_role = "viewer"\n[limits]\nwindow = 128\nmax_message_size = "1 MiB"\n'
             '[log]\nlevel = "debug"\nformat = "json"\n'
         )
-        status, told = await call(router.http, "POST", path, {})
+        status, reported = await call(router.http, "POST", path, {})
         assert status == 200
-        assert told["changed"] == [
+        assert reported["changed"] == [
             "users (not shown)",
             "roles: none -> ann = admin",
             "http.loopback_role: admin -> viewer",
             "limits.max_message_size: 67108864 -> 1048576, for new connections",
             "log.level: info -> debug",
         ]
-        assert told["needs_restart"] == ["limits.window: 64 -> 128"]
+        assert reported["needs_restart"] == ["limits.window: 64 -> 128"]
         config = await shown(router.http, "config", "router")
         assert (config["limits.window"], config["log.level"], config["users"]) == (64, "debug", True)
         assert (await call(router.http, "POST", path, {}))[0] == 401  # the new role holds
@@ -433,10 +435,10 @@ async def test_a_file_with_a_mistake_changes_nothing_at_all(tmp_path: Path) -> N
             ('roles = { ann = "admin" }\n' + SETTINGS, "there is no user ann"),
         ):
             file.write_text(text)
-            status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
+            status, reported = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
             assert status == 409
-            assert said in told["error"]
-            assert "Nothing has changed" in told["error"]
+            assert said in reported["error"]
+            assert "Nothing has changed" in reported["error"]
         file.unlink()
         assert (await call(router.http, "POST", entity("router", "alpha", "reload"), {}))[0] == 409
         assert await shown(router.http, "config", "router") == before
@@ -450,12 +452,12 @@ async def test_what_is_meant_for_a_new_address_does_not_hold_at_the_old_one(tmp_
     file.write_text(SETTINGS.replace("[limits]", '[listen]\nallow_anonymous = "always"\n[limits]'))
     async with running_router(f"--config={file}", "--http-port=0") as router:
         file.write_text(MOVED.replace("[http]", 'allow_anonymous = "loopback"\n[http]\nanonymous_role = "admin"'))
-        status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
-        assert (status, told["changed"]) == (200, [])
+        status, reported = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
+        assert (status, reported["changed"]) == (200, [])
         anonymous = "listen.allow_anonymous: always -> loopback, together with listen.host and http.host"
-        assert anonymous in told["needs_restart"]
+        assert anonymous in reported["needs_restart"]
         role = "http.anonymous_role: viewer -> admin, together with listen.host and http.host"
-        assert role in told["needs_restart"]
+        assert role in reported["needs_restart"]
         config = await shown(router.http, "config", "router")
         assert (config["listen.allow_anonymous"], config["http.anonymous_role"]) == ("always", "viewer")
 
@@ -466,11 +468,11 @@ async def test_a_file_that_would_let_nobody_in_until_a_restart_changes_nothing(t
     file.write_text(log_in)
     async with running_router(f"--config={file}") as router:
         file.write_text(MOVED)  # right by itself: at its address, everybody may connect
-        status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
+        status, reported = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
         assert status == 409
-        assert "nobody could log in" in told["error"]
-        assert "Nothing has changed" in told["error"]
-        assert "restart the router" in told["fix"]
+        assert "nobody could log in" in reported["error"]
+        assert "Nothing has changed" in reported["error"]
+        assert "restart the router" in reported["fix"]
         assert (await shown(router.http, "config", "router"))["users"] is True
         log = await router.stop()
     assert "internal_error" not in log

@@ -39,7 +39,7 @@ async def alpha() -> AsyncIterator[RouterProcess]:
         yield router
 
 
-async def test_the_node_tells_what_there_is(alpha: RouterProcess) -> None:
+async def test_the_node_notifies_what_there_is(alpha: RouterProcess) -> None:
     client = await ManagementClient.connect(alpha.port)
     types = await client.ask("GET-TYPES", type="org.amqp.management", name="self")
     assert (types.status, types.correlation) == (200, "request-1")
@@ -102,9 +102,9 @@ async def test_a_count_beyond_what_is_answered_at_once_leaves_nothing_out() -> N
 async def publishers_of(router: RouterProcess) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for offset in (0, MAX_ROWS):
-        status, told = await call(router.http, "GET", f"{PREFIX}/publisher?offset={offset}")
+        status, reported = await call(router.http, "GET", f"{PREFIX}/publisher?offset={offset}")
         assert status == 200
-        found += told["items"]
+        found += reported["items"]
     return found
 
 
@@ -203,8 +203,8 @@ async def test_the_role_of_the_sasl_user_applies() -> None:
         for user, password, may_set, may_delete in may:
             client = await ManagementClient.connect(router.port, user, password)
             assert (await client.ask("READ", type="log", name="router")).status == 200
-            told = await client.ask("UPDATE", {"level": "info"}, type="log", name="router")
-            assert told.status == may_set
+            reported = await client.ask("UPDATE", {"level": "info"}, type="log", name="router")
+            assert reported.status == may_set
             assert (await client.ask("DELETE", type="subscription", name="box/sub", epoch=1)).status == may_delete
         stranger = await RawClient.connect(router.port)  # it may publish and subscribe, and manage nothing
         link = stranger.session.attach_sender("requests", source=Source(), target=Target(address=NODE))
@@ -280,8 +280,8 @@ async def test_an_answer_that_is_too_large_for_the_client_says_so(alpha: RouterP
     receiver.grant(10)
     assert isinstance(reply.source, Source)
     asking = ManagementClient(client, sender, receiver, str(reply.source.address))
-    told = await asking.ask("QUERY")
-    assert (told.status, told.correlation) == (413, "request-1")
+    reported = await asking.ask("QUERY")
+    assert (reported.status, reported.correlation) == (413, "request-1")
     assert (await asking.ask("GET-MGMT-NODES")).status == 200
 
 
@@ -356,7 +356,7 @@ async def test_deliveries_go_on_beside_management(alpha: RouterProcess) -> None:
         subscriber.accept(await subscriber.delivery())
         await publisher.outcome(b"%d" % number)
     row = (await client.ask("QUERY", entityType="publisher")).body
-    assert dict(zip(row["attributeNames"], row["results"][0], strict=True))["told"] == 20
+    assert dict(zip(row["attributeNames"], row["results"][0], strict=True))["reported"] == 20
 
 
 async def test_a_session_that_ends_takes_its_management_links_along(alpha: RouterProcess) -> None:

@@ -48,8 +48,8 @@ async def test_a_client_that_presents_no_outcomes_gets_every_entry_again_and_can
                 answered.append(tag)
             settled: set[bytes] = set()
             while settled != set(part):
-                told = await publisher.next_outcome()
-                publisher.settle(*(number for number, _ in told.deliveries))
+                reported = await publisher.next_outcome()
+                publisher.settle(*(number for number, _ in reported.deliveries))
                 event = await client.wait_for(DispositionReceived, lambda event: event.settled)
                 settled |= {tag for _, tag in event.deliveries}
             held = rest

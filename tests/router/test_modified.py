@@ -92,7 +92,7 @@ async def test_what_each_modified_adds_stays_for_all_later_attempts() -> None:
         assert stated(await subscriber.delivery()) == (0, {WHY: "busy", WHO: "ann"})
 
 
-async def test_a_subscriber_that_adds_more_than_is_kept_is_detached_and_told_the_limit() -> None:
+async def test_a_subscriber_that_adds_more_than_is_kept_is_detached_and_reported_the_limit() -> None:
     async with running_router("--standalone") as router:
         client = await RawClient.connect(router.port)
         subscriber, publisher = await client.subscriber("orders"), await client.publisher("orders")

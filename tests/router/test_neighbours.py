@@ -321,17 +321,17 @@ async def shown_secrets(network: LocalNetwork, logs: Path, *more: str) -> list[s
     secrets = {*more, *(json.loads(each.value)["secret"] for each in stored)}
     assert len(secrets) == len(network.routers) + len(more)
     shown = await asyncio.to_thread(CliRunner().invoke, cluster, ["show", f"--etcd-endpoints={network.etcd_urls[0]}"])
-    told = {"oncewire cluster show": shown.output}
-    assert "r1" in told["oncewire cluster show"], told
+    reported = {"oncewire cluster show": shown.output}
+    assert "r1" in reported["oncewire cluster show"], reported
     async with aiohttp.ClientSession() as session:
         for router in network.routers.values():
             for path in ("api/v1/state", "api/v1/overview", "api/v1/events", "api/v1/management/settings", "metrics"):
                 async with session.get(f"{router.http}/{path}") as answer:
-                    told[f"{router.id} {path}"] = await answer.text()
-            told[f"{router.id} arguments"] = text_of(Path("/proc", str(router.pid), "cmdline"))
-            told[f"{router.id} log"] = text_of(logs / f"{router.id}.log")
+                    reported[f"{router.id} {path}"] = await answer.text()
+            reported[f"{router.id} arguments"] = text_of(Path("/proc", str(router.pid), "cmdline"))
+            reported[f"{router.id} log"] = text_of(logs / f"{router.id}.log")
     await asyncio.sleep(0)
-    return [f"{secret} in {name}" for secret in secrets for name, text in told.items() if secret in text]
+    return [f"{secret} in {name}" for secret in secrets for name, text in reported.items() if secret in text]
 
 
 async def test_routers_with_one_password_link_and_others_do_not(tmp_path: Path) -> None:

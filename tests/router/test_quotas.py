@@ -214,7 +214,7 @@ async def test_a_subscriber_may_present_what_it_was_sent_under_its_quota() -> No
         assert "are limited to 2, and this one has 7" in await refused_attach(reader, subscribes=True, unsettled=many)
 
 
-async def test_a_user_is_granted_the_time_and_the_window_of_the_quota_and_is_told_both() -> None:
+async def test_a_user_is_granted_the_time_and_the_window_of_the_quota_and_is_reported_both() -> None:
     async with running_router(*flags(["ann"], ann={"timeout_s": 20, "unsettled": 5})) as router:
         client = await raw(router, "ann")
         subscriber = await client.subscriber("t", timeout=3600)

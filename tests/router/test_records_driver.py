@@ -34,12 +34,12 @@ class LinkShell:
     """Records what it should do."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.fault: Exception | None = None
         self.is_failed = False
 
     def carry_out(self, effect: Any) -> None:
-        self.told.append(effect)
+        self.reported.append(effect)
         if self.fault is not None:
             raise self.fault
 
@@ -57,7 +57,7 @@ async def test_an_effect_that_names_a_link_reaches_its_shell() -> None:
     shell = LinkShell()
     number = driven.driver.add_link(shell)
     driven.driver.submit([PublisherAttach(number, "box", "till", "orders", None)])
-    (refused,) = shell.told
+    (refused,) = shell.reported
     assert isinstance(refused, effects.DetachLink)  # A-1: there is no store yet; other links live on
 
 
@@ -75,7 +75,7 @@ async def test_an_effect_that_cannot_be_carried_out_ends_its_connection_and_the_
     attaches = [PublisherAttach(number, f"box{number}", "till", "orders", None) for number in (first, second)]
     driven.driver.submit([*attaches])
     assert [shell.is_failed for shell in shells] == [True, False]
-    assert len(shells[1].told) == 1
+    assert len(shells[1].reported) == 1
     assert driven.faults == []  # K-3b: the incarnation goes on
     assert driven.log.faults[Part.EFFECT] == 1
 
@@ -100,7 +100,7 @@ async def test_a_stopped_driver_handles_nothing_any_more() -> None:
     number = driven.driver.add_link(shell)
     driven.driver.stop()
     driven.driver.submit([PublisherAttach(number, "box", "till", "orders", None)])
-    assert shell.told == []
+    assert shell.reported == []
 
 
 async def test_deadlines_of_the_core_are_met_without_input() -> None:

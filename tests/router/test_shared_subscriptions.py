@@ -49,7 +49,7 @@ async def test_the_reply_says_that_groups_come_in_order_whoever_asked_for_it(rou
     ],
     ids=["no name", "another topic", "group order"],
 )
-async def test_a_member_that_cannot_be_one_is_refused_and_told_why(
+async def test_a_member_that_cannot_be_one_is_refused_and_reported_why(
     router: RouterProcess, name: str, source: Source, condition: str, says: str
 ) -> None:
     client = await RawClient.connect(router.port)

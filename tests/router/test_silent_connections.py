@@ -84,7 +84,7 @@ async def test_who_sends_no_http_header_in_time_is_disconnected(text: bytes) -> 
         dripping.cancel()
 
 
-async def test_health_is_told_beside_more_slow_requests_than_there_may_be_connections() -> None:
+async def test_health_is_reported_beside_more_slow_requests_than_there_may_be_connections() -> None:
     async with (
         running_router("--standalone", "--http-max-connections=8", "--limits-open-timeout-s=300") as router,
         strangers(http_port(router), 40, said=b"GET /healthz HTTP/1.1\r\nHost: "),
@@ -92,7 +92,7 @@ async def test_health_is_told_beside_more_slow_requests_than_there_may_be_connec
         await until(lambda: answers(router), bool)
 
 
-async def test_health_is_told_and_clients_are_sent_away_at_the_limit_of_descriptors() -> None:
+async def test_health_is_reported_and_clients_are_sent_away_at_the_limit_of_descriptors() -> None:
     async with (
         running_router("--standalone", descriptors=FEW_DESCRIPTORS) as router,
         contextlib.AsyncExitStack() as stack,

@@ -105,12 +105,12 @@ async def test_inspect_shows_the_state_of_a_running_router() -> None:
         client = await RawClient.connect(router.port, "box")
         await client.subscriber("orders", "all")
         console = Console(width=200)
-        with console.capture() as told:
+        with console.capture() as reported:
             async with Api.at(router.http) as api:
                 for what in ("overview", "subscriptions"):
                     console.print(shown(what, await document_of(api, Wanted(what)), 200))
-        assert "box/all" in told.get()
-        assert "alpha" in told.get()
+        assert "box/all" in reported.get()
+        assert "alpha" in reported.get()
 
 
 @pytest.mark.slow

@@ -35,9 +35,9 @@ def test_a_statement_is_believed_once_by_whom_it_is_for_and_for_its_request_alon
         return asks.headers(user, 2, TARGET)[STATED_CALLER]
 
     def refused(given: str, router: StatedCallers = answers, method: str = "GET", target: str = TARGET) -> str:
-        with pytest.raises(StatementRefused) as told:
+        with pytest.raises(StatementRefused) as reported:
             router.user_in(given, method, target)
-        return str(told.value)
+        return str(reported.value)
 
     first = stated()
     assert refused(first, third) == "its proof does not fit"

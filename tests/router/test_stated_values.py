@@ -107,9 +107,9 @@ async def test_a_stock_client_gets_the_timeout_it_really_has(router: RouterProce
     client = await RawClient.connect(router.port, own)
     source = Source(address=own, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("never"))
     subscriber = await attach(client, source)
-    told = subscriber.reply.source
-    assert told is not None
-    assert (told.timeout, told.expiry_policy) == (PROVISIONAL, "link-detach")
+    reported = subscriber.reply.source
+    assert reported is not None
+    assert (reported.timeout, reported.expiry_policy) == (PROVISIONAL, "link-detach")
     client.cut()
     left = await lasting(router, "subscriptions", f"{own}/s")
     assert PROVISIONAL - 30 < left <= PROVISIONAL
@@ -122,9 +122,9 @@ async def test_never_is_stated_as_what_it_is(router: RouterProcess, own: str) ->
         "s", source=source, target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
     client.flush()
-    told = (await client.attached(link)).source
-    assert told is not None
-    assert (told.timeout, told.expiry_policy) == (PROVISIONAL, "link-detach")
+    reported = (await client.attached(link)).source
+    assert reported is not None
+    assert (reported.timeout, reported.expiry_policy) == (PROVISIONAL, "link-detach")
     echo = await client.flow_with(link, "x-opt-topic-echo")
     link.flow({Symbol("x-opt-topic-echo"): ULong(echo)})
     client.flush()
@@ -187,10 +187,10 @@ async def test_a_subscription_with_connection_close_is_kept_for_its_connection_a
 
 async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port)
-    told = (await attach(client, Source(address=f"{own}.*"))).reply.source
-    assert told is not None
-    assert (told.address, told.filter, told.dynamic) == (f"{own}.*", None, False)
-    assert told.distribution_mode == "copy"
+    reported = (await attach(client, Source(address=f"{own}.*"))).reply.source
+    assert reported is not None
+    assert (reported.address, reported.filter, reported.dynamic) == (f"{own}.*", None, False)
+    assert reported.distribution_mode == "copy"
 
 
 @pytest.mark.parametrize("durable", TerminusDurability)
@@ -325,7 +325,7 @@ async def test_the_reply_has_the_address_as_the_client_wrote_it(router: RouterPr
     await subscriber.delivery()
 
 
-async def test_a_subscriber_with_a_map_gets_what_was_pre_settled_settled_and_is_told_mixed(
+async def test_a_subscriber_with_a_map_gets_what_was_pre_settled_settled_and_is_reported_mixed(
     router: RouterProcess, own: str
 ) -> None:
     client = await RawClient.connect(router.port, own)
@@ -425,9 +425,9 @@ async def test_the_stated_time_of_a_publisher_is_what_it_has(
         "p", source=Source(), target=replace(target, address=own), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
     client.flush()
-    told = (await client.attached(link)).target
-    assert isinstance(told, Target)
-    assert (told.expiry_policy, told.timeout) == stated
+    reported = (await client.attached(link)).target
+    assert isinstance(reported, Target)
+    assert (reported.expiry_policy, reported.timeout) == stated
     client.cut()
     assert await lasting(router, "publishers", f"{own}/p") > stated[1] - 60
 

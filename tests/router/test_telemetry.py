@@ -82,7 +82,7 @@ async def test_one_message_through_two_routers_is_one_trace_at_the_collector(
                 delivery = await anext(deliveries)
                 if properties:
                     assert delivery.message.application_properties == properties
-                    told = {str(key): value for key, value in delivery.message.annotations.items()}
+                    reported = {str(key): value for key, value in delivery.message.annotations.items()}
                 await delivery.accept()
                 await sending
         spans = await collector.wait_for(lambda found: len(found) >= 4)
@@ -98,7 +98,7 @@ async def test_one_message_through_two_routers_is_one_trace_at_the_collector(
     assert accept.parent_id == PARENT
     assert forward.parent_id == accept.span_id == by_name["settle orders", "r1"].parent_id
     assert by_name["settle orders", "r2"].parent_id == forward.span_id
-    assert told["traceparent"] == f"00-{TRACE}-{accept.span_id}-01"
+    assert reported["traceparent"] == f"00-{TRACE}-{accept.span_id}-01"
     assert (accept.kind, forward.kind) == (CONSUMER, PRODUCER)
     assert accept.start_ns <= forward.start_ns <= forward.end_ns
     assert not any(span.is_error for span in spans)

@@ -57,11 +57,11 @@ def authority(tmp_path: Path) -> TestAuthority:
 
 async def cause_of(url: str, context: ssl.SSLContext | None) -> str:
     """Why a client cannot connect: the cause that it reports to its application."""
-    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    reported: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def note(event: ClientEvent) -> None:
-        if isinstance(event, Disconnected) and not told.done():
-            told.set_result(event.cause)
+        if isinstance(event, Disconnected) and not reported.done():
+            reported.set_result(event.cause)
 
     client = connect(url, ssl_context=context, timeout=LONG_S, on_event=note)
 
@@ -71,7 +71,7 @@ async def cause_of(url: str, context: ssl.SSLContext | None) -> str:
 
     entering = asyncio.ensure_future(enter())
     try:
-        return await asyncio.wait_for(asyncio.shield(told), LONG_S)
+        return await asyncio.wait_for(asyncio.shield(reported), LONG_S)
     finally:
         entering.cancel()
         await asyncio.gather(entering, return_exceptions=True)
@@ -197,7 +197,7 @@ async def test_a_client_certificate_opens_no_link_between_routers_where_routers_
 # --- who is refused ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_client_is_told_whose_connection_fails_and_the_router_counts_it(
+async def test_what_a_client_is_reported_whose_connection_fails_and_the_router_counts_it(
     tmp_path: Path, authority: TestAuthority
 ) -> None:
     settings = tls_settings(authority, authority.issue("alpha"), tls__client_certificates="required")
@@ -223,7 +223,7 @@ async def test_a_router_with_an_expired_certificate_gets_no_client(authority: Te
         assert "certificate has expired" in await cause_of(router.url, authority.context())
 
 
-async def test_a_client_with_tls_at_a_router_without_is_told_so(authority: TestAuthority) -> None:
+async def test_a_client_with_tls_at_a_router_without_is_reported_so(authority: TestAuthority) -> None:
     async with standalone({}) as router:
         url = router.url.replace("amqp:", "amqps:")
         assert "does not speak TLS" in await cause_of(url, authority.context())
@@ -326,13 +326,13 @@ async def test_a_connection_whose_certificate_is_revoked_is_closed_and_others_st
         authority, authority.issue("alpha"), tls__client_certificates="required", tls__crl_file=str(crl)
     )
     closed = asyncio.Event()
-    told: list[str] = []
+    reported: list[str] = []
     stays: list[ClientEvent] = []
 
     def note(event: ClientEvent) -> None:
         if isinstance(event, Disconnected):
-            told.append(event.cause)
-            if len(told) >= 2:
+            reported.append(event.cause)
+            if len(reported) >= 2:
                 closed.set()
 
     async with (
@@ -343,8 +343,8 @@ async def test_a_connection_whose_certificate_is_revoked_is_closed_and_others_st
         replace_file(crl, authority.revoke(revoked.number))
         router.process.send_signal(signal.SIGHUP)
         await asyncio.wait_for(closed.wait(), LONG_S)
-        assert "revoked" in told[0]
-        assert "our certificate is revoked" in told[1]  # and it is not admitted again
+        assert "revoked" in reported[0]
+        assert "our certificate is revoked" in reported[1]  # and it is not admitted again
         assert not any(isinstance(event, Disconnected) for event in stays)
 
 

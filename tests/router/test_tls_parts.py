@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from delivery_records.model.view import RouterRecord
-from oncewire.client.failover import parse_url, told_address
+from oncewire.client.failover import parse_url, reported_address
 from oncewire.transport.accepting import port_of
 from oncewire.transport.connecting import connect
 from oncewire.transport.engine_protocol import EngineProtocol
@@ -61,8 +61,8 @@ PLAIN = RouterRecord("r2", 2, amqp="amqp://two.example:5672")
     ],
 )
 def test_a_client_follows_a_redirect_to_tls_and_never_from_it(base: str, target: RouterRecord, address: str) -> None:
-    assert str(told_address(redirect_info(target), parse_url(base))) == address
-    assert [str(told_address(entry, parse_url(base))) for entry in server_list([target], 0)] == [address]
+    assert str(reported_address(redirect_info(target), parse_url(base))) == address
+    assert [str(reported_address(entry, parse_url(base))) for entry in server_list([target], 0)] == [address]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_client_follows_a_redirect_to_tls_and_never_from_it(base: str, target:
 def test_a_client_by_websocket_follows_redirects_to_websockets_only(
     base: str, info: dict[str, object], address: str
 ) -> None:
-    assert str(told_address(info, parse_url(base))) == address
+    assert str(reported_address(info, parse_url(base))) == address
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_the_url_of_a_websocket_may_name_a_path(url: str, address: str) -> None:
 
 def test_the_failover_list_has_room_for_the_scheme_within_its_bytes() -> None:
     others = [RouterRecord(f"r{n}", n, amqp=f"amqps://router-{n}.example.org:5671") for n in range(1, 20)]
-    told: Fields = {FAILOVER_LIST: server_list(others, 0)}
-    engine = Connection(Role.SERVER, container_id="r", properties=told, now=0)
+    reported: Fields = {FAILOVER_LIST: server_list(others, 0)}
+    engine = Connection(Role.SERVER, container_id="r", properties=reported, now=0)
     bare = Connection(Role.SERVER, container_id="r", properties={}, now=0)
     for each in (engine, bare):
         each.open()

@@ -135,8 +135,8 @@ async def test_a_token_that_is_not_right_in_every_way_is_refused_and_the_log_say
             assert await login_outcome(router.port, XOAuth2Client("ann", token)) is False, token
         assert await login_outcome(router.port, OAuthBearerClient(good)) is True
         log = await router.stop()
-    told = whys(log, "login_failed")
-    for why, expected in zip(told[::2], wrong.values(), strict=True):
+    reported = whys(log, "login_failed")
+    for why, expected in zip(reported[::2], wrong.values(), strict=True):
         assert expected in why
     for token in (good, *wrong):
         assert not any(part in log for part in token.split(".") if len(part) > 20), token

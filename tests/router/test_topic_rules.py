@@ -137,9 +137,9 @@ async def outcomes(router: RouterProcess, topic: str) -> tuple[Any, DispositionR
     raw = await RawClient.connect(router.port)
     stock = await raw.publisher(topic, exactly_once=False)
     stock.send(b"1", b"1")
-    told = await stock.outcome(b"1")
+    reported = await stock.outcome(b"1")
     raw.cut()
-    return ours, told
+    return ours, reported
 
 
 async def test_publishers_of_a_topic_get_what_its_rule_says_and_others_what_they_got_before() -> None:
@@ -170,8 +170,12 @@ async def test_a_reload_holds_for_links_that_are_attached_and_a_file_with_a_mist
         outcome = await (await publisher.submit(b"2"))
         assert (outcome.kind, outcome.condition) == (OutcomeKind.REJECTED, "amqp:not-found")
         file.write_text(begin + '[[topics.rules]]\ntopics = ["audit.#"]\non_empty = "drop"\n')
-        status, told = await call(router.http, "POST", entity("router", "r1", "reload"), {})
-        assert (status, "topics.rules" in told["error"], "Nothing has changed" in told["error"]) == (409, True, True)
+        status, reported = await call(router.http, "POST", entity("router", "r1", "reload"), {})
+        assert (status, "topics.rules" in reported["error"], "Nothing has changed" in reported["error"]) == (
+            409,
+            True,
+            True,
+        )
         assert (await (await publisher.submit(b"3"))).kind is OutcomeKind.REJECTED
 
 

@@ -49,16 +49,16 @@ async def test_a_test_message_is_accepted_when_every_subscription_has_processed_
         assert delivery.body == "Grüße".encode()
         assert delivery.publisher.startswith(f"{CONTAINER_ID}-")
         await delivery.accept()
-        status, told = await publishing
-        assert status == 200, told
-        assert (told["outcome"], told["tag"]) == ("accepted", delivery.tag.hex())
-        assert 0 <= told["seconds"] < DEADLINE_S
+        status, reported = await publishing
+        assert status == 200, reported
+        assert (reported["outcome"], reported["tag"]) == ("accepted", delivery.tag.hex())
+        assert 0 <= reported["seconds"] < DEADLINE_S
 
         async def names() -> list[str]:
             return await publishers(router)
 
         await until(names, lambda found: not found)
-        (past,) = (await router.get(f"/api/v1/deliveries/{told['tag']}"))[1]["found"]
+        (past,) = (await router.get(f"/api/v1/deliveries/{reported['tag']}"))[1]["found"]
         rules = [step["rule"] for step in past["rules"]]
         assert (past["role"], rules[0], "I-3" in rules) == ("past", "I-1", True), "its rules were traced"
 
@@ -66,13 +66,13 @@ async def test_a_test_message_is_accepted_when_every_subscription_has_processed_
 async def test_one_that_waits_is_shown_as_any_delivery_and_ends_with_its_outcome() -> None:
     async with running_router("--standalone") as router, connect(router.url, container_id="reader") as client:
         subscriber = await client.subscriber("orders", name="slow")
-        status, told = await publish(router, "orders")
-        assert (status, told["outcome"], told["seconds"]) == (200, None, None)
-        path = f"/api/v1/deliveries/{told['tag']}"
+        status, reported = await publish(router, "orders")
+        assert (status, reported["outcome"], reported["seconds"]) == (200, None, None)
+        path = f"/api/v1/deliveries/{reported['tag']}"
         answer = (await router.get(path))[1]["answer"]
         assert answer["text"] == "Not accepted yet: 1 of 1 subscriptions has not accepted it."
         assert [each["subscription"] for each in answer["waiting_for"]] == ["reader/slow"]
-        assert await publishers(router) == [told["publisher"]]
+        assert await publishers(router) == [reported["publisher"]]
         await (await subscriber.receive(timeout=DEADLINE_S)).accept()
 
         async def read() -> Any:
@@ -91,7 +91,7 @@ async def test_a_few_may_wait_and_no_more() -> None:
         _ = await client.subscriber("orders", name="slow")
         answers = await asyncio.gather(*(publish(router, "orders") for _ in range(MAX_OPEN + 2)))
         assert sorted(status for status, _ in answers) == [200] * MAX_OPEN + [409] * 2
-        assert len({told["tag"] for status, told in answers if status == 200}) == MAX_OPEN
+        assert len({reported["tag"] for status, reported in answers if status == 200}) == MAX_OPEN
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,20 @@ async def test_a_few_may_wait_and_no_more() -> None:
 )
 async def test_what_is_no_topic_or_too_long_is_refused(topic: str, body: object, why: str) -> None:
     async with running_router("--standalone") as router:
-        status, told = await publish(router, topic, body)
+        status, reported = await publish(router, topic, body)
         assert status == 400
-        assert why in told["error"]
-        assert told["fix"]
+        assert why in reported["error"]
+        assert reported["fix"]
 
 
 async def test_role_and_rules_of_access_decide_who_may_publish_where() -> None:
     rules = '--access-rules=[{"users": ["otto"], "publish": ["orders.#"]}, {"users": ["vera"], "publish": ["#"]}]'
     async with running_router("--standalone", *USERS, rules) as router:
         assert (await publish(router, "orders.eu", user="vera"))[0] == 403, "a viewer changes nothing"
-        status, told = await publish(router, "orders.eu", user="otto")
-        assert (status, told["outcome"]) == (200, "released")
-        status, told = await publish(router, "prices", user="otto")
-        assert (status, told["error"]) == (403, "the rules do not let you publish to prices")
+        status, reported = await publish(router, "orders.eu", user="otto")
+        assert (status, reported["outcome"]) == (200, "released")
+        status, reported = await publish(router, "prices", user="otto")
+        assert (status, reported["error"]) == (403, "the rules do not let you publish to prices")
         assert (await publish(router, "orders.eu", user="ada"))[0] == 403, "no rule names ada"
         assert (await publish(router, "$crm%2Forders.eu", user="otto"))[0] == 403, "there is no such virtual host"
 

@@ -237,7 +237,7 @@ def guarded(config: Path, text: str) -> tuple[str, ...]:
     return (f"--config={config}",)
 
 
-async def test_a_refused_virtual_host_tells_the_operator_the_setting_and_the_client_little(tmp_path: Path) -> None:
+async def test_a_refused_virtual_host_notifies_the_operator_the_setting_and_the_client_little(tmp_path: Path) -> None:
     async with running_router(*guarded(tmp_path / "r.toml", '[[vhosts]]\nname = "sales"\n')) as router:
         with pytest.raises(AuthenticationFailed) as refused:
             _ = await connect(f"amqp://ann:a@127.0.0.1:{router.port}", hostname="vhost:sales")

@@ -123,11 +123,11 @@ async def test_an_at_least_once_publisher_and_subscriber_miss_nothing_when_their
         done.append(number_of(delivery))
         subscriber.accept(delivery, settled=True)
     assert set(unanswered) <= set(done)
-    told: set[bytes] = {b"0"}
-    while len(told) < SENT:
+    reported: set[bytes] = {b"0"}
+    while len(reported) < SENT:
         event = await publisher.client.wait_for(DispositionReceived, lambda e: e.link is publisher.link)
         assert event.settled
-        told |= {tag for _, tag in event.deliveries}
+        reported |= {tag for _, tag in event.deliveries}
     await network.kill("r1")
     await publisher.client.wait_for(ConnectionLost)
     publisher = await _settling_first(await client_at(network, "r3", "box"))

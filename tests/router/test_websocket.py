@@ -257,7 +257,7 @@ async def test_a_message_is_accepted_over_wss_and_a_command_sends_one(authority:
         assert (code, out) == (0, "published 1, settled\n"), err
 
 
-async def test_what_a_client_is_told_whose_websocket_fails(tmp_path: Path, authority: TestAuthority) -> None:
+async def test_what_a_client_is_reported_whose_websocket_fails(tmp_path: Path, authority: TestAuthority) -> None:
     other = TestAuthority(tmp_path / "other")
     async with standalone(secured(authority)) as router:
         url = websocket_url(router.http)
@@ -285,12 +285,12 @@ async def test_a_client_whose_certificate_is_revoked_is_closed_without_a_signal_
     settings = secured(
         authority, tls__client_certificates="required", http__client_certificates="required", tls__crl_file=str(crl)
     )
-    told: asyncio.Queue[str] = asyncio.Queue()
+    reported: asyncio.Queue[str] = asyncio.Queue()
     stays: list[ClientEvent] = []
 
     def note(event: ClientEvent) -> None:
         if isinstance(event, Disconnected):
-            told.put_nowait(event.cause)
+            reported.put_nowait(event.cause)
 
     async with standalone(settings) as router:
         url = websocket_url(router.http)
@@ -299,8 +299,8 @@ async def test_a_client_whose_certificate_is_revoked_is_closed_without_a_signal_
             connect(url, ssl_context=authority.context(revoked), on_event=note),
         ):
             replace_file(crl, authority.revoke(revoked.number))
-            assert "revoked" in await asyncio.wait_for(told.get(), DEADLINE_S)
-            assert "our certificate is revoked" in await asyncio.wait_for(told.get(), DEADLINE_S)
+            assert "revoked" in await asyncio.wait_for(reported.get(), DEADLINE_S)
+            assert "our certificate is revoked" in await asyncio.wait_for(reported.get(), DEADLINE_S)
             assert not any(isinstance(event, Disconnected) for event in stays)
 
 

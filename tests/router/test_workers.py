@@ -147,7 +147,7 @@ async def every_value(network: LocalNetwork) -> list[str]:
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
-async def test_no_client_is_told_to_come_to_the_address_where_it_is(tmp_path: Path) -> None:
+async def test_no_client_is_reported_to_come_to_the_address_where_it_is(tmp_path: Path) -> None:
     network = LocalNetwork(2, log_folder=tmp_path, log_level="info", settings=SETTINGS)
     async with network:
         first, second = network.routers["r1"], network.routers["r2"]
@@ -174,8 +174,8 @@ async def test_a_worker_that_is_drained_is_started_again_and_its_clients_go_to_t
 ) -> None:
     clients = await clients_at(router, 2, 3)
     former = workers_of(router)
-    status, told = await ask(router, "/api/v1/management/router/r1-2/drain", "POST", {})
-    assert status == 200, told
+    status, reported = await ask(router, "/api/v1/management/router/r1-2/drain", "POST", {})
+    assert status == 200, reported
     await wait_restarted(network, "r1", 2, former[2])
     gone = [client for client in clients if any(isinstance(event, ConnectionClosed) for event in client.heard)]
     assert len(gone) >= 3
@@ -246,13 +246,13 @@ async def test_a_reload_reaches_all_workers(tmp_path: Path) -> None:
         os.kill(router.pid, signal.SIGHUP)
         await until(limits, lambda found: found == [11, 11])
         file.write_text("limits.max_links = 12\n")
-        status, told = await ask(router, "/api/v1/management/router/r1/reload", "POST", {})
-        assert (status, told["changed"]) == (200, ["limits.max_links: 11 -> 12"])
+        status, reported = await ask(router, "/api/v1/management/router/r1/reload", "POST", {})
+        assert (status, reported["changed"]) == (200, ["limits.max_links: 11 -> 12"])
         await until(limits, lambda found: found == [12, 12])
     assert_no_internal_error(tmp_path)
 
 
-async def test_wrong_settings_are_told_once(tmp_path: Path) -> None:
+async def test_wrong_settings_are_reported_once(tmp_path: Path) -> None:
     flags = ("--workers=3", f"--etcd-endpoints=http://127.0.0.1:{free_port()}", "--listen-port=0", "--http-port=0")
     code, out, err = await run_to_end("--workers=2", "--standalone", timeout_s=DEADLINE_S)
     assert (code, out) == (2, "")

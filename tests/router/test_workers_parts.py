@@ -36,7 +36,7 @@ def test_each_worker_has_an_id_and_ports_of_its_own_and_all_else_in_common() -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"standalone": "true"}, "a standalone router keeps all attachments in one process"),
         ({"id": "x" * 63}, "more than 64 characters"),
@@ -45,10 +45,12 @@ def test_each_worker_has_an_id_and_ports_of_its_own_and_all_else_in_common() -> 
         ({"inter_router_advertise": "h:7000"}, "each worker listens on a port of its own"),
     ],
 )
-def test_settings_that_several_workers_cannot_have_are_refused_and_fit_one(given: dict[str, str], told: str) -> None:
+def test_settings_that_several_workers_cannot_have_are_refused_and_fit_one(
+    given: dict[str, str], reported: str
+) -> None:
     with pytest.raises(CliError) as refused:
         load(None, {**given, "workers": "2"}, {})
-    assert told in refused.value.why
+    assert reported in refused.value.why
     load(None, given, {})
 
 

@@ -44,7 +44,7 @@ class Query:
     def start_over(self) -> None:
         """The driver dies and is started again."""
         self.planner = BatchPlanner(self.options, self.node, self.clock)
-        self.told = self.committed
+        self.reported = self.committed
 
     def place(self, batch: int) -> dict[str, Any]:
         """The end of a batch; -1 is the beginning."""

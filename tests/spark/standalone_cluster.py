@@ -61,7 +61,7 @@ class Cluster:
         """Start master and workers; returns when all have found each other."""
         self.folder.mkdir()
         master = self._run("master", HOSTS[0], "org.apache.spark.deploy.master.Master")
-        self.url = _told(master, _MASTER)
+        self.url = _reported(master, _MASTER)
         workers = [
             self._run(
                 f"worker-{host}",
@@ -78,7 +78,7 @@ class Cluster:
             for host in HOSTS
         ]
         for worker in workers:
-            _told(worker, _REGISTERED)
+            _reported(worker, _REGISTERED)
 
     def submit(self, program: Path, arguments: Sequence[str], modules: Path, settings: dict[str, str]) -> Path:
         """Hand a program to `spark-submit`, which runs its driver here; returns where its output goes."""
@@ -135,7 +135,7 @@ class Cluster:
         return path
 
 
-def _told(log: Path, pattern: re.Pattern[str]) -> str:
+def _reported(log: Path, pattern: re.Pattern[str]) -> str:
     """Wait for what a process writes."""
     found: list[str] = []
 

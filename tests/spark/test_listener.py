@@ -89,7 +89,7 @@ def offline(tmp_path: Path) -> Iterator[OfflineNode]:
 
 
 @pytest.mark.needs("spark")
-def test_the_files_of_an_embedded_node_tell_how_far_its_queries_are_behind(offline: OfflineNode) -> None:
+def test_the_files_of_an_embedded_node_notify_how_far_its_queries_are_behind(offline: OfflineNode) -> None:
     from bridges.spark.listener import AmqpListener
 
     offline.append_numbers("orders", 0, 120)

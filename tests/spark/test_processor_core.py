@@ -91,11 +91,11 @@ def test_a_handled_error_becomes_an_error_message_and_nothing_else() -> None:
     assert message.properties is not None
     assert message.properties.content_type == "application/json"
     assert isinstance(message.body, bytes)
-    told = json.loads(message.body)
-    assert told["error"] == "ValueError"
-    assert told["text"] == "bad order b'one'"
-    assert told["positions"] == {"orders": "j1:7", "payments": "j2:9"}
-    assert base64.b64decode(told["inputs"]["payments"]) == GIVEN[1].payload
+    reported = json.loads(message.body)
+    assert reported["error"] == "ValueError"
+    assert reported["text"] == "bad order b'one'"
+    assert reported["positions"] == {"orders": "j1:7", "payments": "j2:9"}
+    assert base64.b64decode(reported["inputs"]["payments"]) == GIVEN[1].payload
 
 
 def test_a_handled_error_without_error_topic_is_logged_with_its_hash_and_delivered(

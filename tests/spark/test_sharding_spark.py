@@ -70,8 +70,8 @@ def test_every_row_comes_once_whichever_node_is_killed_and_nodes_in_another_orde
         with nodes[0].connect() as first, nodes[1].connect() as second:
             positions = [node.offsets(names.orders).last for node in (first, second)]
         ends = query.lastProgress["sources"][0]["endOffset"]
-        told = json.loads(ends) if isinstance(ends, str) else ends
-        assert [told[f"{names.orders}#{number}"]["seq"] for number in range(2)] == positions
+        reported = json.loads(ends) if isinstance(ends, str) else ends
+        assert [reported[f"{names.orders}#{number}"]["seq"] for number in range(2)] == positions
         assert sum(positions) == 600
         assert all(positions)
         with pytest.raises(StreamingQueryException, match=r"as shard 0/2: the node keeps shard 1/2"):

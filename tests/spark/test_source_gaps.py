@@ -121,7 +121,7 @@ def test_a_processor_stops_at_a_gap_of_any_input_or_goes_over_it(node: OfflineNo
     assert sum(task.steps for task in passing.tasks(first, second, 2)) == 10
 
 
-def test_no_restart_mends_a_gap_or_brings_back_what_an_operator_has_ended() -> None:
+def test_no_restart_repairs_a_gap_or_brings_back_what_an_operator_has_ended() -> None:
     assert is_hopeless("bridges.node.errors.SubscriptionGap: messages of topic 'orders' are missing")
     assert is_hopeless("bridges.node.errors.SubscriptionEnded: no more messages come from subscription 'billing'")
 

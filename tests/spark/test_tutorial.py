@@ -50,12 +50,12 @@ def programs(tutorial_node: NodeProcess, tmp_path: Path) -> dict[str, Path]:
     """The programs of the page; only where things are is another place."""
     found = {}
     for name, text in PROGRAM.findall(PAGE.read_text(encoding="utf-8")):
-        for told, here in (
+        for reported, here in (
             (ADDRESS, f'"{tutorial_node.announced["tcp"]}"'),
             (SECRET, f'"{tutorial_node.announced["secret"]}"'),
             (CHECKPOINTS, f'"{tmp_path}/checkpoints/'),
         ):
-            text = text.replace(told, here)  # noqa: PLW2901
+            text = text.replace(reported, here)  # noqa: PLW2901
         found[name] = tmp_path / name
         found[name].write_text(text)
     return found

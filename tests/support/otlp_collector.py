@@ -70,10 +70,10 @@ class Collector:
             return web.Response(status=self.refuse_with)
         message = ExportTraceServiceRequest.FromString(body)
         for resource in message.resource_spans:
-            told = {item.key: item.value.string_value for item in resource.resource.attributes}
-            assert told["service.name"] == "oncewire-router"
+            reported = {item.key: item.value.string_value for item in resource.resource.attributes}
+            assert reported["service.name"] == "oncewire-router"
             for scope in resource.scope_spans:
-                self.spans += [_collected(told["service.instance.id"], span) for span in scope.spans]
+                self.spans += [_collected(reported["service.instance.id"], span) for span in scope.spans]
         return web.Response(
             body=ExportTraceServiceResponse().SerializeToString(), content_type="application/x-protobuf"
         )

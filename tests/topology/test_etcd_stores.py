@@ -317,7 +317,7 @@ async def test_a_login_is_renewed_when_its_token_ends_for_calls_and_watch(open_s
         await writer.close()
 
 
-async def test_a_wrong_password_a_missing_login_and_a_missing_permission_are_told_as_such(
+async def test_a_wrong_password_a_missing_login_and_a_missing_permission_are_reported_as_such(
     open_store: OpenEtcdStore,
 ) -> None:
     async with EtcdServer() as etcd:

@@ -65,11 +65,11 @@ class Flow:
             )
         done = self.publisher.node.done[self._looked_at :]
         self._looked_at += len(done)
-        told = [number for effect in done if isinstance(effect, effects.Dispose) for number in effect.delivery_ids]
-        if told:
-            self.accepted += told
-            self.accepted_at += [self.net.now] * len(told)
-            self.publisher.settle(*(b"%06d" % (number - 1) for number in told))
+        reported = [number for effect in done if isinstance(effect, effects.Dispose) for number in effect.delivery_ids]
+        if reported:
+            self.accepted += reported
+            self.accepted_at += [self.net.now] * len(reported)
+            self.publisher.settle(*(b"%06d" % (number - 1) for number in reported))
 
     def arrivals(self) -> list[tuple[float, bytes]]:
         """When each message was delivered, by the publisher's tag."""

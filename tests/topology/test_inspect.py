@@ -99,9 +99,9 @@ OVERVIEW: dict[str, Any] = {
 
 def lines(what: str, document: dict[str, Any], width: int) -> list[str]:
     console = Console(width=width)
-    with console.capture() as told:
+    with console.capture() as reported:
         console.print(shown(what, document, width))
-    return told.get().splitlines()
+    return reported.get().splitlines()
 
 
 def test_on_a_narrow_terminal_names_stay_whole_and_columns_are_left_out() -> None:
@@ -143,11 +143,11 @@ def test_a_wait_says_who_waits_since_when_for_whom_and_why() -> None:
     assert "its owner" not in text, "a router of the release before does not name it"
     (holder,) = wait()["waiting_for"]
     known = {**holder, "owner": "feed of a work queue", "ends_with": "oncewire manage delete subscription store/all"}
-    for seconds, is_told in ((61.0, True), (9.0, False)):
+    for seconds, is_reported in ((61.0, True), (9.0, False)):
         found = wait(waiting_for=[{**known, "since_s": seconds}])
         text = "\n".join(lines("waits", {"waits": [found], "total": 1}, 200))
         hint = f"its owner: feed of a work queue; if nobody needs it any more: {known['ends_with']}"
-        assert (hint in text) == is_told
+        assert (hint in text) == is_reported
     assert "tag 00aa" in text
     settles = wait(reason="publisher-settles", waiting_for=[], waiting_for_count=0)
     assert "has not settled it yet" in "\n".join(lines("waits", {"waits": [settles], "total": 1}, 80))
@@ -203,9 +203,9 @@ def test_a_table_follows_the_messages_of_a_watch() -> None:
     followed = Followed(["subscriptions"], Wanted("subscriptions"))
     assert followed.take(snapshot("subscriptions", subscription("b"), subscription("c"), total=900))
     assert followed.take(changes("subscriptions", [subscription("a"), subscription("c", router="r3")], ["b"]))
-    told = followed.document()
-    assert [(row["key"], row["router"]) for row in told["subscriptions"]] == [("a", "r2"), ("c", "r3")]
-    assert (told["total"], told["applied"]) == (900, 2)
+    reported = followed.document()
+    assert [(row["key"], row["router"]) for row in reported["subscriptions"]] == [("a", "r2"), ("c", "r3")]
+    assert (reported["total"], reported["applied"]) == (900, 2)
     assert followed.take(snapshot("subscriptions"))
     assert followed.document()["subscriptions"] == []
 
@@ -214,11 +214,11 @@ def test_the_overview_is_shown_when_both_of_its_tables_are_there_and_its_ages_gr
     followed = Followed(["overview", "waits"], Wanted("overview"))
     assert not followed.take(snapshot("overview", OVERVIEW))
     assert followed.take(snapshot("waits", wait(key="x", oldest_s=2.0), wait()))
-    told = followed.document()
-    assert told["overview"]["router"] == "r1"
-    assert [row["key"] for row in told["waits"]] == ["w", "x"]
-    assert told["waits"][0]["oldest_s"] >= 75.0
-    assert told["waits"][0]["waiting_for"][0]["since_s"] >= 61.0
+    reported = followed.document()
+    assert reported["overview"]["router"] == "r1"
+    assert [row["key"] for row in reported["waits"]] == ["w", "x"]
+    assert reported["waits"][0]["oldest_s"] >= 75.0
+    assert reported["waits"][0]["waiting_for"][0]["since_s"] >= 61.0
 
 
 def test_events_are_kept_in_order_and_not_for_ever() -> None:
@@ -226,13 +226,13 @@ def test_events_are_kept_in_order_and_not_for_ever() -> None:
     followed.take(snapshot("events"))
     for seq in range(1, 1_200):
         followed.take(changes("events", [{"key": str(seq), "seq": seq}], []))
-    told = followed.document()
-    assert [row["seq"] for row in told["events"]] == list(range(200, 1_200))
-    assert told["next"] == 1_199
+    reported = followed.document()
+    assert [row["seq"] for row in reported["events"]] == list(range(200, 1_200))
+    assert reported["next"] == 1_199
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_told"),
+    ("wanted", "is_reported"),
     [
         (Wanted("overview"), True),
         (Wanted("subscriptions", topic="orders"), True),
@@ -243,8 +243,8 @@ def test_events_are_kept_in_order_and_not_for_ever() -> None:
         (Wanted("delivery", tag="00"), False),
     ],
 )
-def test_what_a_watch_cannot_narrow_is_asked_for_again_and_again(wanted: Wanted, is_told: bool) -> None:
-    assert wanted.is_told is is_told
+def test_what_a_watch_cannot_narrow_is_asked_for_again_and_again(wanted: Wanted, is_reported: bool) -> None:
+    assert wanted.is_reported is is_reported
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

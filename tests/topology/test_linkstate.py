@@ -222,7 +222,7 @@ def test_a_router_speaks_for_itself_whatever_others_say_of_it() -> None:
     assert 9 in router.node_ids()
 
 
-def test_what_is_told_about_an_incarnation_that_is_gone_is_ignored() -> None:
+def test_what_is_reported_about_an_incarnation_that_is_gone_is_ignored() -> None:
     mesh = ring(4)
     mesh.run()
     mesh.cut(2, 3)
@@ -267,13 +267,13 @@ def test_a_state_keeps_its_age_from_router_to_router_and_is_refused_when_too_old
     router.neighbour_up(2, 1, 0.0)
     router.receive(Announcement((LinkStateUpdate(9, "i", 1, (), age_s=100),)), 2, 0.0)
     effects = router.neighbour_up(3, 1, 50.0)
-    told = {
+    reported = {
         state.origin: state.age_s
         for effect in effects
         if isinstance(effect, SendTo) and effect.neighbours == (3,) and isinstance(effect.message, Announcement)
         for state in effect.message.states
     }
-    assert told[9] >= 150
+    assert reported[9] >= 150
     assert router.receive(Announcement((LinkStateUpdate(8, "h", 1, (), int(MAX_AGE_S)),)), 2, 50.0) == []
     assert 8 not in router.node_ids()
 

@@ -135,7 +135,7 @@ async def delete(network: Network, key: str) -> None:
     await store.close()
 
 
-async def test_the_first_thing_told_is_a_snapshot_that_holds_the_routers_own_key(network: Network) -> None:
+async def test_the_first_thing_reported_is_a_snapshot_that_holds_the_routers_own_key(network: Network) -> None:
     await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER))
     async with member(network) as follower:
         health, snapshot = follower.inputs[:2]
@@ -277,7 +277,7 @@ from topology.membership import Membership
 async def main():
     membership = await Membership.join(lambda: GatewayStore([sys.argv[1]]), RouterRecord("stopped", 0), 2)
     print(f"{membership.rid:x}", flush=True)
-    reason = await membership.follow(lambda inputs: print("told", flush=True))
+    reason = await membership.follow(lambda inputs: print("reported", flush=True))
     print(reason.value, membership.vet(time.monotonic()), flush=True)
     await membership.close()
 asyncio.run(main())
@@ -287,7 +287,7 @@ asyncio.run(main())
     )
     assert process.stdout is not None
     rid = int(await process.stdout.readline(), 16)
-    assert await process.stdout.readline() == b"told\n"
+    assert await process.stdout.readline() == b"reported\n"
     process.send_signal(signal.SIGSTOP)
     store = GatewayStore(etcd.urls)
 
@@ -388,14 +388,14 @@ async def test_who_leaves_says_so_first_and_its_key_is_gone_at_once(network: Net
         await eventually(lambda: rid in other.view.routers, "the others see it")
         await follower.membership.leave()
         await eventually(lambda: rid not in other.view.routers, "its key is gone")
-        told = [
+        reported = [
             change
             for given in other.inputs
             if isinstance(given, ViewChanges)
             for change in given.changes
             if change.key.endswith(f".{rid:x}")
         ]
-        leaving, gone = told[-2:]
+        leaving, gone = reported[-2:]
         assert isinstance(leaving.record, RouterRecord)
         assert leaving.record.leaving
         assert gone.record is None

@@ -50,7 +50,7 @@ def test_distances_are_those_of_networkx(graph: Graph) -> None:
 
 
 @given(graph=graphs, seed=st.integers(0, 1000))
-def test_the_order_in_which_links_are_told_changes_nothing(graph: Graph, seed: int) -> None:
+def test_the_order_in_which_links_are_reported_changes_nothing(graph: Graph, seed: int) -> None:
     other = shuffled(graph, seed)
     for source in graph:
         assert best_paths(other, source) == best_paths(graph, source)

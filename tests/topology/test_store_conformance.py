@@ -254,7 +254,7 @@ async def test_a_watch_goes_on_with_what_happens_later(place: StorePlace) -> Non
             assert [event.key for event in batch.events] == [f"{place.prefix}{number}"]
 
 
-async def test_a_watch_and_its_successor_tell_each_event_once(place: StorePlace) -> None:
+async def test_a_watch_and_its_successor_notify_each_event_once(place: StorePlace) -> None:
     store = place.client()
     put = await store.compare_and_put(place.prefix + "0", b"", ABSENT)
     for number in range(1, 10):

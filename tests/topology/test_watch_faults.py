@@ -26,23 +26,23 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def revisions_told(kind: str, script: Script, first: int, last: int) -> list[int]:
+async def revisions_reported(kind: str, script: Script, first: int, last: int) -> list[int]:
     """Of the events that a watch from revision `first` on gives, up to `last`."""
-    told: list[int] = []
+    reported: list[int] = []
     async with ENDPOINTS[kind](script) as url:
         store = ETCD_STORES[kind]([url], PATIENT)
         try:
             async with aclosing(store.watch("/t/", first)) as batches:
-                while not told or told[-1] < last:
+                while not reported or reported[-1] < last:
                     events = (await next_batch(batches)).events
                     assert [event.key for event in events] == [key_of(event.mod_revision) for event in events]
-                    told += [event.mod_revision for event in events]
+                    reported += [event.mod_revision for event in events]
         finally:
             await store.close()
-    return told
+    return reported
 
 
-async def test_a_watch_that_travels_back_in_time_tells_each_event_once(kind: str) -> None:
+async def test_a_watch_that_travels_back_in_time_notifies_each_event_once(kind: str) -> None:
     """etcd-io/etcd#15271, #20221: a member that loads a snapshot sends what is older than a watch asked for."""
     script = Script(
         [
@@ -51,7 +51,7 @@ async def test_a_watch_that_travels_back_in_time_tells_each_event_once(kind: str
         ],
         revision=12,
     )
-    assert await revisions_told(kind, script, 8, 12) == [8, 10, 11, 12]
+    assert await revisions_reported(kind, script, 8, 12) == [8, 10, 11, 12]
 
 
 async def test_another_past_behind_older_events_is_still_noticed(kind: str) -> None:
@@ -60,5 +60,5 @@ async def test_another_past_behind_older_events_is_still_noticed(kind: str) -> N
         [Watch(revision=10, answers=[[8], [10]], ends=True), Watch(revision=5, answers=[[6], [7, 8], [9, 11]])],
         revision=12,
     )
-    with pytest.raises(StoreReplaced, match="another past up to revision 10"):
-        await revisions_told(kind, script, 8, 12)
+    with pytest.raises(StoreReplaced, match="another history than before, up to revision 10"):
+        await revisions_reported(kind, script, 8, 12)

@@ -103,7 +103,7 @@ def test_a_client_is_asked_for_its_first_response() -> None:
     assert ExternalServer("ann").step(None) == Challenge(b"")
 
 
-def test_oauthbearer_tells_of_a_wrong_token_before_the_outcome() -> None:
+def test_oauthbearer_notifies_of_a_wrong_token_before_the_outcome() -> None:
     server = BearerServer(OAUTHBEARER, judge)
     assert server.step(b"n,,\x01auth=Bearer wrong\x01\x01") == Challenge(b'{"status":"invalid_token"}')
     assert server.step(b"\x01") == Failure("refused")

@@ -89,13 +89,13 @@ def exchange(pipe: Pipe) -> list[object]:
         sender.send(b"%d" % number, b"body" * 100 * number)
     deliveries = only(pipe.hear_server(), DeliveryReceived)
     receiver.dispose([delivery.delivery_id for delivery in deliveries], ACCEPTED, False)
-    told = one(pipe.hear_client(), DispositionReceived)
-    sender.settle([number for number, _ in told.deliveries])
+    reported = one(pipe.hear_client(), DispositionReceived)
+    sender.settle([number for number, _ in reported.deliveries])
     settled = one(pipe.hear_server(), DispositionReceived)
     pipe.client.close()
     return [
         [(delivery.tag, delivery.payload) for delivery in deliveries],
-        told.deliveries,
+        reported.deliveries,
         settled.deliveries,
         one(pipe.hear_server(), ConnectionClosed).error,
     ]

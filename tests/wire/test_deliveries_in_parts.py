@@ -153,8 +153,8 @@ def test_an_outcome_in_the_middle_reaches_the_sender_and_the_rest_still_comes(se
     heard = pipe.hear_server()
     begun = one(heard, DeliveryBegun)
     receiver.dispose([begun.delivery_id], RELEASED, settled)
-    told = one(pipe.hear_client(), DispositionReceived)
-    assert (told.deliveries, told.state, told.settled) == ([(number, b"t")], RELEASED, settled)
+    reported = one(pipe.hear_client(), DispositionReceived)
+    assert (reported.deliveries, reported.state, reported.settled) == ([(number, b"t")], RELEASED, settled)
     sender.finish(b"end")
     heard += pipe.hear_server()
     assert kinds(heard) == ["DeliveryBegun", "DeliveryPart", "DeliveryEnded"]

@@ -70,9 +70,9 @@ def test_a_thousand_dispositions_over_everything_visit_each_delivery_once_at_mos
     counting = counted(sender.session.sent_unsettled)
     for _ in range(1000):
         pipe.client.receive_data(frame(Disposition(True, *HOSTILE_RANGE, False, state)), 0.0)
-    told = only(pipe.client.events(), DispositionReceived)
+    reported = only(pipe.client.events(), DispositionReceived)
     answers = state in (ACCEPTED, RELEASED)
-    assert [len(event.deliveries) for event in told] == ([WINDOW] if answers else [])
+    assert [len(event.deliveries) for event in reported] == ([WINDOW] if answers else [])
     assert counting.visits == (WINDOW if answers else 0)
 
 
@@ -84,8 +84,8 @@ def test_alternating_outcomes_visit_each_delivery_once() -> None:
     for number in range(WINDOW):
         state = RELEASED if number % 3 else ACCEPTED
         pipe.client.receive_data(frame(Disposition(True, 0, number, False, state)), 0.0)
-    told = only(pipe.client.events(), DispositionReceived)
-    assert sorted(number for event in told for number, _ in event.deliveries) == list(range(WINDOW))
+    reported = only(pipe.client.events(), DispositionReceived)
+    assert sorted(number for event in reported for number, _ in event.deliveries) == list(range(WINDOW))
     assert counting.visits == WINDOW
 
 
@@ -95,8 +95,8 @@ def test_a_settlement_of_numbers_that_are_not_there_visits_nothing() -> None:
     for _ in range(1000):
         pipe.client.receive_data(frame(Disposition(True, WINDOW + 5, 0x7FFFFFFF, True, ACCEPTED)), 0.0)
     pipe.client.receive_data(frame(Disposition(True, WINDOW - 1, 0x7FFFFFFF, True, ACCEPTED)), 0.0)
-    (told,) = only(pipe.client.events(), DispositionReceived)
-    assert told.deliveries == [(WINDOW - 1, b"%d" % (WINDOW - 1))]
+    (reported,) = only(pipe.client.events(), DispositionReceived)
+    assert reported.deliveries == [(WINDOW - 1, b"%d" % (WINDOW - 1))]
     assert counting.visits == 1
 
 
@@ -115,8 +115,8 @@ def test_a_settlement_by_the_sender_visits_only_what_is_left() -> None:
     counting = counted(receiver.session.received_unsettled)
     for _ in range(1000):
         pipe.server.receive_data(frame(Disposition(False, *HOSTILE_RANGE, True)), 0.0)
-    (told,) = only(pipe.server.events(), DispositionReceived)
-    assert len(told.deliveries) == counting.visits == WINDOW
+    (reported,) = only(pipe.server.events(), DispositionReceived)
+    assert len(reported.deliveries) == counting.visits == WINDOW
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -130,11 +130,11 @@ def test_a_long_disposition_is_carried_out_in_parts_and_in_order(settled: bool) 
     while more:
         more = pipe.client.receive_data(b"", 0.0, 300)
         steps.append(only(pipe.client.events(), DispositionReceived))
-    assert max(sum(len(event.deliveries) for event in told) for told in steps) <= 300
-    told = [event for step in steps for event in step]
-    numbers = [number for event in told for number, _ in event.deliveries]
+    assert max(sum(len(event.deliveries) for event in reported) for reported in steps) <= 300
+    reported = [event for step in steps for event in step]
+    numbers = [number for event in reported for number, _ in event.deliveries]
     assert numbers == [*range(WINDOW)] * (1 if settled else 2)
-    assert {event.settled for event in told} == {settled, True}
+    assert {event.settled for event in reported} == {settled, True}
     assert not sender.session.sent_unsettled
 
 
@@ -221,8 +221,10 @@ def test_the_table_of_a_session_agrees_with_a_plain_dictionary(origin: int) -> N
             assert visited == len(expected)
             assert sorted(number for named in found.values() for number in named.ids) == sorted(expected)
             assert all(plain[number] is link for link, named in found.items() for number in named.ids)
-            told = {number: tag for named in found.values() for number, tag in zip(named.ids, named.tags, strict=True)}
-            assert told == {number: tags[number] for number in expected}
+            reported = {
+                number: tag for named in found.values() for number, tag in zip(named.ids, named.tags, strict=True)
+            }
+            assert reported == {number: tags[number] for number in expected}
             answered.update(expected)
             for number in expected if settled else ():
                 del plain[number]
@@ -270,10 +272,10 @@ def _drive_links(seed: int) -> None:
             inside = [each for each in plain if (each - first) & SERIAL_MASK <= span]
             found, visited, _ = table.select(first, (first + span) & SERIAL_MASK, True, 1 << 40)
             assert visited == len(inside)
-            told = {}
+            reported = {}
             for owner, entry in found.items():
-                told.update({each: (owner, tag) for each, tag in zip(entry.ids, entry.tags, strict=True)})
-            assert told == {each: plain.pop(each) for each in inside}
+                reported.update({each: (owner, tag) for each, tag in zip(entry.ids, entry.tags, strict=True)})
+            assert reported == {each: plain.pop(each) for each in inside}
         assert len(table) == len(plain)
         assert sorted(table) == sorted(plain)
         assert [each.unsettled_count for each in links] == [

@@ -88,6 +88,6 @@ def test_a_frame_of_size_0_ends_the_connection(role: Role) -> None:
 def test_a_disposition_of_2_to_the_32_means_what_is_unsettled(role: Role, first: int, last: int) -> None:
     owner = established(role, random.Random(0))
     owner.engine.receive_data(frame(Disposition(True, first, last, True, ACCEPTED)), 0.0)
-    told = one(owner.engine.events(), DispositionReceived)
-    assert sorted(number for number, _ in told.deliveries) == [0, 1, 2, 3, 4]
+    reported = one(owner.engine.events(), DispositionReceived)
+    assert sorted(number for number, _ in reported.deliveries) == [0, 1, 2, 3, 4]
     assert owner.engine.state is ConnectionState.OPENED

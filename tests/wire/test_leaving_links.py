@@ -30,7 +30,7 @@ def sender_at(peer: RawPeer, handle: int) -> SenderLink:
     return link
 
 
-def told_numbers(answers: list[Performative]) -> list[int | None]:
+def reported_numbers(answers: list[Performative]) -> list[int | None]:
     return [transfer.delivery_id for transfer in only_transfers(answers)]
 
 
@@ -80,9 +80,9 @@ def test_numbers_of_deliveries_that_were_never_sent_are_not_left_out() -> None:
     peer.send(Detach(0, closed=False))
     answers = peer.send(Flow(1, 100, 0, 1))
     assert [transfer.delivery_tag for transfer in only_transfers(answers)] == [b"o0", b"o1", b"o2"]
-    assert told_numbers(answers) == [1, 2, 3]
+    assert reported_numbers(answers) == [1, 2, 3]
     late.append(other.send(b"o3", b"body"))
-    assert told_numbers(peer.read()) == [4]
+    assert reported_numbers(peer.read()) == [4]
     peer.heard.clear()
     peer.send(Disposition(True, 1, 3, False, ACCEPTED))
     assert one(peer.heard, DispositionReceived).deliveries == [(3, b"o0"), (4, b"o1"), (6, b"o2")]
@@ -101,7 +101,7 @@ def test_links_that_leave_one_after_the_other_leave_no_number_out() -> None:
         assert [type(answer) for answer in peer.send(Detach(handle, closed=False))] == [Detach]
     answers = peer.send(Flow(1, 100, 0, 1))
     assert [transfer.delivery_tag for transfer in only_transfers(answers)] == [b"n%d" % n for n in (3, 7, 11, 15, 19)]
-    assert told_numbers(answers) == [1, 2, 3, 4, 5]
+    assert reported_numbers(answers) == [1, 2, 3, 4, 5]
     peer.heard.clear()
     peer.send(Disposition(True, 0, 0xFFFFFFFF, True, ACCEPTED))
     assert [tag for _, tag in one(peer.heard, DispositionReceived).deliveries] == [b"n3", b"n7", b"n11", b"n15", b"n19"]

@@ -137,7 +137,7 @@ def test_a_reply_whose_map_has_a_tag_over_32_bytes_suspends_the_link() -> None:
     assert detached.error.condition == "amqp:invalid-field"
 
 
-def test_no_map_and_an_empty_map_are_told_apart() -> None:
+def test_no_map_and_an_empty_map_are_reported_apart() -> None:
     pipe = begun()
     session = pipe.client.sessions[0]
     session.attach_sender("without", source=Source(), target=Target())
@@ -279,7 +279,7 @@ def test_a_close_can_be_answered_with_an_error() -> None:
     assert one(pipe.hear_client(), LinkDetached).error == stolen
 
 
-def test_detaches_that_cross_are_told_once() -> None:
+def test_detaches_that_cross_are_reported_once() -> None:
     pipe = Pipe()
     sender, receiver = pipe.link_to_server()
     sender.detach(True)

@@ -62,7 +62,7 @@ def test_a_first_frame_without_a_legal_id_and_tag_detaches_the_link(transfer: Tr
 
 
 @pytest.mark.parametrize("again", [0, 1 << 31], ids=["unsettled already", "too far ahead of it"])
-def test_a_delivery_id_that_cannot_be_told_from_an_unsettled_one_ends_the_session(again: int) -> None:  # 2.8.10
+def test_a_delivery_id_that_cannot_be_reported_from_an_unsettled_one_ends_the_session(again: int) -> None:  # 2.8.10
     peer = RawPeer()
     peer.begin()
     peer.attach_as_sender(10)
@@ -70,7 +70,7 @@ def test_a_delivery_id_that_cannot_be_told_from_an_unsettled_one_ends_the_sessio
     assert condition_of(peer.send(Transfer(0, again, b"b")), End) == "amqp:invalid-field"
 
 
-def test_delivery_ids_may_skip_and_go_back_while_they_can_be_told_from_each_other() -> None:  # 2.8.10
+def test_delivery_ids_may_skip_and_go_back_while_they_can_be_reported_from_each_other() -> None:  # 2.8.10
     peer = RawPeer()
     peer.begin()
     link = peer.attach_as_sender(10)
@@ -192,8 +192,13 @@ def test_three_steps_settle_a_delivery_at_both_ends(outcome: DeliveryState) -> N
     number = sender.send(b"t", b"body")
     event = one(pipe.hear_server(), DeliveryReceived)
     receiver.dispose([event.delivery_id], outcome, False)
-    told = one(pipe.hear_client(), DispositionReceived)
-    assert (told.link, told.deliveries, told.state, told.settled) == (sender, [(number, b"t")], outcome, False)
+    reported = one(pipe.hear_client(), DispositionReceived)
+    assert (reported.link, reported.deliveries, reported.state, reported.settled) == (
+        sender,
+        [(number, b"t")],
+        outcome,
+        False,
+    )
     assert sender.session.sent_unsettled
     sender.settle([number], outcome)
     settled = one(pipe.hear_server(), DispositionReceived)
@@ -209,8 +214,8 @@ def test_a_receiver_that_settles_first_needs_two_steps() -> None:
     number = sender.send(b"t", b"body")
     pipe.forget()
     receiver.dispose([number], ACCEPTED, True)
-    told = one(pipe.hear_client(), DispositionReceived)
-    assert (told.deliveries, told.settled) == ([(number, b"t")], True)
+    reported = one(pipe.hear_client(), DispositionReceived)
+    assert (reported.deliveries, reported.settled) == ([(number, b"t")], True)
     assert not sender.session.sent_unsettled
     assert not receiver.session.received_unsettled
     sender.settle([number])

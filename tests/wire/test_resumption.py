@@ -138,8 +138,8 @@ def test_all_cases_at_once_leave_both_ends_with_nothing_unsettled(source_is_clie
         for tag, event in heard.items()
     } == {tag: sent for tag, sent in SENT.items() if sent is not None}
     receiver.dispose([event.delivery_id for event in heard.values() if not event.settled], ACCEPTED, False)
-    told = only(pipe.hear_client() if source_is_client else pipe.hear_server(), DispositionReceived)
-    sender.settle([number for event in told for number, _ in event.deliveries])
+    reported = only(pipe.hear_client() if source_is_client else pipe.hear_server(), DispositionReceived)
+    sender.settle([number for event in reported for number, _ in event.deliveries])
     pipe.run()
     assert not sender.session.sent_unsettled
     assert not receiver.session.received_unsettled

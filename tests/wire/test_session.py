@@ -404,9 +404,9 @@ def test_an_outcome_is_reported_once_however_often_and_for_whatever_range_it_com
     for _ in range(1000):  # 2**32 steps each would run into the time-out of the test
         peer.send(Disposition(True, 0, 0xFFFFFFFF, False, ACCEPTED))
         peer.send(Disposition(True, 0, 0xFFFFFFFF, False, RELEASED))
-    (told,) = only(peer.heard, DispositionReceived)
-    assert told.deliveries == [(0, b"0"), (1, b"1"), (2, b"2")]
-    assert told.state == ACCEPTED
+    (reported,) = only(peer.heard, DispositionReceived)
+    assert reported.deliveries == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert reported.state == ACCEPTED
 
 
 def test_a_disposition_that_decides_nothing_is_not_reported() -> None:
@@ -430,8 +430,8 @@ def test_a_range_over_two_links_is_split_and_unknown_numbers_are_skipped() -> No
     peer = pipe.client
     first.settle([ids[1]])
     peer.receive_data(frame(Disposition(True, ids[0], ids[-1] + 50, True, ACCEPTED)), 0.0)
-    told = only(peer.events(), DispositionReceived)
-    assert [(event.link, event.deliveries) for event in told] == [
+    reported = only(peer.events(), DispositionReceived)
+    assert [(event.link, event.deliveries) for event in reported] == [
         (first, [(0, b"0"), (3, b"3")]),
         (second, [(2, b"2"), (4, b"4")]),
     ]
@@ -468,8 +468,8 @@ def test_numbers_wrap_around() -> None:
     received = only(pipe.hear_server(), DeliveryReceived)
     assert [event.delivery_id for event in received] == [0xFFFFFFFE, 0xFFFFFFFF, 0, 1]
     receiver.dispose([event.delivery_id for event in received], ACCEPTED, False)
-    told = only(pipe.hear_client(), DispositionReceived)
-    assert [tag for event in told for _, tag in event.deliveries] == [b"0", b"1", b"2", b"3"]
+    reported = only(pipe.hear_client(), DispositionReceived)
+    assert [tag for event in reported for _, tag in event.deliveries] == [b"0", b"1", b"2", b"3"]
     pipe.client.receive_data(frame(Disposition(True, 0xFFFFFFFF, 0, True, ACCEPTED)), 0.0)
     assert one(pipe.client.events(), DispositionReceived).deliveries == [(0xFFFFFFFF, b"1"), (0, b"2")]
 

@@ -121,7 +121,7 @@ async def test_a_commit_with_the_next_reservation_is_one_step_or_nothing(sql_dat
         assert [each.payload for each in (await queue.history()).entries] == [b"b", b"c", b"a"]
 
 
-async def test_a_block_that_took_too_long_is_told_and_the_item_is_done_once(database: Database) -> None:
+async def test_a_block_that_took_too_long_is_reported_and_the_item_is_done_once(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         await queue.push(b"x")
 
@@ -342,10 +342,12 @@ async def test_the_error_of_a_unique_violation_begins_with_the_statements_own(sq
         await queue.transact(lambda do: do.execute(insert))
         with pytest.raises(StatementFailed) as refused:
             await queue.transact(lambda do: do.execute(insert))
-        told = str(refused.value)
-        assert told.startswith(("UNIQUE constraint failed: seats.number", "duplicate key value violates unique")), told
-        assert "the transaction has changed nothing" in told
-        assert "the store cannot be used" not in told
+        reported = str(refused.value)
+        assert reported.startswith(("UNIQUE constraint failed: seats.number", "duplicate key value violates unique")), (
+            reported
+        )
+        assert "the transaction has changed nothing" in reported
+        assert "the store cannot be used" not in reported
         await queue.transact(lambda do: do.execute("DROP TABLE seats"))
 
 

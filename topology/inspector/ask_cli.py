@@ -190,11 +190,11 @@ class Api:
 
     async def _refusal(self, path: str, answer: aiohttp.ClientResponse) -> CliError:
         try:
-            told = await answer.json()
-            fix = str(told["fix"])
+            reported = await answer.json()
+            fix = str(reported["fix"])
             if answer.status == 401 and self._authorization is None:
                 fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked, or --token-file"
-            return CliError(f"the router at {self.shown} refuses", str(told["error"]), fix)
+            return CliError(f"the router at {self.shown} refuses", str(reported["error"]), fix)
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
             return self._absent(f"{self.shown}{path} answered HTTP {answer.status}")
 

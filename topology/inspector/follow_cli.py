@@ -42,7 +42,7 @@ class Wanted:
         return {name: value for name, value in given.items() if value}
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the WebSocket has its changes."""
         if self.name == DELIVERY or self.network or self.match:
             return False
@@ -108,7 +108,7 @@ async def documents_of(api: Api, wanted: Wanted, *, with_ages: bool) -> AsyncGen
     Raises:
         CliError: see `document_of`; also when the router ends.
     """
-    if not wanted.is_told:
+    if not wanted.is_reported:
         while True:
             yield await document_of(api, wanted)
             await asyncio.sleep(POLL_S)

@@ -113,18 +113,18 @@ def age(seconds: float) -> str:
 
 
 def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
-    told = document["overview"]
-    counts = told["counts"]
-    missing = told["waiting_for"]
-    draining = told["draining"]
-    state = WORDS["ready"].word if told["ready"] else f"{WORDS['not-ready'].word}: waits for {', '.join(missing)}"
+    reply = document["overview"]
+    counts = reply["counts"]
+    missing = reply["waiting_for"]
+    draining = reply["draining"]
+    state = WORDS["ready"].word if reply["ready"] else f"{WORDS['not-ready'].word}: waits for {', '.join(missing)}"
     if draining:
         state = f"{WORDS['draining'].word}, {age(draining['left_s'])} left"
     yield _pairs(
         {
-            "router": f"{told['router']}  {told['version']}, up {age(told['uptime_s'])}",
+            "router": f"{reply['router']}  {reply['version']}, up {age(reply['uptime_s'])}",
             "state": state,
-            "lease": f"{told['lease_left_s']} s left, revision {told['applied']}, incarnation {told['rid'] or '-'}",
+            "lease": f"{reply['lease_left_s']} s left, revision {reply['applied']}, incarnation {reply['rid'] or '-'}",
             "network": ", ".join(
                 _counted(counts[f"{noun}s"], noun) for noun in ("router", "link", "topic", "subscription", "publisher")
             ),

@@ -184,11 +184,11 @@ class _Watcher:
         try:
             while not self.socket.closed:
                 began = time.monotonic()
-                has_told = await self._tell()
+                has_reported = await self._notify()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PERIOD_S):
                         await self._wake.wait()
-                if has_told:
+                if has_reported:
                     # A watcher that sends many requests must not get a snapshot for each.
                     await asyncio.sleep(began + PERIOD_S - time.monotonic())
                 self._wake.clear()
@@ -198,7 +198,7 @@ class _Watcher:
         except ConnectionError:
             pass  # it has disconnected, and its reader ends
 
-    async def _tell(self) -> bool:
+    async def _notify(self) -> bool:
         """Sends the changes; False when there were none."""
         has_refused = self._refused is not None
         if self._refused is not None:

@@ -108,22 +108,22 @@ def _session(plan: JobPlan) -> Any:
     return spark
 
 
-def _listen(told: threading.Event) -> None:
+def _listen(reported: threading.Event) -> None:
     # Not through sys.stdin: a thread that waits in it would keep the interpreter from its end.
     if os.read(0, len(STOP_COMMAND)) == STOP_COMMAND:
-        told.set()
+        reported.set()
         return
     kill_session(os.getsid(0), spared=os.getpid())
     os._exit(EXPERIMENT_GONE)
 
 
-def _work(spark: Any, plan: JobPlan, told: threading.Event) -> None:
+def _work(spark: Any, plan: JobPlan, reported: threading.Event) -> None:
     """Run the query from its checkpoint until told to stop; one that fails is started again, as an operator would."""
     failures = 0
     while True:
         query = _delays(spark, plan)
         while query.isActive:
-            if told.wait(LOOK_S):
+            if reported.wait(LOOK_S):
                 query.processAllAvailable()
                 query.stop()
                 return
@@ -137,10 +137,10 @@ def _work(spark: Any, plan: JobPlan, told: threading.Event) -> None:
 def main() -> None:
     """Do the job for one life of the driver."""
     plan = JobPlan(**json.loads(sys.argv[1]))
-    told = threading.Event()
-    threading.Thread(target=_listen, args=(told,), daemon=True).start()
+    reported = threading.Event()
+    threading.Thread(target=_listen, args=(reported,), daemon=True).start()
     spark = _session(plan)
-    _work(spark, plan, told)
+    _work(spark, plan, reported)
     spark.stop()
 
 

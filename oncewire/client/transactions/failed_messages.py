@@ -106,13 +106,13 @@ class FailedMessages:
         """These are done; returns what of them was set aside, and logs it."""
         if not self._known:
             return ()
-        told = []
+        reported = []
         for message in messages:
             failure = self.of(message.position)
             _ = self._known.pop(message.position, None)
             if failure is None:
                 continue
-            told.append(
+            reported.append(
                 MessageSetAside(message.topic, message.position, failure.attempts, failure.error, self.topic or "")
             )
             logger.warning(
@@ -120,4 +120,4 @@ class FailedMessages:
                 *(self._name, message.position, message.topic, failure.attempts, failure.error),
                 f"published to {self.topic!r}" if self.topic else "kept in oncewire_store_refused",
             )
-        return told
+        return reported

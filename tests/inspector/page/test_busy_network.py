@@ -126,7 +126,7 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
         assert re.search(r"r1\s+E-3\s+sent to subscription slow-printer/labels", rules), rules
 
 
-async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, browser: Any) -> None:
+async def test_a_delivery_that_is_settled_is_reported_by_its_rules(scene: Scene, browser: Any) -> None:
     async with scene.client("writer", "r3") as writer, scene.client("reader", "r1") as reader:
         publisher = await writer.publisher("letters", name="w")
         subscriber = await reader.subscriber("letters", name="r")

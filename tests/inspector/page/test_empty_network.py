@@ -186,7 +186,7 @@ async def test_a_router_that_shows_nobody_anything_asks_for_a_login(browser: Any
         await until_text(page, "You may look, not change anything.", "main")
 
 
-async def test_what_was_not_told_is_not_said_to_be_empty(scene: Scene, browser: Any) -> None:
+async def test_what_was_not_reported_is_not_said_to_be_empty(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, scene.http(), expect_errors=True) as page:
         await until_live(page)
         refusal = {"error": "not now", "fix": "wait"}

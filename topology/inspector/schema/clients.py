@@ -159,7 +159,11 @@ PUBLISHER = EntityType(
             "Deliveries that it may have unsettled now: those it has and its link credit",
             Column("granted", 2),
         ),
-        here("told", "Those of them whose outcome was sent to it and that it has not settled", Column("told", 3, "")),
+        here(
+            "reported",
+            "Those of them whose outcome was sent to it and that it has not settled",
+            Column("reported", 3, ""),
+        ),
         here("unreceived", "Those of them without a body, until it sends them again", Column("unreceived", 3, "")),
         here("credit", "Link credit", Column("credit", 2)),
         here("bytes", "Bytes of the bodies held for it", Column("bytes", 4), Unit.BYTES),
