@@ -2,7 +2,7 @@
 
 Words as Jepsen uses them. For one subscription:
 
-* *lost*: the publisher was told accepted, the message was owed to the subscription, and it was not processed.
+* *lost*: the publisher got accepted, the message was owed to the subscription, and it was not processed.
   Owed are messages sent after the subscription was confirmed (G1) and those that follow one it processed (G4).
 * *duplicated*: processed more than once (each further time counts).
 * *repeated*: processed more than once, too, but by another member of a shared subscription, which was shown that
@@ -198,7 +198,7 @@ def longest_gap_within(gaps: Iterable[Gap], start: float, end: float) -> Gap | N
 
 
 class _Source:
-    """A publisher's history, folded: what it sent and when, and what it was told."""
+    """A publisher's history, folded: what it sent and when, and what it was notified."""
 
     def __init__(self, history: PublisherHistory) -> None:
         self.history = history
@@ -213,7 +213,7 @@ class _Source:
             self._fold(event)
 
     def holds(self, seq: int, digest: str) -> bool:
-        """Tell whether the source has this content at this place."""
+        """State whether the source has this content at this place."""
         expected = self.history.expected
         return 1 <= seq <= len(expected) and expected[seq - 1] == digest
 
@@ -265,7 +265,7 @@ class _Life:
     highest: dict[str, int] = field(default_factory=dict)
 
     def owes(self, key: Key, sent: float) -> bool:
-        """Tell whether the message must be processed: sent after the confirmation (G1) or after one processed (G4)."""
+        """State whether the message must be processed: sent after the confirmation (G1) or after one processed (G4)."""
         publisher, seq = key
         return (self.confirmed is not None and sent > self.confirmed) or seq > self.lowest.get(publisher, seq)
 

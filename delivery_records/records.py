@@ -84,7 +84,7 @@ class Records:
             nonce: the cluster nonce, 4 bytes, in every network tag.
             limits: what the operator set.
             annotate: splices the message annotations in; raises ValueError on a malformed message.
-            era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
+            era: drawn together with the nonce, part of the incarnations subscribers are notified (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
             read_group: the group of a message, for shared subscriptions that keep groups in order (SH-6).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
@@ -337,7 +337,7 @@ class Records:
         self._faults.of_endpoint(endpoint, error)
 
     def _answer(self, sync: SyncState, message: ToIngress) -> None:
-        """E-4a, SH-2, SH-4: tell the ingress of a stream, here or at another router."""
+        """E-4a, SH-2, SH-4: notify the ingress of a stream, here or at another router."""
         self._notify_ingress(sync.ingress_rid, message)
 
     def _notify_ingress(self, rid: int, message: ToIngress) -> None:

@@ -60,7 +60,7 @@ def _worker_died(error: WorkerDied) -> CliError:
 )
 @click.option("--first-seed", type=click.IntRange(0, options.MAX_SEED), default=0, show_default=True)
 @_jobs
-@click.option("--story", is_flag=True, help="Tell the run of one seed, a line for each event.")
+@click.option("--story", is_flag=True, help="Show the run of one seed, a line for each event.")
 @click.option("--shorten", is_flag=True, help="With --story: leave out what a failing seed does not need to fail.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the counters, too: faults, rare situations, costs.")
 @options.as_json()

@@ -29,7 +29,7 @@ from chaos.clients.events import (
 from chaos.clients.processed_table import read_processed
 
 STOP_TIMEOUT_S = 15.0
-"""After being told to stop, before SIGKILL: an orderly end waits for the network's answers."""
+"""After being asked to stop, before SIGKILL: an orderly end waits for the network's answers."""
 LOG_TAIL_BYTES = 2_000
 
 
@@ -137,7 +137,7 @@ class ClientProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     async def notify_to_stop(self) -> None:
-        """Tell it to end in good order, and do not wait: a publisher still collects the outcomes it is owed."""
+        """Ask it to end in good order, and do not wait: a publisher still collects the outcomes it is owed."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -147,7 +147,7 @@ class ClientProcess:
             await process.stdin.drain()
 
     async def stop(self, patience_s: float = STOP_TIMEOUT_S) -> None:
-        """Tell it to end in good order and wait so long; a client that does not is killed and reported.
+        """Ask it to end in good order and wait so long; a client that does not is killed and reported.
 
         Raises:
             ClientFailed: it had to be killed or ended with an error.

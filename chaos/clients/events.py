@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import ClassVar
 
 DIGEST_BYTES = 8
-"""64 bits tell an altered body from the right one; only equality with one expected value is ever asked."""
+"""64 bits distinguish an altered body from the right one; only equality with one expected value is ever asked."""
 
 
 class JournalError(Exception):
@@ -85,14 +85,14 @@ class Sent(Event):
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Event):
-    """The publisher was told *accepted* for its message `seq`."""
+    """The publisher got *accepted* for its message `seq`."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """The publisher was told another outcome (rejected, released, modified) for its message `seq`."""
+    """The publisher got another outcome (rejected, released, modified) for its message `seq`."""
 
     seq: int
     outcome: str
@@ -100,7 +100,7 @@ class Refused(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown(Event):
-    """The publisher was told that its session expired: what became of its message `seq` is unknown (A-5)."""
+    """The publisher was notified that its session expired: what became of its message `seq` is unknown (A-5)."""
 
     seq: int
 

@@ -186,7 +186,7 @@ def _outcome_event(seq: int, outcome: Outcome) -> Event:
 
 
 async def subscribe(plan: SubscriberPlan) -> None:
-    """Process batches until told to stop, then end the subscription."""
+    """Process batches until asked to stop, then end the subscription."""
     # From the start: the experiment may be gone before there is a link.
     stopping = asyncio.ensure_future(_reported_to_stop())
     witness = _Witness(plan)

@@ -36,7 +36,7 @@ ALL = "all"
 @options.number("--repeat", 1, 1, "Run everything this many times, with seeds counting up.")
 @options.keep("Leave journals, logs and timelines in this folder (one folder per run inside it).")
 @options.as_json("One line of JSON on stdout per run, and one that sums up.")
-@click.option("--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none.")
+@click.option("--list", "only_list", is_flag=True, help="Show the experiments and what each does, and run none.")
 @click.pass_context
 def run(
     ctx: click.Context,

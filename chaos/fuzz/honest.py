@@ -83,7 +83,7 @@ class HonestClient(WireClient):
 
 
 class HonestPublisher(HonestClient):
-    """Sends numbers, one after the other, as often as it is told to."""
+    """Sends numbers, one after the other, as often as it is asked to."""
 
     def __init__(self, name: str, max_frame_size: int = 1 << 20) -> None:
         super().__init__(name, max_frame_size)

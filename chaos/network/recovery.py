@@ -7,7 +7,7 @@ A flow is *behind* while a message that its publisher sent more than BEHIND_S ag
 none of them behind, messages arrive as they are sent, and what piled up meanwhile has arrived: flows are at rate.
 
 The *recovery time* of a round runs from its first fault until no flow is behind any more. What began more than CALM_S
-after the last fault was mended and the last flow had caught up is not the fault's doing. It is 0 where no flow was ever
+after the last repair and the last flow's catching up is not the fault's doing. It is 0 where no flow was ever
 behind: the network led everything around the fault, or had room for it.
 """
 

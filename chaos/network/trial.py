@@ -123,7 +123,7 @@ class Trial:
         self._left[name] = self.subscribers.pop(name)
 
     async def cut_short(self) -> None:
-        """Tell the publishers to send no more: what they have sent until then is all there is; `finish` is next."""
+        """Ask the publishers to send no more: what they have sent until then is all there is; `finish` is next."""
         self._is_cut_short = True
         await asyncio.gather(*(client.notify_to_stop() for client in self.publishers.values()))
 

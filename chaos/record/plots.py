@@ -1,6 +1,6 @@
 """The plots of the record, as SVG files that are the same whenever the ledger is.
 
-Each file names a digest of the numbers it shows, so that a test without matplotlib can tell whether it is up to date.
+Each file names a digest of the numbers it shows, so that a test without matplotlib can know whether it is up to date.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class SimClient:
 
 
 class SimPusher(SimClient):
-    """Sends items until each one is accepted; exactly once unless told otherwise."""
+    """Sends items until each one is accepted; exactly once unless asked otherwise."""
 
     def __init__(
         self, name: str, judge: Judge, random: Random, count: int, on_sent: Callable[[bytes], None], is_second: bool

@@ -72,9 +72,9 @@ class Judge:
         self._held_until.pop(item, None)
 
     def on_finished(self, store: Any, item: int, reservation: int) -> None:
-        """W-5: a worker is told that an item is done when it is."""
+        """W-5: a worker is notified that an item is done when it is."""
         if store.done.get(item) != reservation:
-            raise Violation(f"a worker was told that item {item}.{reservation} is done, and it is not")
+            raise Violation(f"a worker was notified that item {item}.{reservation} is done, and it is not")
 
     def on_order(self, link: str, number: int) -> None:
         """R-5: deliveries of one attach come in their order."""

@@ -42,7 +42,7 @@ class EndedJudge:
         self._received[(subscriber, publisher, number)] = incarnation
 
     def on_reported(self, publisher: int, names: Sequence[str], count: int, oldest: int) -> None:
-        """The publisher is told that subscriptions ended which owed this message of it, or later ones."""
+        """The publisher is notified that subscriptions ended which owed this message of it, or later ones."""
         world = self._world
         if count < len(names) or len(names) != min(count, OWING_NAMES):
             raise Violation(f"MISCOUNTED: p{publisher} is told {count} ended, and {len(names)} names")
@@ -63,7 +63,7 @@ class EndedJudge:
         """A message is accepted that these (subscriber, life) have not processed, and they are gone.
 
         Raises:
-            Violation: one of them owed it, and the publisher was not told before.
+            Violation: one of them owed it, and the publisher was not notified before.
         """
         if self._world.is_stock_publisher(publisher) or number not in self._sent.get(publisher, ()):
             return

@@ -35,11 +35,11 @@ class Histories:
         events.append(Sent(self._now(), number + 1, content(publisher, number)))
 
     def on_accepted(self, publisher: int, number: int) -> None:
-        """A publisher was told."""
+        """A publisher was notified."""
         self._publishers.setdefault(publisher, []).append(Accepted(self._now(), number + 1))
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
-        """A subscriber was told that its subscription counts."""
+        """A subscriber was notified that its subscription counts."""
         self._on_incarnation(subscriber, incarnation)
         self._subscribers[subscriber].append(Confirmed(self._now()))
 

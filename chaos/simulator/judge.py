@@ -58,7 +58,7 @@ class Judge:
         self._spans: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         """(subscriber, publisher) -> subscription incarnation -> first and last message processed in it."""
         self._excused: dict[int, set[Message]] = {}
-        """What a subscriber was told that it will not get any more (S-a)."""
+        """What a subscriber was notified that it will not get any more (S-a)."""
         self._retries_lost: dict[int, set[Message]] = {}
         """What each subscriber wanted again and whose router is gone: in nobody's map but the publisher's (E-4a)."""
         self._new_again: Counter[Message] = Counter()
@@ -105,10 +105,10 @@ class Judge:
         else:
             self.promises.on_joined(client.index)
 
-    # ------------------------------------------------------------------ what clients are told
+    # ------------------------------------------------------------------ what clients are notified
 
     def on_incarnation(self, subscriber: int, incarnation: int) -> None:
-        """G4: a subscriber is told which life of its subscription it is in; a number it never had would hide a gap."""
+        """G4: a subscriber learns in which life of its subscription it is; a number it never had would hide a gap."""
         world = self._world
         if world.is_member(subscriber):
             self.shared.on_attached(subscriber)
@@ -135,7 +135,7 @@ class Judge:
         self._dropped.add((subscriber, incarnation, message))
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
-        """The subscriber was told that its subscription counts."""
+        """The subscriber was notified that its subscription counts."""
         self.calm.on_confirmed(subscriber, incarnation)
         if self._world.is_at_most_once(subscriber):
             return
@@ -155,7 +155,7 @@ class Judge:
             self.on_confirmed(subscriber, incarnation)
 
     def is_confirmed(self, subscriber: int) -> bool:
-        """It has been told so in the present life of its subscription."""
+        """It has been notified so in the present life of its subscription."""
         return self._confirmed.get(subscriber) == self.created(subscriber)
 
     def on_first_send(self, publisher: int, number: int) -> None:
@@ -282,7 +282,7 @@ class Judge:
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
     def on_restore(self) -> None:
-        """What was sent before is not owed any more, and comes again only where its publisher was told so (K-9)."""
+        """What was sent before is not owed any more, and comes again only where its publisher was notified so (K-9)."""
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
         self._starts.clear()
@@ -322,7 +322,7 @@ class Judge:
                 known.pop(place, None)
 
     def on_given_up(self, subscriber: int, publisher: int, number: int) -> None:
-        """The subscriber was told that a delivery it had before its restart will not come again."""
+        """The subscriber was notified that a delivery it had before its restart will not come again."""
         self._excused.setdefault(subscriber, set()).add((publisher, number))
 
     # ------------------------------------------------------------------ what subscribers do

@@ -1,4 +1,4 @@
-"""What dead letters promise (I-3e): no publisher is told before the letter is done, and no letter comes twice."""
+"""What dead letters promise (I-3e): no publisher is notified before the letter is done, and no letter comes twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Message: TypeAlias = tuple[int, int]
 class LettersJudge:
     """Watches what subscribers fail, and what dead-letter subscribers get of it.
 
-    A failure is certain when the subscriber's map says so: each ingress hears of it before it tells the publisher.
+    A failure is certain when the subscriber's map says so: each ingress hears of it before it notifies the publisher.
     A subscriber without a map, or a member of a shared subscription, may accept the next time. A message that its
     publisher has sent again as a new one is not judged.
     """
@@ -155,10 +155,10 @@ class LettersJudge:
         if self._repeats[(subscriber, message)] > self._new_again[message]:
             raise Violation(f"DUP: s{subscriber} processes the letter of p{message[0]}/{message[1]} twice")
 
-    # ------------------------------------------------------------------ what publishers are told
+    # ------------------------------------------------------------------ what publishers are notified
 
     def check_reported(self, message: Message, *, is_poisoned: bool, is_rejected: bool) -> None:
-        """A publisher is told the outcome of a message.
+        """A publisher gets the outcome of a message.
 
         Args:
             message: which one.
@@ -178,7 +178,7 @@ class LettersJudge:
         rejecting = self._rejected.get(message, {})
         if not any(self._created(subscriber) == life for subscriber, life in rejecting.items()) and not is_poisoned:
             return
-        it = f"p{message[0]}/{message[1]} was failed, and its publisher is told"
+        it = f"p{message[0]}/{message[1]} was failed, and its publisher is notified"
         for subscriber, created in self._owed.get(message, ()):
             if self._created(subscriber) == created and not self._is_done(subscriber, message):
                 raise Violation(f"LOST: {it} before s{subscriber} is done with the letter")

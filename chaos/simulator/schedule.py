@@ -65,7 +65,7 @@ class Result:
     attempted: int = 0
     """Messages that publishers sent."""
     accepted: int = 0
-    """Messages that publishers were told accepted."""
+    """Messages that publishers got accepted."""
     deliveries: int = 0
     """Messages that subscribers processed, each checked against G1 to G4."""
     steps: int = 0

@@ -66,6 +66,6 @@ class SessionJudge:
             raise Violation(f"EXPIRED: the session of p{publisher} ends without a cause, {away_s:.0f} s after it left")
 
     def on_session_expired(self, publisher: int) -> None:
-        """It is told that its session is over: the key must have been deleted (A-5)."""
+        """It is notified that its session is over: the key must have been deleted (A-5)."""
         if publisher not in self._ended and not self._world.restores:
             raise Violation(f"EXPIRED: p{publisher} is refused although its key was never deleted")

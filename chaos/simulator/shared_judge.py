@@ -1,7 +1,7 @@
 """What members of a shared subscription are promised (SH-1 to SH-6): together they process each message once.
 
-A message may be processed twice only where a member had it whose key was deleted before its publisher was told, or that
-keeps no map; and one of the two must have been flagged.
+A message may be processed twice only where a member had it whose key was deleted before an outcome was reported, or
+that keeps no map; and one of the two must have been flagged.
 """
 
 from __future__ import annotations

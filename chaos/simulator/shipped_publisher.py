@@ -82,7 +82,7 @@ class ShippedPublisher:
         """It never closes its link."""
         self.given_up: set[int] = set()
         self.reported: set[int] = set()
-        """Messages it was told accepted."""
+        """Messages it got accepted."""
         self._timeout_s = 0.0
         """T_pub that it has asked for."""
         self._presented: list[int] = []
@@ -306,7 +306,7 @@ class ShippedPublisher:
             self.judge.require.on_release_reported(self.index, message, behind)
 
     def _on_accepted(self, message: int) -> None:
-        """G1 is checked when it is told, not when it has recorded that."""
+        """G1 is checked when it is notified, not when it has recorded that."""
         if message not in self.reported:
             self.reported.add(message)
             self.judge.on_accepted(self.index, message)

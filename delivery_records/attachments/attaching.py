@@ -1,6 +1,6 @@
 """The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a to A-2d).
 
-A put's response is used for failures only. Its nonce in the value tells our put from everybody else's.
+A put's response is used for failures only. Its nonce in the value distinguishes our put from everybody else's.
 """
 
 from __future__ import annotations

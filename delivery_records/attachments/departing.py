@@ -1,7 +1,7 @@
 """Publishers that end while subscriptions owe what was read of them (rule A-9a).
 
 A session that its publisher resumes is suspended as it is. Nobody comes back to any other: so its ingress goes on until
-nothing is owed. A client that waits for the answer to its detach, end or close is told outcomes first, for T_end at
+nothing is owed. A client that waits for the answer to its detach, end or close gets outcomes first, for T_end at
 most; where the link is simply gone, nobody waits, and what was read is owed for T_sub.
 """
 

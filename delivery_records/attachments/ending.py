@@ -64,7 +64,7 @@ class OrderedEnds:
             turn.out.append(effects.Propose(nonce, subscription_path(order.key), epoch, None))
 
     def _is_away(self, subscription: Subscription) -> bool:
-        """No link holds it, as far as this router can tell: of another router's links it knows nothing."""
+        """No link holds it, as far as this router can know: of another router's links it knows nothing."""
         owner = subscription.record.rid
         if owner == self._turn.rid:
             return subscription.key not in self._attached

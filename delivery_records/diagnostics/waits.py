@@ -30,7 +30,7 @@ class Reason(Enum):
     PUBLISHER_REPEATS = "publisher-repeats"
     """The publisher's map announced it, and it has not come again (I-9)."""
     PUBLISHER_SETTLES = "publisher-settles"
-    """All outcomes were told, and the publisher has not settled (I-4)."""
+    """All outcomes were reported, and the publisher has not settled (I-4)."""
     PUBLISHER_PROVES = "publisher-proves"
     """The publisher's link has not shown life (A-4)."""
     PUBLISHER_AWAY = "publisher-away"

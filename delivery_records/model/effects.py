@@ -259,7 +259,7 @@ class NotifyEnded:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAcceptedBy:
-    """Tell the publisher which subscriptions processed `tag` and those after it: first names, their number (I-3c)."""
+    """Notify the publisher which subscriptions processed `tag` and those after it: first names, their number (I-3c)."""
 
     link: int
     tag: bytes
@@ -269,7 +269,7 @@ class NotifyAcceptedBy:
 
 @dataclass(frozen=True, slots=True)
 class NotifyStart:
-    """Tell the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
+    """Notify the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
 
     link: int
     created: int
@@ -318,7 +318,7 @@ class OrderEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OrderAnswered:
-    """Tell the operator what became of his `EndSubscription`."""
+    """Notify the operator what became of his `EndSubscription`."""
 
     order: int
     ending: OrderEnding

@@ -1,4 +1,4 @@
-"""What a router's record core is told: `Records.handle(inputs, now)`.
+"""What a router's record core is notified: `Records.handle(inputs, now)`.
 
 Inputs are facts, in the order the router saw them. A client link is named by the `link` number its shell hands out; a
 number is never used twice in one incarnation. Times are seconds on the caller's monotonic clock.
@@ -38,7 +38,7 @@ class StoreFailure(Enum):
     UNAVAILABLE = "unavailable"
     """Definitely not applied: etcd could not be reached."""
     UNKNOWN = "unknown"
-    """It may have been applied; only the watch can tell."""
+    """It may have been applied; only the watch can know."""
 
 
 @dataclass(frozen=True, slots=True)

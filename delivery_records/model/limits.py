@@ -46,7 +46,7 @@ RESEND_TIMEOUT_S = 30.0
 RESEND_FAILURES = 3
 """Times a publisher may miss T_resend within T_pub before its key is deleted (I-9)."""
 SETTLE_TIMEOUT_S = 30.0
-"""T_settle: a publisher that was told outcomes and settles nothing is detached."""
+"""T_settle: a publisher that got outcomes and settles nothing is detached."""
 UNKNOWN_PUT_S = 10.0
 """How long a put of unknown fate is waited for in the watch (K-2a)."""
 PUT_RETRIES = 5

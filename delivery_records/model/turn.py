@@ -99,5 +99,5 @@ class Turn:
         self.out.append(effects.Note(decision, fields))
 
     def reported_incarnation(self, created: int) -> int:
-        """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
+        """K-9: the number that a subscriber gets; a create revision alone may come again when etcd's data went back."""
         return self._era << REVISION_BITS | created

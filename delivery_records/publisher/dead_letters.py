@@ -1,4 +1,4 @@
-"""Dead letters of one publisher: what subscriptions failed goes to a topic before the publisher is told (rule I-3e).
+"""Dead letters of one publisher: what subscriptions failed goes to a topic before an outcome is reported (rule I-3e).
 
 A letter is a further obligation of the entry that it is a copy of: one more is pending for the entry, as if a
 subscription owed it. The body is made again from the entry's whenever it is sent, so a letter costs no body.
@@ -464,7 +464,7 @@ class DeadLetters:
         return [slot for slot in map(self._window.at, waiting) if slot is not None]
 
     def _give_up(self, slot: Slot) -> None:
-        """Nobody owes it, and the publisher, which is told *rejected*, keeps the message."""
+        """Nobody owes it, and the publisher, which gets *rejected*, keeps the message."""
         self.discard(slot)
         slot.has_no_letter = True
         slot.pending -= 1

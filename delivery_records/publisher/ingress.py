@@ -317,7 +317,7 @@ class Ingress(Endpoint):
         return DeadLetters(self._turn, self, self.window, *ways, fanout)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
-        """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
+        """I-4: the publisher settled; forget the deliveries and notify everybody who has them."""
         turn = self._turn
         self.outcomes.last_progress = turn.now
         for tag in tags:
@@ -519,12 +519,12 @@ class Ingress(Endpoint):
             self.fanout.letters.on_timer()
 
     def on_settle_timeout(self) -> None:
-        """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
+        """I-4, T_settle: reported outcomes must be settled, or joiners and memory wait for a hung publisher."""
         self.resumption.settle_stated()
         if self.phase is not Phase.ACTIVE or not self.window.reported or not self.outcomes.is_overdue():
             return
         self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, reported=self.window.reported)
-        self.detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
+        self.detach("amqp:link:detach-forced", "outcomes were reported and nothing was settled")
 
     def detach(self, condition: str, description: str) -> None:
         """Suspend the link from our side; the terminus stays (A-9)."""

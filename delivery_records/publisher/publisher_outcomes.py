@@ -36,7 +36,7 @@ _REPORTED = {
 
 
 class PublisherOutcomes:
-    """What the publisher was told, and what it is told at the end of this turn."""
+    """What the publisher was notified, and what it gets at the end of this turn."""
 
     __slots__ = (
         "_accepted",
@@ -86,7 +86,7 @@ class PublisherOutcomes:
         self._ended_from: Slot | None = None
         """The oldest delivery that one of them owed (I-3b)."""
         self.last_progress = turn.now
-        """When the publisher settled last, or was told an outcome while all before were settled (I-4)."""
+        """When the publisher settled last, or got an outcome while all before were settled (I-4)."""
 
     @property
     def may_go_on(self) -> bool:
@@ -177,13 +177,13 @@ class PublisherOutcomes:
             self._reported.setdefault(reported, []).append(slot.delivery_id)
 
     def _await_settlement(self) -> None:
-        """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
+        """I-4, T_settle: from the first reported outcome on. While more are reported the timer sets itself again."""
         self.last_progress = self._turn.now
         if not self._turn.timers.is_set(Timer.SETTLE, self._owner.key):
             self._turn.timers.set(Timer.SETTLE, self._owner.key, self._turn.now + self._turn.limits.settle_timeout_s)
 
     def _outcome_of(self, slot: Slot) -> Reported:
-        """The outcome told to the publisher (I-3)."""
+        """The outcome reported to the publisher (I-3)."""
         if slot.failure:
             return Reported(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
         if slot.number in self.in_doubt:
@@ -264,7 +264,7 @@ class PublisherOutcomes:
         return _OF_EMPTY[policy.on_empty_exactly_once if self._exactly_once else policy.on_empty]
 
     def is_overdue(self) -> bool:
-        """T_settle: whether outcomes were told and nothing was settled for so long; else asked again when it may be."""
+        """T_settle: outcomes were reported, and nothing was settled for so long; else asked again when it may be."""
         deadline = self.last_progress + self._turn.limits.settle_timeout_s
         if self._turn.now < deadline:
             self._turn.timers.set(Timer.SETTLE, self._owner.key, deadline)

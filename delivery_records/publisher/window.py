@@ -28,7 +28,7 @@ class SlotState(Enum):
     RECEIVED = "received"
     """Stored whole, or a large one that has passed whole; its outcome is open, or has not been told."""
     REPORTED = "reported"
-    """The publisher was told the outcome, whichever it is (accP); it has not settled."""
+    """The publisher got the outcome, whichever it is (accP); it has not settled."""
     GONE = "gone"
     """Settled, given up or abandoned: out of the window."""
 
@@ -40,7 +40,7 @@ SLOT_NEXT: Final = {
     SlotState.REPORTED: (SlotState.GONE,),
     SlotState.GONE: (),
 }
-"""I-1: received; L-1: arriving; L-5: awaited again; I-3: told; I-4: settled; I-4a: given up; I-9: abandoned.
+"""I-1: received; L-1: arriving; L-5: awaited again; I-3: reported; I-4: settled; I-4a: given up; I-9: abandoned.
 docs/protocol.md draws it."""
 
 # For what is done with every delivery: to look a member up in its class costs as much as a call.
@@ -181,7 +181,7 @@ class Window:
         self._awaited = 0
         """No number below this one is still unreceived: what was presented comes again in order (P-1)."""
         self.reported = 0
-        """Deliveries whose outcome was told and that are not settled yet."""
+        """Deliveries whose outcome was reported and that are not settled yet."""
         self.body_bytes = 0
         for tag in tags:
             self.append(tag).repeated = True

@@ -38,7 +38,7 @@ class EgressParts(Generic[E]):
     dirty_syncs: list[SyncState]
     """Streams with acknowledgements to send at the end of this turn."""
     answer: Callable[[SyncState, ToIngress], None]
-    """Tell the ingress of this stream."""
+    """Notify the ingress of this stream."""
     suspend: Callable[[Endpoint, LossCause], None]
     filters: MessageFilters
     read_group: ReadGroup

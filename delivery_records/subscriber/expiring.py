@@ -61,7 +61,7 @@ class HeldExpiry:
             self._outgoing.pump()  # C-5: a drain may have waited for them
 
     def report(self, expired: list[Entry]) -> None:
-        """Count them, and tell the ingress: the subscription is done with them."""
+        """Count them, and notify the ingress: the subscription is done with them."""
         by_session: dict[bytes, list[Entry]] = {}
         for entry in expired:
             by_session.setdefault(entry.tag[SESSION_AT:OWN_TAG_AT], []).append(entry)

@@ -101,7 +101,7 @@ class MessageFilters:
     def matches(self, shared: SharedFilter, message: bytes, message_format: int) -> bool | None:
         """Whether a message matches; None: it does not, for its filter is too costly for it.
 
-        The egresses of a router get the same object, so identity tells messages apart.
+        The egresses of a router get the same object, so identity distinguishes messages.
         """
         test = shared.compiled.test
         if test is None:

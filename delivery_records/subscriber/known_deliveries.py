@@ -28,7 +28,7 @@ class KnownDeliveries:
     __slots__ = ("_answer", "_turn", "outgoing")
 
     def __init__(self, turn: Turn, outgoing: Outgoing, answer: Callable[[SyncState, ToIngress], None]) -> None:
-        """`answer` tells the ingress of a stream."""
+        """`answer` notifies the ingress of a stream."""
         self._turn = turn
         self._answer = answer
         self.outgoing = outgoing

@@ -73,7 +73,7 @@ class LargeDeliveries:
             link: of the subscriber.
             mode: of the subscription.
             progress: set where a policy wants answers in time (K-5b).
-            answer: tells the ingress of a stream.
+            answer: notifies the ingress of a stream.
         """
         self._turn = turn
         self._endpoint = endpoint

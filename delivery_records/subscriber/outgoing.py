@@ -387,7 +387,7 @@ class Outgoing:
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self.settling and self._map_bound and self.mapped + len(self.settling) >= self._map_bound:
-            self.flush()  # C-4: the place is free at S only when it has been told so
+            self.flush()  # C-4: the place is free at S only when it has been notified so
         before = entry.state
         is_new = before is HELD
         resume = not is_new and entry.state in IN_REPLY  # an entry of the reply map is resumed exactly once

@@ -29,7 +29,7 @@ class Statements:
         *,
         is_member: bool,
     ) -> None:
-        """Take the entries of an egress, and how it tells the ingress of a stream.
+        """Take the entries of an egress, and how it notifies the ingress of a stream.
 
         `is_member`: what it refuses for good may be another one's (SH-5).
         """

@@ -50,7 +50,7 @@ class ToEgresses:
         Args:
             turn: of this router.
             on_fault: confines what one of them raised (K-3b).
-            give_back: tells the ingress at a router that a member, or a subscription, has no link here (SH-2, L-2).
+            give_back: notifies the ingress at a router that a member, or a subscription, has no link here (SH-2, L-2).
         """
         self._turn = turn
         self._give_back = give_back

@@ -85,7 +85,7 @@ class _Leaving:
 
     cause: LossCause
     answers: bool
-    """The client waits for our answer, so it is told outcomes."""
+    """The client waits for our answer, so it gets outcomes."""
     closed: bool
     until: float
     """On the monotonic clock: what has no outcome then gets one."""
@@ -388,7 +388,7 @@ class AnonymousLink:
         Args:
             cause: how.
             inputs: for the record core.
-            answers: the client waits for an answer: it is told outcomes, and `connection.detach` is called behind them.
+            answers: the client waits for an answer: it gets outcomes, and `connection.detach` is called behind them.
             closed: the link is to be detached for good.
         """
         if self._leaving is None:

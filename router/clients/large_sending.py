@@ -34,7 +34,7 @@ class Sending:
         self._handed = 0
         """Bytes of `DeliverPart.data` of the delivery that has begun last; 0 behind an abort."""
         self._taken = 0
-        """Of those, what the record core was told of."""
+        """Of those, what the record core was notified of."""
 
     def send(self, effect: DeliverPart, *, counts_repeats: bool) -> int | None:
         """Hand a part to the engine; what belongs to no delivery that has begun is dropped.

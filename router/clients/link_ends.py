@@ -1,6 +1,6 @@
 """Ends of a connection's links: by a detach, with their AMQP session, or with the connection (rule A-9, A-9a).
 
-What was read goes on. A client that waits for our answer to its detach, end or close is told outcomes first: the record
+What was read goes on. A client that waits for our answer to its detach, end or close gets outcomes first: the record
 core answers each publisher's end when that is so, and the last of them answers for its session or the connection.
 """
 

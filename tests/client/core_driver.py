@@ -174,7 +174,7 @@ class SubscriberDriver:
     def attach(
         self, kept: Sequence[bytes] | None = None, incarnation: int = 5, bound: int = 1000
     ) -> list[SubscriberEffect]:
-        """Attach; the router keeps what was presented unless told otherwise."""
+        """Attach; the router keeps what was presented unless asked otherwise."""
         presented = self.core.begin_attach(bound)
         assert presented is not None
         self.credit = 0

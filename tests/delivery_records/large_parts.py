@@ -1,4 +1,4 @@
-"""Large deliveries as the record core is told of them: sent in parts, taken as they leave for a subscriber."""
+"""Large deliveries as the record core is notified of them: sent in parts, taken as they leave for a subscriber."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class PublisherLink(Link):
 
     @property
     def outcomes(self) -> list[tuple[int, DeliveryOutcome]]:
-        """What it was told, in order: (delivery-id, outcome)."""
+        """What it was notified, in order: (delivery-id, outcome)."""
         return [
             (number, reported.outcome) for reported in self.all(effects.Dispose) for number in reported.delivery_ids
         ]
@@ -287,5 +287,5 @@ class SubscriberLink(Link):
         return tags
 
     def confirmed(self) -> bool:
-        """True once it was told that its subscription counts (A-6)."""
+        """True once it was notified that its subscription counts (A-6)."""
         return bool(self.all(effects.Confirm))

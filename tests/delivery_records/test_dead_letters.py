@@ -1,4 +1,4 @@
-"""What subscriptions fail goes to a dead-letter topic before its publisher is told (rule I-3e)."""
+"""What subscriptions fail goes to a dead-letter topic before its publisher is notified (rule I-3e)."""
 
 from __future__ import annotations
 
@@ -537,7 +537,7 @@ def test_what_happens_to_a_failed_message_can_be_traced() -> None:
     letters.accept(b"1")
     steps = [step.text for step in core.trace.steps_of(subscriber.network_tag(b"1")) if step.rule == "I-3e"]
     assert steps == [
-        "failed by subscription s/link: a dead letter is owed before its publisher is told",
+        "failed by subscription s/link: a dead letter is owed before its publisher is notified",
         "dead letter sent to 1 subscriptions; without one it waits",
         "dead letter is done: 0 still owe it",
     ]

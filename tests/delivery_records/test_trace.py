@@ -56,7 +56,7 @@ def test_a_delivery_is_followed_from_its_publisher_to_its_settlement_through_two
         "received whole, 100 bytes: number 0 of its publisher's window, owed by 1 subscriptions",
         "sent to router r1",
         "subscription s/link is done with it (accepted): 0 still owe it",
-        "its publisher is told accepted",
+        "its publisher gets accepted",
         "settled by its publisher, and forgotten",
     ]
     assert {step.at for step in ingress.core.trace.steps_of(tag)} == {net.now}

@@ -276,7 +276,7 @@ class WindowMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.model.is_attached)
     @rule(recorded=st.integers(0, 8))
     def come_back(self, recorded: int) -> None:
-        """A-4: told outcomes the publisher recorded are terminal in its map, the others are U."""
+        """A-4: reported outcomes the publisher recorded are terminal in its map, the others are U."""
         reported = [delivery.tag for delivery in self.model.window if delivery.is_reported][:recorded]
         unsettled = {d.tag: DeliveryOutcome.ACCEPTED if d.tag in reported else None for d in self.model.window}
         self.has_left = False
@@ -424,7 +424,7 @@ FAULTS = {
             "                return\n",
             "            if slot is not None and (slot.pending or slot.state is AWAITED or slot.state is ARRIVING):\n"
             "                window.next_accept += 1\n                continue\n",
-            "an outcome told ahead of an older one",
+            "an outcome reported ahead of an older one",
         ),
     ),
     "an acknowledgement counts twice": (

@@ -1,4 +1,4 @@
-"""Reading selectors: what is one, its canonical text, and what a wrong one is told (Jakarta Messaging 3.8.1.1)."""
+"""Reading selectors: what is one, its canonical text, and how a wrong one is refused (Jakarta Messaging 3.8.1.1)."""
 
 from __future__ import annotations
 

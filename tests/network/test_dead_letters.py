@@ -75,7 +75,7 @@ async def test_routers_are_killed_and_each_failed_message_comes_to_each_dead_let
                 tasks.create_task(collect(await clients[name].subscriber("work.dead", name="d"), done))
             publishing = tasks.create_task(publish(clients["shop"], letters))
             for part, router in ((0.15, "r2"), (0.4, "r3"), (0.65, "r1")):
-                while letters[0].total() < part * MESSAGES / BAD:  # noqa: ASYNC110  (an effect of which nobody is told)
+                while letters[0].total() < part * MESSAGES / BAD:  # noqa: ASYNC110  (an effect of which nobody is notified)
                     await asyncio.sleep(0.01)
                 await network.kill(router)
                 await network.restart(router)

@@ -60,7 +60,7 @@ class Members:
 
     async def until(self, count: int) -> None:
         """Wait until so many are done."""
-        while self.all().total() < count:  # noqa: ASYNC110  (what happens is an effect, and nobody is told)
+        while self.all().total() < count:  # noqa: ASYNC110  (what happens is an effect, and nobody is notified)
             await asyncio.sleep(0.02)
 
     def all(self) -> Counter[int]:

@@ -148,7 +148,7 @@ def test_open_transactions_of_one_user_take_no_room_from_another(tmp_path: Path)
     both = [received("ann", ann.pending(), large), received("ann", ann.ack())]
     assert life.append(*both, max_open_bytes=1000) == [NEW, NEW]
     assert life.bodies() == [large]
-    # Without users nobody is told apart: all wait, and nothing is lost.
+    # Without users nobody is distinguished: all wait, and nothing is lost.
     nobody = Producer(replace(SHOP, name="x"))
     with pytest.raises(StorageError, match="takes no more messages of open transactions"):
         life.append(*(received("", nobody.pending(), large) for _ in range(2)), max_open_bytes=1000)

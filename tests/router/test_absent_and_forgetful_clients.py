@@ -99,7 +99,7 @@ async def test_a_publisher_that_lost_its_map_starts_anew_and_nothing_of_it_is_sw
     client.cut()
     publisher = await (await RawClient.connect(router.port, "box")).publisher("orders")
     await subscriber.settled(first.tag)  # nobody is left who could say what became of it
-    publisher.send(b"t0", b"new")  # its counter starts again: the session in the tag tells the two apart (C15)
+    publisher.send(b"t0", b"new")  # its counter starts again: the session in the tag distinguishes the two (C15)
     second = await subscriber.delivery()
     assert decode_message(second.payload).body == b"new"
     assert second.tag != first.tag

@@ -1,4 +1,4 @@
-"""Parts of a large message on their way to a subscriber, and what a publisher is told of their size."""
+"""Parts of a large message on their way to a subscriber, and what a publisher is notified of their size."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ async def test_workers_are_routers_that_one_entry_speaks_for(network: LocalNetwo
 
 
 async def metrics_have_the_label(router: LocalRouter) -> None:
-    """Those of both workers are on one page, told apart."""
+    """Those of both workers are on one page, distinguished."""
     async with aiohttp.ClientSession() as session, session.get(f"{router.http}/metrics") as answer:
         lines = (await answer.text()).splitlines()
     assert [line.partition(" ")[0] for line in lines if line.startswith("oncewire_ready{")] == [

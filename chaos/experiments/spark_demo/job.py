@@ -1,7 +1,7 @@
 """The Structured Streaming job of the demo: `python -m chaos.experiments.spark_demo.job PLAN`, started by processes.py.
 
 What a user would write is in `_delays`; the rest is about being one of an experiment's processes: it stops when it is
-told to, and ends at once, with its JVM and Python workers, when the experiment is gone.
+asked to, and ends at once, with its JVM and Python workers, when the experiment is gone.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _listen(reported: threading.Event) -> None:
 
 
 def _work(spark: Any, plan: JobPlan, reported: threading.Event) -> None:
-    """Run the query from its checkpoint until told to stop; one that fails is started again, as an operator would."""
+    """Run the query from its checkpoint until asked to stop; one that fails is started again, as an operator would."""
     failures = 0
     while True:
         query = _delays(spark, plan)

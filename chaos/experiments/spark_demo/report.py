@@ -21,7 +21,7 @@ class SparkResult:
 
     Attributes:
         messages: rows that were to be published.
-        accepted: of them, those that the publisher was told to be accepted.
+        accepted: of them, those that were reported to the publisher as accepted.
         verdict: on what was received.
         kills: that were done.
         kills_planned: how many there should have been.
