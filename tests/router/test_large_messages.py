@@ -14,6 +14,7 @@ from oncewire.wire import (
     DeliveryReceived,
     LinkDetached,
     Message,
+    Modified,
     Properties,
     Rejected,
     decode_message,
@@ -217,8 +218,10 @@ async def test_again_asks_for_the_message_again(router: RouterProcess, exactly_o
     await repeat.accepted()
 
 
-async def test_a_stock_publisher_sends_a_new_message_when_it_is_asked_again(router: RouterProcess) -> None:
-    """c.5: at-least-once; what is smaller is stored whole, for it has no map (L-1)."""
+async def test_a_stock_publisher_keeps_its_link_and_decides_whether_to_send_what_is_needed_again(
+    router: RouterProcess,
+) -> None:
+    """L-7, c.5: at-least-once; what is smaller is stored whole, for it has no map (L-1)."""
     subscriber = await PartSubscriber.attach(router.port)
     publisher = await PartPublisher.attach(router.port, exactly_once=False)
     publisher.begin(message=MESSAGE[:HALF] + bytes(LARGE_BYTES_WITHOUT_MAP))
@@ -226,14 +229,15 @@ async def test_a_stock_publisher_sends_a_new_message_when_it_is_asked_again(rout
     subscriber.client.cut()
     resumed = await PartSubscriber.attach(router.port)
     publisher.finish()
-    await publisher.client.detached(publisher.link)
-    again = PartPublisher(await publisher.client.publisher("t", exactly_once=False))
-    again.begin(b"2")
-    again.finish()
+    stated = await publisher.raw.outcome(b"1")
+    assert stated.state == Modified(delivery_failed=True)
+    publisher.raw.settle(*stated.ids)
+    publisher.begin(b"2")
+    publisher.finish()
     begun, _ = await resumed.message()
     assert begun.tag != first.tag
     resumed.accept(begun)
-    await again.accepted(b"2")
+    await publisher.accepted(b"2")
 
 
 async def test_small_messages_of_other_publishers_wait_behind_a_large_one_and_come_in_order(
