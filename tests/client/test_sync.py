@@ -62,7 +62,7 @@ def test_each_method_of_the_client_has_a_twin_with_the_same_arguments(name: str)
             "flush",
             "jitter",
             "may_move",
-            "tell",
+            "notify",
             "link_active",
             "forget",
             "session_begun",

@@ -33,7 +33,7 @@ EVIDENCE_TABLES = {
     "Parts": "part",
 }
 STARTS_PROCESSES = re.compile(
-    r"\b(?:running_router|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
+    r"\b(?:running_router|RouterProcess|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
     r"|running_node|NodeProcess|RouterChild)\b"
 )
 """What a test of real processes uses."""
