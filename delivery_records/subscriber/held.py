@@ -14,7 +14,7 @@ from delivery_records.subscriber.entries import Entry, SyncState
 class HeldQueue:
     """The held deliveries of one subscription, oldest first, and which publishers may pass a full map (C-4)."""
 
-    __slots__ = ("_is_held_back", "_line", "_locked_out", "_parked", "aside")
+    __slots__ = ("_is_held_back", "_line", "_locked_out", "_parked", "aside", "is_freed")
 
     def __init__(self) -> None:
         """Nothing waits."""
@@ -26,6 +26,8 @@ class HeldQueue:
         self._locked_out: dict[SyncState, None] = {}
         self.aside: dict[SyncState, tuple[OrderedDict[Entry, None], dict[Entry, None]]] = {}
         """L-7: what waits of a publisher that is to send again, and for which deliveries it waits."""
+        self.is_freed = False
+        """Something was waited for, and is no longer: set here, and taken back by who has looked."""
 
     def __len__(self) -> int:
         """Deliveries that wait."""
@@ -59,7 +61,7 @@ class HeldQueue:
         if is_held_back or (entry.presettled and self._parked):
             self._parked[entry] = None
             return
-        if self.aside and entry.sync in self.aside:
+        if self.aside and entry.sync is not None and self.waits_for_publisher(entry):
             self.aside[entry.sync][0][entry] = None
             return
         self._line[entry] = None
@@ -93,10 +95,10 @@ class HeldQueue:
             self.append(entry, is_held_back(entry))
 
     def set_aside(self, sync: SyncState, cause: Entry) -> None:
-        """L-7: what waits of this publisher, and what comes, waits until `cause` is sent again or not needed."""
+        """L-7: `cause`, and what follows it of its publisher, waits until it is sent again or not needed."""
         waiting, causes = self.aside.setdefault(sync, (OrderedDict(), {}))
         causes[cause] = None
-        for entry in list(sync.held):
+        for entry in [entry for entry in sync.held if entry.number >= cause.number]:
             self.remove_from_line(entry)
             waiting[entry] = None
 
@@ -105,7 +107,7 @@ class HeldQueue:
         if entry.sync not in self.aside:
             return False
         causes = self.aside[entry.sync][1]
-        return entry not in causes and (not entry.has_place or entry.number > min(cause.number for cause in causes))
+        return entry not in causes and entry.number > min(cause.number for cause in causes)
 
     def remove_from_line(self, entry: Entry) -> None:
         """It waits elsewhere from now on."""
@@ -128,10 +130,14 @@ class HeldQueue:
             return
         waiting, causes = found
         causes.pop(cause, None)
+        self.is_freed = True
+        freed = [entry for entry in waiting if entry not in causes and not (causes and self.waits_for_publisher(entry))]
+        for entry in freed:
+            del waiting[entry]
         if not causes:
             del self.aside[sync]
-            for entry in waiting:
-                self.append(entry, self._is_to_park(entry))
+        for entry in freed:
+            self.append(entry, self._is_to_park(entry))
 
     def forget_aside(self, sync: SyncState) -> list[Entry]:
         """E-2: a SYNC says all anew. Returns what was waited for."""

@@ -126,7 +126,7 @@ class LargeDeliveries:
         body.since = self._turn.now
         if not body.is_place:
             self._entries[entry] = None
-            if entry.sync in self._queue.aside and not entry.has_place:
+            if self._queue.aside and not entry.has_place and self._queue.waits_for_publisher(entry):
                 self._do_without(entry)
 
     def on_part(self, entry: Entry, part: LargePart) -> None:
@@ -414,6 +414,11 @@ class LargeDeliveries:
         self._turn.counts[Decision.LARGE_NEEDED] += 1
         self._queue.set_aside(entry.sync, entry)
         for waiting in self._queue.of(entry.sync):
-            if waiting.large is not None and not waiting.large.is_place and not waiting.large.is_whole:
+            if (
+                waiting.number > entry.number
+                and waiting.large is not None
+                and not waiting.large.is_place
+                and not waiting.large.is_whole
+            ):
                 self._do_without(waiting)
         self._answer(entry.sync, Need(entry.sync.epoch, entry.sync.named, entry.number))

@@ -266,7 +266,7 @@ class Outgoing:
             self._turn.out.append(
                 effects.Deliver(self._link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
-        if self._resumes_aside:
+        if self._held.is_freed:
             self._bring_back_resumes()
         self._release_resumes()
         if not self._resumes:
@@ -455,9 +455,14 @@ class Outgoing:
                 self._held.look_at(entry.sync)
 
     def _bring_back_resumes(self) -> None:
-        """L-7: the publisher need not send again what these waited for."""
-        for sync in [sync for sync in self._resumes_aside if sync not in self._held.aside]:
-            self._resumes.extendleft(reversed(self._resumes_aside.pop(sync)))
+        """L-7: the publisher need not send again what some of these waited for; others wait for another one."""
+        self._held.is_freed = False
+        aside, self._resumes_aside = self._resumes_aside, {}
+        freed = [entry for waiting in aside.values() for entry in waiting if not self._held.waits_for_publisher(entry)]
+        for entry in chain.from_iterable(aside.values()):
+            if self._held.waits_for_publisher(entry):
+                self._append_resume(entry)
+        self._resumes.extendleft(reversed(freed))
 
     def _release_resumes(self) -> None:
         waiting = self._resumes
