@@ -44,8 +44,7 @@ from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
 from delivery_records.publisher.ingress import Ingress, IngressParts
 from delivery_records.publisher.special_transfers import Annotate
 from delivery_records.publisher.to_ingresses import ToIngresses
-from delivery_records.subscriber.egress import Egress
-from delivery_records.subscriber.egress_parts import EgressParts
+from delivery_records.subscriber.egress import Egress, EgressParts
 from delivery_records.subscriber.entries import SyncState
 from delivery_records.subscriber.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.subscriber.former_letters import settle_former_letters
@@ -150,9 +149,7 @@ class Records:
             read_ttl,
         )
 
-    def _parts_of_egresses(
-        self, proposals: Proposals, failures: PastFailures, read_group: ReadGroup
-    ) -> EgressParts[Egress]:
+    def _parts_of_egresses(self, proposals: Proposals, failures: PastFailures, read_group: ReadGroup) -> EgressParts:
         return EgressParts(
             proposals,
             failures,

@@ -6,24 +6,27 @@ what it is done with. The ingress alone says what is settled: absence from its U
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from delivery_records.model import effects
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.failures import PastFailures
+from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, SubscriberAttach
-from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken
+from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken, ToIngress
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.model.patience import SlowAction
+from delivery_records.model.proposals import Proposals
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
 from delivery_records.model.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode, subscription_path
-from delivery_records.subscriber.egress_parts import EgressParts
 from delivery_records.subscriber.entries import (
     DONE,
     HELD,
@@ -38,6 +41,7 @@ from delivery_records.subscriber.entries import (
     presented_map,
 )
 from delivery_records.subscriber.expiring import HeldExpiry
+from delivery_records.subscriber.filters import MessageFilters
 from delivery_records.subscriber.known_deliveries import KnownDeliveries
 from delivery_records.subscriber.large_deliveries import LargeDeliveries
 from delivery_records.subscriber.outgoing import Outgoing
@@ -50,6 +54,31 @@ from delivery_records.subscriber.statements import Statements
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE: Final = SubscriptionMode.AT_MOST_ONCE
 _NO_ENTRIES: Final[dict[bytes, Entry]] = {}
+
+
+@dataclass(slots=True)
+class EgressParts:
+    """What every egress of a router works with."""
+
+    proposals: Proposals
+    failures: PastFailures
+    synced: dict[int, dict[str, Egress]]
+    synced_members: dict[int, dict[str, Egress]]
+    """Members of shared subscriptions apart: they get only what names them (SH-2)."""
+    synced_letters: dict[int, dict[str, Egress]]
+    """Dead-letter subscriptions apart (I-3e)."""
+    former_epochs: dict[int, str]
+    """Epochs that links here had before their keys were put again, by which ingresses may still name them (A-10)."""
+    dirty: list[Outgoing]
+    """Those with settlements to send at the end of this turn."""
+    dirty_syncs: list[SyncState]
+    """Streams with acknowledgements to send at the end of this turn."""
+    answer: Callable[[SyncState, ToIngress], None]
+    """Notify the ingress of this stream."""
+    suspend: Callable[[Endpoint, LossCause], None]
+    filters: MessageFilters
+    read_group: ReadGroup
+    on_answered: Callable[[SubscriberAttach], None]
 
 
 class Egress(Endpoint):
@@ -80,9 +109,7 @@ class Egress(Endpoint):
         "syncs",
     )
 
-    def __init__(
-        self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts[Egress]
-    ) -> None:
+    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
         super().__init__(subscription.key, subscription.epoch, subscription.name)
         self._turn = turn

@@ -8,8 +8,7 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
-from delivery_records.subscriber.egress import Egress
-from delivery_records.subscriber.egress_parts import EgressParts
+from delivery_records.subscriber.egress import Egress, EgressParts
 from delivery_records.subscriber.entries import LargeBody, SyncState
 
 
@@ -18,9 +17,7 @@ class FilteredEgress(Egress):
 
     __slots__ = ("_filter", "_filters", "_local", "_record")
 
-    def __init__(
-        self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts[Egress]
-    ) -> None:
+    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`; the attach procedure has checked that the filter can be read."""
         super().__init__(turn, subscription, request, parts)
         self._record = subscription.record

@@ -20,8 +20,7 @@ from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, is_letter_tag, n
 from delivery_records.model.timers import Timer
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
-from delivery_records.subscriber.egress import Egress
-from delivery_records.subscriber.egress_parts import EgressParts
+from delivery_records.subscriber.egress import EgressParts
 from delivery_records.subscriber.entries import NO_NUMBER, WANTED, Entry, LargeBody, SyncState
 from delivery_records.subscriber.filtered_egress import FilteredEgress
 from delivery_records.subscriber.returned_groups import ReturnedGroups
@@ -49,9 +48,7 @@ class MemberEgress(FilteredEgress):
         "_used",
     )
 
-    def __init__(
-        self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts[Egress]
-    ) -> None:
+    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
         super().__init__(turn, subscription, request, parts)
         self._lives = not request.exactly_once

@@ -15,8 +15,7 @@ from delivery_records.model.proposals import Proposals
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.ingress import IngressParts
 from delivery_records.publisher.to_ingresses import ToIngresses
-from delivery_records.subscriber.egress import Egress
-from delivery_records.subscriber.egress_parts import EgressParts
+from delivery_records.subscriber.egress import EgressParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class WatchParts:
     turn: Turn
     endpoints: Endpoints
     ingress: IngressParts
-    egress: EgressParts[Egress]
+    egress: EgressParts
     attaching: Attaching
     barrier: AttachBarrier
     expiry: Expiry
