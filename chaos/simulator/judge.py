@@ -287,6 +287,7 @@ class Judge:
         self._confirmed.clear()
         self._starts.clear()
         self.shared.on_restore()
+        self.sessions.on_restore()
         self.letters.on_restore()
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)

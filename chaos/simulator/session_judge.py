@@ -29,7 +29,11 @@ class SessionJudge:
 
     def on_asked(self, publisher: int, asked_s: float) -> None:
         """It attaches, and may lose the link before it reads the reply: the key may have what it asks for now."""
-        self._promised[publisher] = min(self._promised.get(publisher, asked_s), asked_s)
+        self._promised[publisher] = min(self._promised.get(publisher, 0.0), asked_s)
+
+    def on_restore(self) -> None:
+        """K-9: keys are what they were before, with the times that were granted then."""
+        self._promised.clear()
 
     def on_left(self, publisher: int) -> None:
         """A publisher's link is gone: T_pub begins, or began before (K-5)."""
