@@ -318,14 +318,14 @@ class WindowMachine(RuleBasedStateMachine):
         return kept
 
     def _check_reported(self) -> None:
-        """I-3: told is what is received and owed by nobody, up to the first that is not."""
+        """I-3: reported is what is received and owed by nobody, up to the first that is not."""
         reported: dict[DeliveryOutcome, list[int]] = {}
         disposed = self.link.all(effects.Dispose)
         for effect in disposed[self.read_outcomes :]:
             reported.setdefault(effect.outcome, []).extend(effect.delivery_ids)
         self.read_outcomes = len(disposed)
         expected, self.model.reported = self.model.reported, {}
-        assert reported == expected, f"told: {reported} instead of {expected}"
+        assert reported == expected, f"reported: {reported} instead of {expected}"
 
     def _window(self) -> Window:
         return self.net.nodes[0].core.ingresses[link_key("p", "link")].window
@@ -341,10 +341,10 @@ class WindowMachine(RuleBasedStateMachine):
         assert [slot.message for slot in slots] == [d.stored for d in model], "bodies are kept byte for byte"
         assert [slot.state.value == "reported" for slot in slots] == [d.is_reported for d in model]
         flags = [slot.state.value == "reported" for slot in slots]
-        assert flags == sorted(flags, reverse=True), "told is a prefix of the window"
+        assert flags == sorted(flags, reverse=True), "reported is a prefix of the window"
         assert window.body_bytes == sum(len(d.stored) for d in model), "window: bytes"
         assert window.unreceived == sum(d.body is None for d in model), "window: unreceived"
-        assert window.reported == sum(d.is_reported for d in model), "window: told"
+        assert window.reported == sum(d.is_reported for d in model), "window: reported"
         assert len(window) == len(model)
         assert window.end == self.model.end
         assert window.base == (model[0].number if model else self.model.end)
@@ -384,7 +384,7 @@ class WindowMachine(RuleBasedStateMachine):
             self.model.acknowledge(name, 0, LONG_RUN)
             self.model.turn_ends()
         self.everything_is_as_in_the_model()
-        assert all(delivery.is_reported for delivery in self.model.window), "told: everything that nobody owes"
+        assert all(delivery.is_reported for delivery in self.model.window), "reported: everything that nobody owes"
         self.link.settle(*(delivery.tag for delivery in self.model.window))
         self.model.turn_ends(list(self.model.window))
         self.everything_is_as_in_the_model()
@@ -414,7 +414,7 @@ def test_a_window_is_a_list_of_deliveries_each_owed_by_a_set_of_subscriptions() 
 
 FAULTS = {
     "a joiner owes what was there before it": ("owing|pending|SYNC|frames", by_name("joiner-start")),
-    "an entry that was passed over stays": ("frames|told|window", by_name("F8-abandoned-entries")),
+    "an entry that was passed over stays": ("frames|reported|window", by_name("F8-abandoned-entries")),
     "accepted out of order": (
         "reported",
         Edit(
@@ -428,7 +428,7 @@ FAULTS = {
         ),
     ),
     "an acknowledgement counts twice": (
-        "told|pending",
+        "reported|pending",
         Edit(
             "counted-twice",
             "I-2",
