@@ -150,7 +150,7 @@ class HeldQueue:
         sync = entry.sync
         if entry in self._parked:
             self._parked.move_to_end(entry, last=False)
-        elif sync is not None and sync in self.aside:
+        elif sync is not None and sync in self.aside and entry in self.aside[sync][0]:
             self.aside[sync][0].move_to_end(entry, last=False)
         else:
             self._line.move_to_end(entry, last=False)

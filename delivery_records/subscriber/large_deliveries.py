@@ -204,9 +204,8 @@ class LargeDeliveries:
         body.taken = max(0, body.handed - self._unsent)
         if self._finish_if_taken():
             return
-        is_due = (
-            self._turn.now - body.reported_at >= LARGE_STALL_S / LARGE_LOOKS
-        )  # L-6: a slow one takes something, too
+        # L-6: a slow one takes something, too
+        is_due = self._turn.now - body.reported_at >= LARGE_STALL_S / LARGE_LOOKS
         is_far = body.taken - body.reported >= taken_step(self._turn.limits.large_ahead_bytes)
         if is_due or is_far or self.is_starved:  # L-4: its publisher may have no room for more
             self._notify(entry, body)

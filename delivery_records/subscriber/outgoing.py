@@ -458,10 +458,12 @@ class Outgoing:
         """L-7: the publisher need not send again what some of these waited for; others wait for another one."""
         self._held.is_freed = False
         aside, self._resumes_aside = self._resumes_aside, {}
-        freed = [entry for waiting in aside.values() for entry in waiting if not self._held.waits_for_publisher(entry)]
+        freed: list[Entry] = []
         for entry in chain.from_iterable(aside.values()):
             if self._held.waits_for_publisher(entry):
                 self._append_resume(entry)
+            else:
+                freed.append(entry)
         self._resumes.extendleft(reversed(freed))
 
     def _release_resumes(self) -> None:

@@ -190,7 +190,7 @@ class PublisherLink(Link):
 
     @property
     def accepted(self) -> list[int]:
-        """Delivery-ids it was told are accepted, in order."""
+        """Delivery-ids that were reported as accepted, in order."""
         return [number for number, outcome in self.outcomes if outcome is DeliveryOutcome.ACCEPTED]
 
 
