@@ -9,9 +9,12 @@ work are not in it.
 
 What is installed is counted: the compiled build, or pure Python. `--sources` counts the sources in either case.
 
+The clock stands still in a counted process, for turns end by time, and a busy machine would count more of them. What is
+random in a router (ids, nonces, addresses in memory) moves a figure by half a percent, now and then by two.
+
 The baseline is docs/evidence/instructions.json; `--write` writes the figures of the counted build into it. With
-`--check` the exit code is 3 where a figure has grown by more than 3 %, unless Python, compiler or valgrind are others
-than there.
+`--check` the exit code is 3 where a figure has grown by more than 3 % in each of three counts, unless Python, compiler
+or valgrind are others than there.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +49,8 @@ SIZE = 100
 """Bytes of a message's body."""
 GROWTH_LIMIT = 0.03
 """A figure that grows by more needs a changed baseline."""
+COUNTS = 3
+"""So often `--check` counts a load that seems to have grown; the least is its figure."""
 DEADLINE_S = 1200.0
 GROWN = 3
 """Exit code."""
@@ -101,6 +108,7 @@ async def _carry_out(loop: asyncio.AbstractEventLoop, load: Load, messages: Sequ
 
 async def _count(network: Any, count: int) -> None:
     """The forked process: nothing is done beside the messages."""
+    time.monotonic = partial(float, time.monotonic())
     status = 1
     try:
         await network.carry(count)
@@ -230,6 +238,8 @@ def main() -> int:
     kind = build(sources=options.sources)
     try:
         figures = count_instructions([load.name for load in chosen], sources=options.sources)
+        if options.check and is_comparable(load_baseline(), kind):
+            confirm_growth(figures, figures_of(load_baseline(), kind), sources=options.sources)
     except Failed as error:
         print(f"instructions: {error}", file=sys.stderr)
         return 1
@@ -237,6 +247,14 @@ def main() -> int:
     if options.write:
         write_baseline(figures, kind)
     return GROWN if options.check and reported_growth(figures, kind) else 0
+
+
+def confirm_growth(figures: dict[str, int], before: dict[str, int], *, sources: bool) -> None:
+    """Count again what has grown, and keep the least of its counts."""
+    for _ in range(COUNTS - 1):
+        names = [name for name in figures if grown(before, {name: figures[name]})]
+        again = count_instructions(names, sources=sources) if names else {}
+        figures.update({name: min(figures[name], figure) for name, figure in again.items()})
 
 
 def show(figures: dict[str, int], kind: str, as_json: bool) -> None:

@@ -33,6 +33,23 @@ def test_growth_of_more_than_three_percent_is_found(script: Any) -> None:
     assert found.startswith("one: 100,000 -> 103,001")
 
 
+def test_what_has_grown_is_counted_again_and_the_least_counts(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [{"one": 104_000, "two": 104_000}, {"one": 101_000}]
+    asked: list[list[str]] = []
+
+    def count(names: list[str], *, sources: bool) -> dict[str, int]:
+        assert not sources
+        asked.append(names)
+        return {name: counts[0][name] for name in names} if len(asked) == 1 else counts[1]
+
+    monkeypatch.setattr(script, "count_instructions", count)
+    figures = {"one": 110_000, "two": 99_000, "three": 120_000}
+    counts[0]["three"] = 102_000
+    script.confirm_growth(figures, dict.fromkeys(figures, 100_000), sources=False)
+    assert asked == [["one", "three"], ["one"]]
+    assert figures == {"one": 101_000, "two": 99_000, "three": 102_000}
+
+
 def test_a_load_without_a_baseline_counts_as_growth(script: Any) -> None:
     assert len(script.grown({}, {"new": 1})) == 1
 
