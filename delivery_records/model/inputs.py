@@ -168,6 +168,7 @@ class PublisherTransfer:
         "aborted",
         "delivery_id",
         "is_large",
+        "is_special",
         "link",
         "message",
         "message_format",
@@ -205,6 +206,8 @@ class PublisherTransfer:
         self.message_format = message_format
         self.receiver_settles = receiver_settles
         self.is_large = is_large
+        self.is_special = bool(settled or resume or aborted or message_format or receiver_settles or is_large)
+        """It is not simply the next whole delivery."""
 
 
 @dataclass(slots=True)

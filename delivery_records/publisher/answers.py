@@ -90,6 +90,7 @@ class Answers:
         letters = self._fanout.letters
         if letters is None:
             letters = self._fanout.letters = self._new_letters()
+            self._fanout.use(letters)
         return letters
 
     def on_again(self, subscription: Subscription, nack: Nack) -> None:
@@ -118,7 +119,7 @@ class Answers:
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
             poisoned = self._fanout.shares.get(subscription.key)
             if poisoned is not None:
-                poisoned.forget(number)
+                poisoned.let_go(number)
                 poisoned.assign()
 
     def on_needed_in_vain(self, subscription: Subscription, number: int) -> None:
@@ -133,7 +134,7 @@ class Answers:
         self._outcomes.put_in_doubt(slot)
         share = self._fanout.shares.get(key)
         if share is not None:
-            share.forget(number)
+            share.let_go(number)
             share.assign()
         self._publisher.mark_dirty()
 
@@ -141,7 +142,7 @@ class Answers:
         """E-4b: whichever member of a shared subscription says so."""
         key = subscription.record.member_of or subscription.key
         if self._fanout.owes(key, number):
-            self._fanout.annotated.add(key, number, added)
+            self._retries.on_annotated(key, number, added)
 
     def on_member_says(self, member: Subscription, message: Claim | Return | Room) -> None:
         """SH-2, SH-4: an answer of its egress."""
@@ -174,7 +175,7 @@ class Answers:
         window, cursor = self._window, self._fanout.cursors[owed.key]
         done = window.found(cursor.acknowledge(number, number + 1, window.base))
         self.count_done(done, owed, DeliveryOutcome.UNDELIVERABLE)
-        share.forget(number)
+        share.let_go(number)
 
     def _on_member_done(self, member: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
         """SH-5: what a member is done with the shared subscription is done with."""
@@ -194,6 +195,6 @@ class Answers:
         else:
             done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
             for slot in done:
-                share.forget(slot.number)
+                share.let_go(slot.number)
             self.count_done(done, owed, outcome)
         share.assign()

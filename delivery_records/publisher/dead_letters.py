@@ -20,6 +20,7 @@ from delivery_records.model.topics import split_vhost
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import AWAITED, REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
@@ -91,7 +92,7 @@ class Attempts(Protocol):
         """Ahead of a MSG: what was added to it before (E-4b)."""
 
 
-class DeadLetters:
+class DeadLetters(Policy):
     """Letters of one publisher, and its dead-letter subscriptions."""
 
     __slots__ = (
@@ -201,8 +202,8 @@ class DeadLetters:
             if letter.is_out and not letter.is_done:
                 letter.owed[key] = None
 
-    def on_deleted(self, key: str) -> None:
-        """What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
+    def leave(self, key: str) -> None:
+        """See `Policy`. What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
         self._former.pop(key, None)
         if key in self._members:
             self._leave(key)
@@ -301,8 +302,8 @@ class DeadLetters:
 
     # ------------------------------------------------------------------ sending
 
-    def advance(self) -> None:
-        """Letters go out in the order of the window: nobody owes the entry or one before it any more."""
+    def flush(self) -> None:
+        """See `Policy`. Letters go out in the order of the window: nobody owes the entry or one before it any more."""
         if not self._unsent:
             return
         window = self._window
@@ -491,8 +492,8 @@ class DeadLetters:
             self._unsent -= 1
         return letter
 
-    def settle(self) -> None:
-        """SETTLE of what was forgotten in this turn, wherever a dead-letter subscription is."""
+    def after_settling(self) -> None:
+        """See `Policy`. SETTLE of what was forgotten in this turn, wherever a dead-letter subscription is."""
         if not self._settled_runs:
             return
         runs, self._settled_runs = frozen_runs(self._settled_runs), []

@@ -23,6 +23,7 @@ from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.publisher.dead_letters import DeadLetters
 from delivery_records.publisher.grouped_sharing import GroupedShare
 from delivery_records.publisher.large_streams import LargeStreams
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.sharing import Share
 from delivery_records.publisher.starts import Start, Starts
 from delivery_records.publisher.window import AWAITED, Cursor, Slot, Window
@@ -59,6 +60,7 @@ class Fanout:
         "is_active",
         "letters",
         "listeners",
+        "policies",
         "scheduled",
         "shares",
         "streams",
@@ -106,6 +108,8 @@ class Fanout:
         """When the next attempt of each is due (E-4a); `REPLACED`: a repeat has taken its place."""
         self.expiries: dict[int, float] = {}
         """When each delivery of the window expires, where that is so (E-10)."""
+        self.policies: list[Policy] = []
+        """The optional rules at work: what has something to remember of these deliveries."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -119,6 +123,11 @@ class Fanout:
         self._members_local: list[Egress] = []
         self._members_remote: list[Channel] = []
         """Where members are, and routers that have nothing else: SETTLE goes there, too."""
+
+    def use(self, policy: Policy) -> None:
+        """An optional rule has something to remember: it gets what its hooks ask for from now on."""
+        if policy not in self.policies:
+            self.policies.append(policy)
 
     # ------------------------------------------------------------------ membership
 
@@ -146,7 +155,8 @@ class Fanout:
             if subscription.record.shared:
                 of = self._turn, subscription.key, cursor, self._window, self
                 grouped = subscription.record.grouped
-                self.shares[subscription.key] = GroupedShare(*of, self._read_group) if grouped else Share(*of)
+                share = self.shares[subscription.key] = GroupedShare(*of, self._read_group) if grouped else Share(*of)
+                self.use(share)
 
     def has_other_mode(self, subscription: Subscription) -> bool:
         """True when it came back at-most-once and owed before, or the other way round."""
@@ -158,6 +168,11 @@ class Fanout:
         begun = sorted(cursor.start for cursor in self.cursors.values())
         return ((slot, bisect_right(begun, slot.number)) for slot in slots)
 
+    def begin_large(self, slot: Slot, first: bytes, delivery_id: int) -> None:
+        """L-1: a large delivery was entered; `first` is its first part, as it goes out."""
+        self.use(self.streams)
+        self.streams.begin(slot, first, delivery_id)
+
     def discard_letter(self, slot: Slot) -> None:
         """I-3e: it was failed before it came again, and now there is no message."""
         if self.letters is not None:
@@ -165,11 +180,11 @@ class Fanout:
 
     def leave(self, key: str) -> Slot | None:
         """Take a subscription out; what it owed is owed no longer. Returns the oldest delivery that it owed."""
-        if self.letters is not None:
-            self.letters.on_deleted(key)
+        for policy in self.policies:
+            policy.leave(key)
         self.listeners.pop(key, None)
-        self.shares.pop(key, None)
-        self.streams.leave(key)
+        if key in self.shares:
+            self.policies.remove(self.shares.pop(key))
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return None
@@ -221,26 +236,14 @@ class Fanout:
 
     def forward(self, slot: Slot) -> None:
         """I-1: one MSG to each egress with a subscription that owes the delivery."""
-        if self.shares:
-            for key, share in self.shares.items():
-                if self.cursors[key].owes(slot.number):
-                    share.offer(slot)
-                if slot.is_large and slot.repeated:
-                    share.on_large_repeated()
-        if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
-            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares]
-            if not slot.repeated:  # else they may have had it: at most once (c.3)
-                named += self.listeners
-            elif self.scheduled:
-                self.replace_attempts(slot.number, named)
-            self._send_to(slot, named)
+        for policy in self.policies:
+            policy.on_stored(slot)
+        if slot.is_special or slot.number < self._last_start:
+            self._forward_special(slot)
             return
         if self._plan_version != self._turn.plan_version:
             self._refresh_plan()
         epoch = self._endpoint.epoch
-        if self.expiries and slot.number in self.expiries:
-            self._to_all(self._expiring(Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)))
-            return
         for egress in self._local:
             try:
                 egress.on_msg(epoch, slot.number, slot.tag, slot.message)
@@ -249,6 +252,19 @@ class Fanout:
         if self._remote:
             message = Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)
             self._channels.broadcast(self._remote, message)
+
+    def _forward_special(self, slot: Slot) -> None:
+        if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
+            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares]
+            if not slot.repeated:  # else they may have had it: at most once (c.3)
+                named += self.listeners
+            elif self.scheduled:
+                self.replace_attempts(slot.number, named)
+            self._send_to(slot, named)
+        else:
+            self._refresh_plan()
+            epoch = self._endpoint.epoch
+            self._to_all(self._expiring(Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)))
 
     def _to_all(self, message: Msg) -> None:
         for egress in self._local:
@@ -307,11 +323,6 @@ class Fanout:
             self.trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
 
-    def forget(self, number: int) -> None:
-        """The delivery has left the window."""
-        for share in self.shares.values():
-            share.forget(number)
-
     def settle(self, runs: tuple[Run, ...]) -> None:
         """I-4: the SETTLE to every egress with a subscription of the topic."""
         if not self.is_active:
@@ -323,10 +334,8 @@ class Fanout:
             self._make_settles_wait()
             remote = [*self._remote, *self._members_remote] if self._members_remote else self._remote
             self._channels.broadcast(remote, Settle(self._endpoint.epoch, runs))
-        for share in self.shares.values():
-            share.after_settling()
-        if self.letters is not None:
-            self.letters.settle()
+        for policy in self.policies:
+            policy.after_settling()
 
     def _make_settles_wait(self) -> None:
         """T-3: what is settled now may be held for a subscription that is deleted: its stream must end before that.
@@ -406,11 +415,8 @@ class Fanout:
         if self.is_active:
             found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])
-            for key in self.shares:
-                members = self._turn.view.members_of.get(key, {}).values()
-                self.sync_members([member for member in members if member.record.rid == rid])
-            if self.letters is not None:
-                self.letters.sync_router(rid)
+            for policy in self.policies:
+                policy.sync_router(rid)
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = [s for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number)]

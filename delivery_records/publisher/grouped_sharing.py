@@ -274,9 +274,9 @@ class GroupedShare(Share):
         if key is not None and self._window.at(number) is not None:
             self._way.sync_member(key)
 
-    def forget(self, number: int) -> None:
+    def let_go(self, number: int) -> None:
         """See Share."""
-        super().forget(number)
+        super().let_go(number)
         self._leave_group(number)
         self._ahead.discard(number)
         self._look_ahead()

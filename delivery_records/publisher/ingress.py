@@ -252,47 +252,29 @@ class Ingress(Endpoint):
         self.credit.received += 1
         if not self.is_dirty:
             self.mark_dirty()
-        if (transfer.settled or transfer.resume or transfer.aborted) and not self.special.has_place(transfer):
-            return
-        turn = self._turn
         window = self.window
-        slot = window.find(transfer.tag)
-        if slot is None:
-            if window.unreceived:
-                self.resends.abandon(window.end)
-            slot = window.append(transfer.tag)
-            slot.pending = len(self.fanout.cursors)
-        elif not self.special.is_awaited(slot, transfer) or self.special.was_malformed(slot, transfer):
+        if transfer.is_special or self.policy.ttl_s or window.unreceived or window.find(transfer.tag) is not None:
+            self.special.take(transfer)
             return
-        slot.receiver_settles = transfer.receiver_settles
-        message = transfer.message
-        if transfer.message_format == 0:
-            try:
-                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)  # I-1b
-            except ValueError as error:
-                self.special.store_malformed(slot, transfer, str(error))
-                return
-        else:
-            slot.message_format = transfer.message_format
-        if transfer.is_large or self.policy.ttl_s:
-            self.special.store_other(slot, message, transfer)
-        else:
-            window.fill(slot, message, transfer.delivery_id)
-        if slot.repeated:
-            turn.counts[Decision.TRANSFER_REPEATED] += 1
-        else:
-            turn.stored += 1
+        try:
+            message = self._annotate(transfer.message, self.name, transfer.tag, self.session, self.user)  # I-1b
+        except ValueError:
+            self.special.take(transfer)
+            return
+        slot = window.append(transfer.tag)
+        slot.pending = len(self.fanout.cursors)
+        window.fill(slot, message, transfer.delivery_id)
+        self._turn.stored += 1
+        self.send_on(slot)
+
+    def send_on(self, slot: Slot) -> None:
+        """I-1: it is stored; to everybody who owes it or listens."""
         if not slot.pending or self.fanout.listeners:
             self.outcomes.on_no_answer_due(slot, bool(self.fanout.listeners))
-        if turn.tracing is not None:
-            self._trace_stored(slot)
+        if self._turn.tracing is not None:
+            rule = Rule.REPEATED if slot.repeated else Rule.STORED
+            self.trace(slot, rule, slot.number, slot.pending, len(slot.message))
         self.fanout.forward(slot)
-        if slot.repeated:
-            self.special.on_repeated(transfer)
-
-    def _trace_stored(self, slot: Slot) -> None:
-        rule = Rule.REPEATED if slot.repeated else Rule.STORED
-        self.trace(slot, rule, slot.number, slot.pending, len(slot.message))
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
@@ -335,19 +317,10 @@ class Ingress(Endpoint):
     def drop(self, slot: Slot) -> None:
         """Forget a delivery and settle it at all that have it: settled, given up or abandoned (I-4, I-4a, I-9)."""
         self.window.remove(slot)
-        if not self.retries.is_empty:
-            self.retries.forget(slot.number)
-        if self.fanout.shares:
-            self.fanout.forget(slot.number)
-        if self.fanout.letters is not None:
-            self.fanout.letters.forget(slot)
-        if self.fanout.expiries:
-            self.fanout.expiries.pop(slot.number, None)
+        for policy in self.fanout.policies:
+            policy.forget(slot)
         if slot.rejected_by is not None:
-            self.outcomes.expired_by.pop(slot.number, None)
-            self.outcomes.in_doubt.discard(slot.number)
-        if slot.is_large:
-            self.fanout.streams.drop(slot)
+            self.outcomes.forget(slot.number)
         add_run(self.settled_runs, slot.number)
         if not self.is_dirty:
             self.mark_dirty()
@@ -359,10 +332,8 @@ class Ingress(Endpoint):
             self.arrivals.mark(self.window, self._turn.now)
         if not self.fanout.is_active:
             return
-        if self.fanout.letters is not None:
-            self.fanout.letters.advance()
-        if len(self.fanout.streams):
-            self.fanout.streams.flush()
+        for policy in self.fanout.policies:
+            policy.flush()
         if self.link is not None and self.phase in (Phase.ACTIVE, Phase.ENDING):
             self.outcomes.decide_in_order()
             self.outcomes.send(self.link)
@@ -469,7 +440,6 @@ class Ingress(Endpoint):
 
     def on_subscription_deleted(self, key: str, name: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
-        self.retries.forget_subscription(key)
         self.on_less_waits()
         if key in self.fanout.cursors:
             self.outcomes.on_leaving(key, name)

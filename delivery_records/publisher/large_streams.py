@@ -19,6 +19,7 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.parts import HAS_IT, Part
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import ARRIVING, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
@@ -105,7 +106,7 @@ class Stream:
         return Part.LAST if self.is_whole and piece == self.end - 1 else Part.MIDDLE
 
 
-class LargeStreams:
+class LargeStreams(Policy):
     """The streams of one publisher, by the number of the delivery."""
 
     __slots__ = ("_blocked_since", "_channels", "_endpoint", "_streams", "_to_egresses", "_turn", "_window")
@@ -170,8 +171,8 @@ class LargeStreams:
             self._drop(stream)
             self._send(stream, begun, LargePart(self._endpoint.epoch, slot.number, _epochs(begun), Part.ABORT))
 
-    def drop(self, slot: Slot) -> None:
-        """It has left the window: its SETTLE ends it at the egresses (E-5)."""
+    def forget(self, slot: Slot) -> None:
+        """See `Policy`. It has left the window: its SETTLE ends it at the egresses (E-5)."""
         stream = self._streams.get(slot.number)
         if stream is not None:
             self._drop(stream)

@@ -14,13 +14,14 @@ from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription
 from delivery_records.publisher.fanout import Fanout
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import Slot, Window
 
 CountDone: TypeAlias = Callable[[list[Slot], Subscription, DeliveryOutcome], None]
 """I-2: a subscription is done with these."""
 
 
-class Lifetimes:
+class Lifetimes(Policy):
     """Of the messages in one window. Only where the topic's policy limits their life it is used."""
 
     __slots__ = ("_endpoint", "_fanout", "_read_ttl", "_turn")
@@ -37,14 +38,19 @@ class Lifetimes:
         own = self._read_ttl(message, message_format)
         return self._turn.now + (longest_s if not own else min(own / 1000, longest_s))
 
-    def on_stored(self, slot: Slot, longest_s: float) -> None:
+    def begin(self, slot: Slot, longest_s: float) -> None:
         """A delivery has arrived whole; one that is repeated after a failover has its time anew."""
         deadline = self.deadline(slot.message, slot.message_format, longest_s)
+        self._fanout.use(self)
         self._fanout.expiries[slot.number] = deadline
         if self._fanout.shares:
             planned = self._turn.timers.deadline(Timer.SHARE_EXPIRY, self._endpoint.key)
             if planned is None or deadline < planned:
                 self._turn.timers.set(Timer.SHARE_EXPIRY, self._endpoint.key, deadline)
+
+    def forget(self, slot: Slot) -> None:
+        """See `Policy`."""
+        self._fanout.expiries.pop(slot.number, None)
 
     def on_timer(self, window: Window, count_done: CountDone) -> None:
         """What no member was given in time, a shared subscription is done with."""
@@ -54,7 +60,7 @@ class Lifetimes:
             for number in numbers:
                 done = window.found(cursor.acknowledge(number, number + 1, window.base))
                 count_done(done, owed, DeliveryOutcome.EXPIRED)
-                share.forget(number)
+                share.let_go(number)
             self._report(owed, window.found(numbers))
             share.assign()
 

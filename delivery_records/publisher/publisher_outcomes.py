@@ -110,6 +110,11 @@ class PublisherOutcomes:
         self.in_doubt.add(slot.number)
         slot.rejected_by = slot.rejected_by or []  # not None: its outcome is looked at
 
+    def forget(self, number: int) -> None:
+        """A delivery whose outcome was looked at has left the window."""
+        self.expired_by.pop(number, None)
+        self.in_doubt.discard(number)
+
     def decide_in_order(self) -> None:
         """I-3: in window order, while the next delivery is received and no subscription owes it."""
         window = self._window

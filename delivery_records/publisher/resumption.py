@@ -187,7 +187,7 @@ class Resumption:
             slot.pending = 1
             return
         if self._owner.policy.ttl_s:
-            self._owner.lifetimes.on_stored(slot, self._owner.policy.ttl_s)  # E-10
+            self._owner.lifetimes.begin(slot, self._owner.policy.ttl_s)  # E-10
         if not slot.pending or self._fanout.listeners:
             self._outcomes.on_no_answer_due(slot, bool(self._fanout.listeners))
         slot.pending += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.limits import RELEASES_PER_ATTEMPT, RETRY_DOUBLINGS, TopicPolicy
 from delivery_records.model.messages import Nack
@@ -11,6 +13,7 @@ from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription
 from delivery_records.publisher.fanout import REPLACED, Fanout
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import Slot, Window
 
 
@@ -26,7 +29,7 @@ class _Attempts:
         """The other way round."""
 
 
-class Retries:
+class Retries(Policy):
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
     __slots__ = ("_attempts", "_endpoint", "_fanout", "_turn", "_window", "policy")
@@ -53,7 +56,7 @@ class Retries:
         if slot is None or not self._fanout.owes(subscription.key, number):
             return 0
         pair = (subscription.key, number)
-        entry = self._attempts.setdefault(pair, _Attempts())
+        entry = self._entry(pair)
         if self._was_heard(entry, pair, nack, is_late):
             delay = self._back_off(entry.failed - 1)
         else:
@@ -79,7 +82,7 @@ class Retries:
         slot = self._window.at(number)
         if slot is None or not self._fanout.owes(subscription.key, number):
             return 0
-        entry = self._attempts.setdefault((subscription.key, number), _Attempts())
+        entry = self._entry((subscription.key, number))
         entry.failed += 1
         return self._look_at_limit(subscription, slot, entry)
 
@@ -137,14 +140,24 @@ class Retries:
                 self._fanout.send_again(key, number, entry.failed)
         self._arm()
 
-    def forget(self, number: int) -> None:
-        """The delivery left the window."""
+    def on_annotated(self, key: str, number: int, added: Mapping[bytes, bytes]) -> None:
+        """E-4b: a subscription, or a member of it, has added to a delivery; what it adds stays for later attempts."""
+        self._fanout.use(self)
+        self._fanout.annotated.add(key, number, added)
+
+    def _entry(self, pair: tuple[str, int]) -> _Attempts:
+        self._fanout.use(self)
+        return self._attempts.setdefault(pair, _Attempts())
+
+    def forget(self, slot: Slot) -> None:
+        """See `Policy`."""
+        number = slot.number
         self._fanout.annotated.forget(number)
         for pair in [pair for pair in self._attempts if pair[1] == number]:
             self._forget_pair(pair)
 
-    def forget_subscription(self, key: str) -> None:
-        """The subscription is gone; it owes nothing any more."""
+    def leave(self, key: str) -> None:
+        """See `Policy`."""
         self._fanout.annotated.forget_subscription(key)
         for pair in [pair for pair in self._attempts if pair[0] == key]:
             self._forget_pair(pair)
@@ -157,11 +170,6 @@ class Retries:
         del self._attempts[pair]
         self._fanout.scheduled.pop(pair, None)
         self._fanout.failed.pop(pair, None)
-
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing was ever asked for again, or added to, or all of it has left."""
-        return not self._attempts and not self._fanout.annotated.added
 
     def _arm(self) -> None:
         earliest = min(self._fanout.scheduled.values(), default=REPLACED)

@@ -16,6 +16,7 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription
+from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import AWAITED, Cursor, Slot, Window
 
 MAX_SERIAL: Final = 0xFFFFFFFF
@@ -93,7 +94,7 @@ class Way(Protocol):
         """A step of a delivery, while an operator wants to see them."""
 
 
-class Share:
+class Share(Policy):
     """Members and assignments of one shared subscription, for one publisher."""
 
     __slots__ = (
@@ -428,7 +429,24 @@ class Share:
         member = self._choose(-1)
         return None if member is None else member.key
 
-    def forget(self, number: int) -> None:
+    def on_stored(self, slot: Slot) -> None:
+        """See `Policy`."""
+        if self._cursor.owes(slot.number):
+            self.offer(slot)
+        if slot.is_large and slot.repeated:
+            self.on_large_repeated()
+
+    def forget(self, slot: Slot) -> None:
+        """See `Policy`."""
+        self.let_go(slot.number)
+
+    def sync_router(self, rid: int) -> None:
+        """See `Policy`: its members there."""
+        for member in list(self._turn.view.members_of.get(self.key, {}).values()):
+            if member.record.rid == rid:
+                self._way.sync_member(member.key)
+
+    def let_go(self, number: int) -> None:
         """The shared subscription is done with it, or it has left the window."""
         holder = self._at.pop(number, None)
         if holder is not None:

@@ -33,6 +33,9 @@ class TransferOwner(Protocol):
     exactly_once: bool
     policy: TopicPolicy
 
+    def send_on(self, slot: Slot) -> None:
+        """I-1: it is stored."""
+
     def on_settled(self, tags: list[bytes]) -> None:
         """I-4."""
 
@@ -69,24 +72,57 @@ class SpecialTransfers:
         self.resends = resends
         self.resumption = resumption
 
-    def store_other(self, slot: Slot, message: bytes, transfer: PublisherTransfer) -> None:
-        """A large message (L-1), or one that may expire (E-10)."""
-        if transfer.is_large:
-            self.fanout.streams.begin(slot, message, transfer.delivery_id)
+    def take(self, transfer: PublisherTransfer) -> None:
+        """I-1: store it, if it has a place in the window, and send it on."""
+        if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
-        self.window.fill(slot, message, transfer.delivery_id)
-        self.lifetimes.on_stored(slot, self._owner.policy.ttl_s)
+        slot = self.window.find(transfer.tag)
+        if slot is None:
+            self.resends.abandon(self.window.end)
+            slot = self.window.append(transfer.tag)
+            slot.pending = len(self.fanout.cursors)
+        elif not self._is_awaited(slot, transfer) or self._was_malformed(slot, transfer):
+            return
+        slot.receiver_settles = transfer.receiver_settles
+        message = transfer.message
+        if transfer.message_format == 0:
+            try:
+                message = self._annotated(transfer)
+            except ValueError as error:
+                self._store_malformed(slot, transfer, str(error))
+                return
+        self._store(slot, message, transfer)
+        if not slot.repeated:
+            self._turn.stored += 1
+            self._owner.send_on(slot)
+            return
+        self._turn.counts[Decision.TRANSFER_REPEATED] += 1
+        self._owner.send_on(slot)
+        self._on_repeated(transfer)
 
-    def on_repeated(self, transfer: PublisherTransfer) -> None:
+    def _annotated(self, transfer: PublisherTransfer) -> bytes:
+        owner = self._owner
+        return self._annotate(transfer.message, owner.name, transfer.tag, owner.session, owner.user)  # I-1b
+
+    def _store(self, slot: Slot, message: bytes, transfer: PublisherTransfer) -> None:
+        """A large message (L-1), one that may expire (E-10), or a plain one."""
+        slot.message_format = transfer.message_format
+        if transfer.is_large:
+            self.fanout.begin_large(slot, message, transfer.delivery_id)
+        else:
+            self.window.fill(slot, message, transfer.delivery_id)
+            if self._owner.policy.ttl_s:
+                self.lifetimes.begin(slot, self._owner.policy.ttl_s)
+        slot.is_special = bool(slot.repeated or slot.message_format or slot.is_large or self._owner.policy.ttl_s)
+
+    def _on_repeated(self, transfer: PublisherTransfer) -> None:
         """What is presented was sent again."""
         if transfer.settled:
-            self._owner.on_settled(
-                [transfer.tag]
-            )  # a resend that is settled at once: given up behind this one try (I-4a)
+            self._owner.on_settled([transfer.tag])  # I-4a: settled at once, so given up behind this one try
         else:
             self.resends.on_repeated()
 
-    def is_awaited(self, slot: Slot, transfer: PublisherTransfer) -> bool:
+    def _is_awaited(self, slot: Slot, transfer: PublisherTransfer) -> bool:
         """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
         if slot.state is not AWAITED:
             if self.resumption.take(slot, transfer):
@@ -98,7 +134,7 @@ class SpecialTransfers:
             self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
         return True
 
-    def has_place(self, transfer: PublisherTransfer) -> bool:
+    def _has_place(self, transfer: PublisherTransfer) -> bool:
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
         if transfer.aborted:
             self._turn.counts[Decision.TRANSFER_ABORTED] += 1  # I-1a: no trace; what is unreceived may be repeated
@@ -116,7 +152,7 @@ class SpecialTransfers:
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = self._annotate(message, self._owner.name, transfer.tag, self._owner.session, self._owner.user)
+                message = self._annotated(transfer)
             except ValueError:
                 self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
@@ -127,24 +163,25 @@ class SpecialTransfers:
         expires_at = self.lifetimes.deadline(message, message_format, ttl_s) if ttl_s else None
         self.fanout.forward_presettled(transfer.tag, message, message_format, expires_at)
 
-    def was_malformed(self, slot: Slot, transfer: PublisherTransfer) -> bool:
+    def _was_malformed(self, slot: Slot, transfer: PublisherTransfer) -> bool:
         """L-5: it came malformed and was aborted, and is owed to nobody: the same is true of what comes now."""
         if slot.failure:
-            self.store_malformed(slot, transfer, slot.failure)
+            self._store_malformed(slot, transfer, slot.failure)
         return bool(slot.failure)
 
-    def store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
+    def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
         if transfer.is_large:
-            self.fanout.streams.begin(slot, b"", transfer.delivery_id)  # L-1: told behind its last part
+            self.fanout.begin_large(slot, b"", transfer.delivery_id)  # L-1: reported behind its last part
         else:
             self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason or "malformed"
         self.fanout.discard_letter(slot)
-        self.fanout.forget(slot.number)  # SH-6: no group waits for it
+        for share in self.fanout.shares.values():
+            share.let_go(slot.number)  # SH-6: no group waits for it
         self._owner.trace(slot, Rule.MALFORMED, reason)
         if slot.repeated:
-            self.on_repeated(transfer)
+            self._on_repeated(transfer)

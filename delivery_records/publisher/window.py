@@ -59,6 +59,7 @@ class Slot:
         "failure",
         "has_no_letter",
         "is_large",
+        "is_special",
         "message",
         "message_format",
         "number",
@@ -88,6 +89,8 @@ class Slot:
         self.delivery_id = -1
         self.receiver_settles = False
         """Its outcome goes out settled, and I-4 follows at once (c.3)."""
+        self.is_special = False
+        """Not simply sent to all that get what is new."""
         self.repeated = False
         """It was in the presented map: a subscriber may have seen it before."""
         self.verdict: DeliveryOutcome | None = None
@@ -184,7 +187,8 @@ class Window:
         """Deliveries whose outcome was reported and that are not settled yet."""
         self.body_bytes = 0
         for tag in tags:
-            self.append(tag).repeated = True
+            slot = self.append(tag)
+            slot.repeated = slot.is_special = True
             self.unreceived += 1
 
     def __len__(self) -> int:
