@@ -29,31 +29,23 @@ from delivery_records.diagnostics.tables import describe
 from delivery_records.faults import Faults
 from delivery_records.model import effects, inputs
 from delivery_records.model.endpoint import Endpoint
-from delivery_records.model.expiry_times import ReadTtl, no_ttl
 from delivery_records.model.failures import PastFailures
-from delivery_records.model.groups import ReadGroup, no_group
 from delivery_records.model.inputs import Input, LossCause
 from delivery_records.model.limits import ANNOTATIONS_BYTES, Limits, PolicyOf
+from delivery_records.model.message_format import NO_FORMAT, MessageFormat
 from delivery_records.model.messages import Ack, Hello, Msg, Settle, ToIngress
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import frozen_runs
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Owner, Timer
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
 from delivery_records.publisher.ingress import Ingress, IngressParts
-from delivery_records.publisher.special_transfers import Annotate
 from delivery_records.publisher.to_ingresses import ToIngresses
 from delivery_records.subscriber.egress import Egress, EgressParts
 from delivery_records.subscriber.entries import SyncState
 from delivery_records.subscriber.filters import FilterEngine, MessageFilters, NoFilters
 from delivery_records.subscriber.former_letters import settle_former_letters
 from delivery_records.subscriber.to_egresses import ToEgresses
-
-
-def keep_message(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
-    """An `annotate` that adds nothing, for runs without a wire format."""
-    return message
 
 
 class Records:
@@ -66,14 +58,11 @@ class Records:
         node_id: str,
         nonce: bytes,
         limits: Limits | None = None,
-        annotate: Annotate = keep_message,
+        message_format: MessageFormat = NO_FORMAT,
         era: int = 0,
         nonce_revision: int = 0,
         filters: FilterEngine | None = None,
-        read_group: ReadGroup = no_group,
         policy_of: PolicyOf | None = None,
-        make_letter: MakeLetter = plain_letter,
-        read_ttl: ReadTtl = no_ttl,
     ) -> None:
         """Start empty.
 
@@ -82,14 +71,11 @@ class Records:
             node_id: the router's name, for people.
             nonce: the cluster nonce, 4 bytes, in every network tag.
             limits: what the operator set.
-            annotate: splices the message annotations in; raises ValueError on a malformed message.
+            message_format: reads and edits messages.
             era: drawn together with the nonce, part of the incarnations subscribers are notified (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
-            read_group: the group of a message, for shared subscriptions that keep groups in order (SH-6).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
             policy_of: the operator's rules for topics; None: all have the policy of the limits (I-3d).
-            make_letter: splices the annotations of a dead letter in (I-3e).
-            read_ttl: the ttl of a message's header, for topics whose messages expire (E-10).
         """
         self.turn = turn = Turn(rid, nonce, limits or Limits(), era, policy_of)
         self.node_id = node_id
@@ -112,8 +98,8 @@ class Records:
         self.ingresses = self.endpoints.ingresses
         self._departing = Departing(turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free)
         self.expiry.keeps, self.attaching.is_busy = self._departing.keeps, self._departing.is_busy
-        self._ingress_parts = self._parts_of_ingresses(proposals, failures, annotate, make_letter, read_group, read_ttl)
-        self._egress_parts = self._parts_of_egresses(proposals, failures, read_group)
+        self._ingress_parts = self._parts_of_ingresses(proposals, failures, message_format)
+        self._egress_parts = self._parts_of_egresses(proposals, failures, message_format)
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)
         self._closing = Closing(turn, proposals, self.endpoints, self.attaching, self._orders)
@@ -127,17 +113,10 @@ class Records:
         self._weighed_at, self._heaviest = -1, 0
 
     def _parts_of_ingresses(
-        self,
-        proposals: Proposals,
-        failures: PastFailures,
-        annotate: Annotate,
-        make_letter: MakeLetter,
-        read_group: ReadGroup,
-        read_ttl: ReadTtl,
+        self, proposals: Proposals, failures: PastFailures, message_format: MessageFormat
     ) -> IngressParts:
         return IngressParts(
-            annotate,
-            make_letter,
+            message_format,
             proposals,
             failures,
             self._to_egresses,
@@ -145,11 +124,11 @@ class Records:
             [],
             self.endpoints.suspend,
             self._departing.look,
-            read_group,
-            read_ttl,
         )
 
-    def _parts_of_egresses(self, proposals: Proposals, failures: PastFailures, read_group: ReadGroup) -> EgressParts:
+    def _parts_of_egresses(
+        self, proposals: Proposals, failures: PastFailures, message_format: MessageFormat
+    ) -> EgressParts:
         return EgressParts(
             proposals,
             failures,
@@ -162,7 +141,7 @@ class Records:
             self._answer,
             self.endpoints.suspend,
             self._filters,
-            read_group,
+            message_format,
             self.attaching.on_answered,
         )
 

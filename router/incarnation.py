@@ -15,6 +15,7 @@ from typing import Any
 from delivery_records import Records
 from delivery_records.model.effects import RoomAgain
 from delivery_records.model.inputs import Drain, Input, PoliciesChanged
+from delivery_records.model.message_format import MessageFormat
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator, make_letter
@@ -78,14 +79,11 @@ class Incarnation:
             node_id=config.node_id,
             nonce=membership.nonce,
             limits=config.record_limits(),
-            annotate=Annotator(listener).annotate,
+            message_format=MessageFormat(Annotator(listener).annotate, make_letter, read_group, read_ttl),
             era=membership.life.era,
             nonce_revision=membership.life_revision,
             filters=AmqpFilters(),
-            read_group=read_group,
-            read_ttl=read_ttl,
             policy_of=config.policy_of,
-            make_letter=make_letter,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)

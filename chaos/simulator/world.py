@@ -41,6 +41,7 @@ from chaos.simulator.streams_judge import StreamsJudge
 from chaos.simulator.to_clients import ToClients
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records.model import effects, inputs
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import Sync
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.view import Kind
@@ -140,9 +141,11 @@ class World(WorldState):
             nonce_revision=self.nonce_revision,
             limits=self.limits,
             filters=SimulatedFilters(),
-            read_group=SimulatedGroups(self.traits.groups).read,
-            make_letter=lambda message, _letter: message + LETTER_MARK,
-            read_ttl=SimulatedTtl(self.traits.ttl_s).read,
+            message_format=MessageFormat(
+                make_letter=lambda message, _letter: message + LETTER_MARK,
+                read_group=SimulatedGroups(self.traits.groups).read,
+                read_ttl=SimulatedTtl(self.traits.ttl_s).read,
+            ),
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()

@@ -6,10 +6,11 @@ subscription owed it. The body is made again from the entry's whenever it is sen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Protocol
 
 from delivery_records.channels.channel import Channels
+from delivery_records.model.letter import Letter, MakeLetter
 from delivery_records.model.letter_topics import gets_letters
 from delivery_records.model.limits import LETTER_NOTE_S, TopicPolicy
 from delivery_records.model.messages import Msg, Reason, Settle, Sync
@@ -26,43 +27,6 @@ from delivery_records.subscriber.to_egresses import ToEgresses
 
 MAX_ATTEMPTS_REASON = "max-attempts"
 """Why, where a subscription failed it too often."""
-
-
-class Letter:
-    """The failures of one delivery, and who owes its letter."""
-
-    __slots__ = ("attempts", "count", "error", "is_done", "is_out", "owed", "reason", "subscription", "topic")
-
-    def __init__(self, topic: str, subscription: str, reason: str, attempts: int, error: str) -> None:
-        """A subscription was the first to fail it."""
-        self.topic = topic
-        """Of the original, as clients know it."""
-        self.subscription = subscription
-        self.reason = reason
-        self.attempts = attempts
-        self.error = error
-        self.count = 1
-        """Subscriptions that failed it."""
-        self.owed: dict[str, None] = {}
-        """Keys of the dead-letter subscriptions that it is owed to."""
-        self.is_out = False
-        """It was its turn: who is there, or comes, is sent it."""
-        self.is_done = False
-        """One of them is done with it."""
-
-    @property
-    def is_over(self) -> bool:
-        """The entry need not wait for it any more."""
-        return self.is_done and not self.owed
-
-
-MakeLetter: TypeAlias = Callable[[bytes, Letter], bytes]
-"""(message as it was forwarded, letter) -> the message with the annotations of the letter."""
-
-
-def plain_letter(message: bytes, letter: Letter) -> bytes:
-    """A `MakeLetter` that adds nothing, for runs without a wire format."""
-    return message
 
 
 class Publisher(Protocol):

@@ -15,11 +15,10 @@ from typing import Final
 from delivery_records.channels.channel import Channels
 from delivery_records.model import effects
 from delivery_records.model.endpoint import Endpoint
-from delivery_records.model.expiry_times import ReadTtl
 from delivery_records.model.failures import PastFailures
-from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
 from delivery_records.model.limits import OWING_NAMES, PROVISIONAL_TIMEOUT_S, RESEND_FAILURES, UNKNOWN_PUT_S
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.runs import add_run, frozen_runs
@@ -32,7 +31,7 @@ from delivery_records.model.view import SESSION_IS_THIS_PUT, Publisher, Subscrip
 from delivery_records.publisher.answers import Answers
 from delivery_records.publisher.arrivals import Arrivals
 from delivery_records.publisher.credit import PublisherCredit
-from delivery_records.publisher.dead_letters import DeadLetters, MakeLetter
+from delivery_records.publisher.dead_letters import DeadLetters
 from delivery_records.publisher.departure import Departure
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.large_arrivals import LargeArrivals, stream_above
@@ -43,7 +42,7 @@ from delivery_records.publisher.requirement import RequiringFanout, counted_outc
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.resumption import Held, Resumption
 from delivery_records.publisher.retries import Retries
-from delivery_records.publisher.special_transfers import Annotate, SpecialTransfers
+from delivery_records.publisher.special_transfers import SpecialTransfers
 from delivery_records.publisher.starts import Start, presented_starts
 from delivery_records.publisher.window import REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
@@ -107,7 +106,7 @@ class Ingress(Endpoint):
         super().__init__(publisher.key, publisher.epoch, publisher.name)
         self._turn = turn
         self._parts = parts
-        self._annotate = parts.annotate
+        self._annotate = parts.message_format.annotate
         self.session = publisher.session
         self.topic = publisher.record.topic
         self.user = publisher.record.user
@@ -131,7 +130,7 @@ class Ingress(Endpoint):
         self.fanout = self._new_fanout(request)
         self.policy = turn.policy_of(self.topic)
         self.retries = Retries(turn, self, self.window, self.fanout, self.policy)
-        self.lifetimes = Lifetimes(turn, self, self.fanout, parts.read_ttl)
+        self.lifetimes = Lifetimes(turn, self, self.fanout, parts.message_format.read_ttl)
         self.resends = Resends(turn, self, self.window, began)
         self.large = LargeArrivals(turn, self, self.window, self.fanout, self.resends)
         """The large delivery that comes on its link, if one does (L-1)."""
@@ -144,7 +143,7 @@ class Ingress(Endpoint):
         self.resumption = Resumption(turn, self, self.window, self.fanout, self.outcomes, held)
         self._starts += self.resumption.starts
         self.special = SpecialTransfers(
-            turn, self, parts.annotate, self.window, self.fanout, self.lifetimes, self.resends, self.resumption
+            turn, self, self._annotate, self.window, self.fanout, self.lifetimes, self.resends, self.resumption
         )
         """What is not simply the next whole delivery."""
         self.answers = Answers(turn, self, self.window, self.fanout, self.outcomes, self.retries, self._new_letters)
@@ -288,14 +287,14 @@ class Ingress(Endpoint):
 
     def _new_fanout(self, request: PublisherAttach) -> Fanout:
         turn, parts = self._turn, self._parts
-        ways = parts.to_egresses, parts.channels, parts.read_group
+        ways = parts.to_egresses, parts.channels, parts.message_format.read_group
         if request.require:
             return RequiringFanout(turn, self, self.window, *ways, request.require)
         return Fanout(turn, self, self.window, *ways)
 
     def _new_letters(self) -> DeadLetters:
         fanout, parts = self.fanout, self._parts
-        ways = parts.to_egresses, parts.channels, parts.make_letter
+        ways = parts.to_egresses, parts.channels, parts.message_format.make_letter
         return DeadLetters(self._turn, self, self.window, *ways, fanout)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
@@ -513,8 +512,7 @@ class Ingress(Endpoint):
 class IngressParts:
     """What every ingress of a router works with."""
 
-    annotate: Annotate
-    make_letter: MakeLetter
+    message_format: MessageFormat
     proposals: Proposals
     failures: PastFailures
     to_egresses: ToEgresses
@@ -524,5 +522,3 @@ class IngressParts:
     suspend: Callable[[Endpoint, LossCause], None]
     on_departing: Callable[[Ingress], None]
     """One that ends has done what this turn added up to (A-9a)."""
-    read_group: ReadGroup
-    read_ttl: ReadTtl

@@ -6,11 +6,11 @@ expire, and one whose sections nobody can read. A plain delivery passes none of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from delivery_records.model.inputs import PublisherTransfer
 from delivery_records.model.limits import TopicPolicy
+from delivery_records.model.message_format import Annotate
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
@@ -19,9 +19,6 @@ from delivery_records.publisher.lifetimes import Lifetimes
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.resumption import Resumption
 from delivery_records.publisher.window import AWAITED, Slot, Window
-
-Annotate: TypeAlias = Callable[[bytes, str, bytes, int, str], bytes]
-"""(message, publisher, tag, session, user) -> the message with our annotations (I-1b); ValueError if malformed."""
 
 
 class TransferOwner(Protocol):

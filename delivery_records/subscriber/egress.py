@@ -14,8 +14,8 @@ from delivery_records.model import effects
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.failures import PastFailures
-from delivery_records.model.groups import ReadGroup
 from delivery_records.model.inputs import ClientFlow, LossCause, SubscriberAttach
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken, ToIngress
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import HAS_IT, NOT_WANTED, Part
@@ -77,7 +77,7 @@ class EgressParts:
     """Notify the ingress of this stream."""
     suspend: Callable[[Endpoint, LossCause], None]
     filters: MessageFilters
-    read_group: ReadGroup
+    message_format: MessageFormat
     on_answered: Callable[[SubscriberAttach], None]
 
 

@@ -64,7 +64,7 @@ class MemberEgress(FilteredEgress):
                 self._hand_back(entries, entry)
         shared = turn.view.subscriptions.get(subscription.record.member_of)
         is_grouped = shared is not None and shared.record.grouped
-        self._returned = ReturnedGroups(parts.read_group if is_grouped else no_group)
+        self._returned = ReturnedGroups(parts.message_format.read_group if is_grouped else no_group)
         self._over: dict[int, int] = {}
         """Publisher epoch -> what its reserved place in a full map was used for."""
         self._heads: dict[int, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from delivery_records.model.effects import Deliver, DeliverPart
-from delivery_records.publisher.dead_letters import Letter
+from delivery_records.model.letter import Letter
 from oncewire.wire.annotations import (
     HEADER_CODE,
     MESSAGE_ANNOTATIONS_CODE,

@@ -11,16 +11,13 @@ from collections.abc import Callable, Sequence
 
 from chaos.simulator.etcd import SimEtcd
 from delivery_records.model import effects, inputs
-from delivery_records.model.expiry_times import ReadTtl, no_ttl
-from delivery_records.model.groups import ReadGroup, no_group
 from delivery_records.model.inputs import StoreFailure
 from delivery_records.model.limits import Limits
+from delivery_records.model.message_format import NO_FORMAT, MessageFormat
 from delivery_records.model.patience import Patience
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import Kind, RouterRecord, SubscriptionMode, router_key
-from delivery_records.publisher.dead_letters import MakeLetter, plain_letter
-from delivery_records.publisher.special_transfers import Annotate
-from delivery_records.records import Records, keep_message
+from delivery_records.records import Records
 from delivery_records.subscriber.filters import FilterEngine
 from tests.delivery_records.links import TOPIC, PublisherLink, SubscriberLink
 from tests.delivery_records.nodes import Node
@@ -36,22 +33,16 @@ class Net:
         routers: int = 1,
         *,
         limits: Limits | None = None,
-        annotate: Annotate = keep_message,
+        message_format: MessageFormat = NO_FORMAT,
         records: Callable[..., Records] = Records,
         filters: FilterEngine | None = None,
-        read_group: ReadGroup = no_group,
-        make_letter: MakeLetter = plain_letter,
-        read_ttl: ReadTtl = no_ttl,
     ) -> None:
         """Start all routers (K-1); `records` makes their cores."""
         self.filters = filters
-        self.read_group = read_group
-        self.make_letter = make_letter
-        self.read_ttl = read_ttl
         self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
-        self.annotate = annotate
+        self.message_format = message_format
         self.etcd = SimEtcd()
         self.nodes: list[Node] = []
         self.frames: dict[tuple[int, int], deque[inputs.RouterFrame | inputs.RouterDatagram]] = {}
@@ -82,11 +73,8 @@ class Net:
             node_id=f"r{rid - 7001}",
             nonce=NONCE,
             limits=self.limits,
-            annotate=self.annotate,
+            message_format=self.message_format,
             filters=self.filters,
-            read_group=self.read_group,
-            make_letter=self.make_letter,
-            read_ttl=self.read_ttl,
         )
 
     def load_snapshot(self, node: Node, *before: inputs.Input) -> None:

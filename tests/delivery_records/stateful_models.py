@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from chaos.mutants.edits import Edit, load
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits
+from delivery_records.model.message_format import NO_FORMAT, MessageFormat
 from delivery_records.model.messages import Ack, Hello, RouterMessage, Run
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.publisher.special_transfers import Annotate
-from delivery_records.records import Records, keep_message
+from delivery_records.records import Records
 from tests.delivery_records.harness import NONCE, Net
 from tests.delivery_records.links import TOPIC, PublisherLink, SubscriberLink
 from tests.delivery_records.nodes import Node
@@ -77,14 +77,14 @@ class CoreNet(Net):
     """A net whose routers run a given core."""
 
     def __init__(
-        self, core: Core, routers: int = 1, *, limits: Limits | None = None, annotate: Annotate = keep_message
+        self, core: Core, routers: int = 1, *, limits: Limits | None = None, message_format: MessageFormat = NO_FORMAT
     ) -> None:
         self.core_class = core
-        super().__init__(routers, limits=limits, annotate=annotate)
+        super().__init__(routers, limits=limits, message_format=message_format)
 
     def _core(self, rid: int) -> Records:
         return self.core_class(
-            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate
+            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, message_format=self.message_format
         )
 
 

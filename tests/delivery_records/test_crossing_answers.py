@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery_records.model import effects, inputs
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.tags import link_key, network_tag
@@ -299,7 +300,7 @@ def test_a_claimed_delivery_that_came_again_malformed_is_not_sent_without_a_body
             raise ValueError("cannot be read")
         return message
 
-    net = Net(3, annotate=annotate)
+    net = Net(3, message_format=MessageFormat(annotate))
     one = member(net, net.nodes[0], "m0")
     first = net.publisher(net.nodes[2])
     first.send(b"1")

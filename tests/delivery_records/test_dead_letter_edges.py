@@ -9,6 +9,7 @@ import pytest
 from delivery_records.model import effects
 from delivery_records.model.inputs import PoliciesChanged, RouterDatagram, RouterFrame, Share, SubscriberDisposition
 from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import Ack
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key
@@ -54,7 +55,7 @@ def test_the_next_life_of_a_dead_letter_subscription_has_its_own_attempts() -> N
 
 
 def test_a_message_that_comes_again_malformed_has_no_letter_and_holds_nobody_up() -> None:
-    net = Net(2, limits=LIMITS, annotate=_annotate)
+    net = Net(2, limits=LIMITS, message_format=MessageFormat(_annotate))
     subscriber, letters = net.subscriber(net.nodes[0]), dead_letters(net)
     net.publisher(net.nodes[1]).send(b"1")
     subscriber.answer(REJECTED, b"1")
@@ -110,7 +111,7 @@ def test_a_reload_that_changes_no_dead_letter_topic_repeats_nothing() -> None:
 
 
 def test_the_letter_says_why_a_member_of_a_shared_subscription_rejects() -> None:
-    net = Net(limits=LIMITS, make_letter=described)
+    net = Net(limits=LIMITS, message_format=MessageFormat(make_letter=described))
     member = net.subscriber(net.nodes[0], share=Share("workers"))
     letters, publisher = dead_letters(net), net.publisher(net.nodes[0])
     publisher.send(b"1")
@@ -181,7 +182,7 @@ def test_letters_are_settled_whichever_router_hears_last_that_there_is_no_topic(
 
 
 def test_a_message_of_another_format_goes_to_the_dead_letter_topic_as_it_is() -> None:
-    net = Net(limits=LIMITS, make_letter=described)
+    net = Net(limits=LIMITS, message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
     publisher.send(b"1", message_format=7)
     subscriber.answer(REJECTED, b"1")

@@ -10,12 +10,13 @@ from delivery_records.diagnostics.lookup import find
 from delivery_records.diagnostics.waits import Holder, Reason, owing, waiting
 from delivery_records.model import effects
 from delivery_records.model.inputs import PoliciesChanged, Share, SubscriberDisposition, UnsettledMap
+from delivery_records.model.letter import Letter
 from delivery_records.model.limits import LETTER_ERROR_CHARS, LETTER_NOTE_S, Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import is_letter_tag, network_tag
 from delivery_records.model.trace import Choice
 from delivery_records.model.view import SubscriptionMode
-from delivery_records.publisher.dead_letters import Letter
 from tests.delivery_records.harness import NONCE, Net
 from tests.delivery_records.large_parts import LIMITS as LARGE
 from tests.delivery_records.large_parts import answer, send_large, take_all
@@ -47,7 +48,7 @@ def dead_letters(
 @pytest.mark.parametrize("routers", [1, 2])
 @pytest.mark.parametrize("outcome", [REJECTED, DeliveryOutcome.UNDELIVERABLE])
 def test_a_publisher_is_reported_when_the_letter_of_its_message_is_done(routers: int, outcome: DeliveryOutcome) -> None:
-    net = Net(routers, limits=LIMITS, make_letter=described)
+    net = Net(routers, limits=LIMITS, message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net, -1), net.publisher(net.nodes[0])
     sent = publisher.send(b"1")
     subscriber.answer(outcome, b"1")
@@ -61,7 +62,7 @@ def test_a_publisher_is_reported_when_the_letter_of_its_message_is_done(routers:
 
 
 def test_a_large_message_has_no_letter_and_its_publisher_is_reported_that_it_was_rejected() -> None:
-    net = Net(2, limits=replace(LARGE, policy=POLICY), make_letter=described)
+    net = Net(2, limits=replace(LARGE, policy=POLICY), message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[1])
     send_large(publisher, b"1")
     take_all(subscriber)
@@ -77,7 +78,7 @@ def test_a_large_message_has_no_letter_and_its_publisher_is_reported_that_it_was
 
 
 def test_a_large_message_that_was_rejected_before_it_came_again_has_no_letter_either() -> None:
-    net = Net(2, limits=replace(LARGE, policy=POLICY), make_letter=described)
+    net = Net(2, limits=replace(LARGE, policy=POLICY), message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[1])
     send_large(publisher, b"1")
     take_all(subscriber)
@@ -164,7 +165,7 @@ def test_a_shorter_time_of_the_policy_counts_from_now_on_for_what_waits() -> Non
 
 def test_what_expired_becomes_a_letter_that_says_so_and_does_not_expire() -> None:
     limits = replace(LIMITS, policy=replace(POLICY, ttl_s=5.0))
-    net = Net(2, limits=limits, make_letter=described)
+    net = Net(2, limits=limits, message_format=MessageFormat(make_letter=described))
     net.subscriber(net.nodes[0], limit=0)
     publisher = net.publisher(net.nodes[1])
     sent = publisher.send(b"1")
@@ -194,7 +195,7 @@ def test_the_letter_has_the_tag_of_the_original_with_another_flag_whatever_its_l
 
 @pytest.mark.parametrize("routers", [1, 2])
 def test_the_letter_says_why_in_the_words_of_the_subscriber_cut_to_a_length(routers: int) -> None:
-    net = Net(routers, limits=LIMITS, make_letter=described)
+    net = Net(routers, limits=LIMITS, message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[-1]), dead_letters(net), net.publisher(net.nodes[0])
     publisher.send(b"1")
     subscriber.answer(REJECTED, b"1", error="app:broken: " + "x" * 1000)
@@ -212,7 +213,7 @@ def test_a_topic_without_a_dead_letter_topic_gets_no_reason_of_another_router() 
 
 
 def test_what_was_failed_too_often_becomes_a_letter_that_counts_the_attempts() -> None:
-    net = Net(limits=LIMITS, make_letter=described)
+    net = Net(limits=LIMITS, message_format=MessageFormat(make_letter=described))
     subscriber, letters, publisher = net.subscriber(net.nodes[0]), dead_letters(net), net.publisher(net.nodes[0])
     publisher.send(b"1")
     subscriber.answer(FAILED, b"1")
@@ -223,7 +224,7 @@ def test_what_was_failed_too_often_becomes_a_letter_that_counts_the_attempts() -
 
 
 def test_a_message_that_several_subscriptions_fail_has_one_letter_sent_when_all_are_done() -> None:
-    net = Net(limits=LIMITS, make_letter=described)
+    net = Net(limits=LIMITS, message_format=MessageFormat(make_letter=described))
     one, other = net.subscriber(net.nodes[0], "one"), net.subscriber(net.nodes[0], "other")
     letters, publisher = dead_letters(net), net.publisher(net.nodes[0])
     publisher.send(b"1")

@@ -8,6 +8,7 @@ import pytest
 
 from chaos.mutants.edits import run_from_sources
 from delivery_records.model import effects, inputs
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import Msg, Sync
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
@@ -31,7 +32,7 @@ def failing(message: bytes, publisher: str, tag: bytes, session: int, user: str)
 
 
 def test_a_fault_with_one_transfer_ends_its_link_and_nothing_is_lost_or_doubled() -> None:
-    net = Net(2, annotate=failing)
+    net = Net(2, message_format=MessageFormat(failing))
     net.expects_faults = True
     subscriber = net.subscriber(net.nodes[1])
     other, publisher = net.publisher(net.nodes[0], "other"), net.publisher(net.nodes[0])
@@ -83,7 +84,7 @@ def test_a_fault_at_one_subscription_ends_its_link_and_the_others_get_the_messag
 
 
 def test_an_assertion_of_the_core_is_not_confined() -> None:
-    net = Net(annotate=failing)
+    net = Net(message_format=MessageFormat(failing))
     publisher = net.publisher(net.nodes[0])
     with pytest.raises(AssertionError):
         publisher.send(b"1", b"broken promise")

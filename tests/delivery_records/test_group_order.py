@@ -9,6 +9,7 @@ import pytest
 from delivery_records.model import effects, inputs
 from delivery_records.model.groups import GROUP_BYTES, group_hash
 from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.tags import link_key, network_tag
@@ -27,7 +28,7 @@ def read_group(message: bytes, message_format: int) -> bytes | None:
 
 
 def network(routers: int = 1) -> Net:
-    return Net(routers, read_group=read_group)
+    return Net(routers, message_format=MessageFormat(read_group=read_group))
 
 
 def member(net: Net, node: Node, name: str, share: inputs.Share = SHARE, **more: object) -> SubscriberLink:
@@ -222,7 +223,7 @@ def best(group: bytes, *names: str) -> str:
 
 
 def test_the_group_of_a_large_delivery_is_decided_when_all_have_answered() -> None:
-    net = Net(3, limits=LIMITS, read_group=read_group)
+    net = Net(3, limits=LIMITS, message_format=MessageFormat(read_group=read_group))
     group = next(b"g%d" % n for n in range(100) if best(b"g%d" % n, "m0", "m1") == "m1")
     has = member(net, net.nodes[0], "m0", limit=100)  # alone, so it gets the group
     first = net.publisher(net.nodes[2])
@@ -245,7 +246,7 @@ def test_the_group_of_a_large_delivery_is_decided_when_all_have_answered() -> No
 
 
 def test_what_a_member_releases_of_a_split_group_is_assigned_again() -> None:
-    net = Net(1, read_group=read_group)
+    net = Net(1, message_format=MessageFormat(read_group=read_group))
     one = member(net, net.nodes[0], "m0", limit=100)
     publisher = net.publisher(net.nodes[0])
     send(publisher, b"g:1", b"g:2")
@@ -272,7 +273,7 @@ def test_no_group_waits_for_a_claimed_delivery_that_comes_again_malformed() -> N
             raise ValueError("cannot be read")
         return message
 
-    net = Net(2, read_group=read_group, annotate=annotate)
+    net = Net(2, message_format=MessageFormat(annotate, read_group=read_group))
     one = member(net, net.nodes[0], "m0", limit=100)
     publisher = net.publisher(net.nodes[1])
     send(publisher, b"h:1", b"g:2")
@@ -304,7 +305,7 @@ def test_a_group_does_not_wait_for_what_nobody_claims() -> None:
 
 
 def test_no_group_waits_for_what_its_publisher_has_no_room_to_repeat_behind_a_large_one() -> None:  # C-6
-    net = Net(2, limits=LIMITS, read_group=read_group)
+    net = Net(2, limits=LIMITS, message_format=MessageFormat(read_group=read_group))
     net.publisher(net.nodes[1])
     (ingress,) = net.nodes[1].core.ingresses.values()
     names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"h:3", b"4")}
@@ -324,7 +325,7 @@ def test_no_group_waits_for_what_its_publisher_has_no_room_to_repeat_behind_a_la
 
 
 def test_no_group_waits_behind_a_large_one_that_its_shared_subscription_is_done_with() -> None:  # C-6
-    net = Net(2, limits=LIMITS, read_group=read_group)
+    net = Net(2, limits=LIMITS, message_format=MessageFormat(read_group=read_group))
     net.publisher(net.nodes[1])
     (ingress,) = net.nodes[1].core.ingresses.values()
     names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"2", b"h:3")}
@@ -343,7 +344,7 @@ def test_no_group_waits_behind_a_large_one_that_its_shared_subscription_is_done_
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_what_is_held_back_and_then_aborted_is_not_sent_without_a_body(is_lost: bool) -> None:  # L-5
-    net = Net(2, limits=LIMITS, read_group=read_group)
+    net = Net(2, limits=LIMITS, message_format=MessageFormat(read_group=read_group))
     net.publisher(net.nodes[1])
     (ingress,) = net.nodes[1].core.ingresses.values()
     names = {tag: network_tag(NONCE, ingress.session, tag) for tag in (b"g:1", b"g:2")}
@@ -409,7 +410,7 @@ def test_a_group_does_not_wait_for_what_went_back_and_another_member_has_done() 
 @pytest.mark.parametrize("is_late", [False, True], ids=["returned and done", "done and returned"])
 def test_a_group_does_not_wait_for_what_went_back_and_has_failed_too_often(is_late: bool) -> None:
     limits = Limits(policy=TopicPolicy(max_attempts=1))
-    net = Net(3, read_group=read_group, limits=limits)
+    net = Net(3, message_format=MessageFormat(read_group=read_group), limits=limits)
     net.subscriber(net.nodes[2], "slow")
     one = member(net, net.nodes[0], "m0", limit=1)
     publisher = net.publisher(net.nodes[2])
@@ -531,7 +532,7 @@ def test_records_of_groups_leave_with_their_deliveries() -> None:  # G6
 
 
 def test_an_aborted_delivery_that_comes_again_in_another_group_leaves_its_former_one() -> None:  # G6
-    net = Net(1, limits=LIMITS, read_group=read_group)
+    net = Net(1, limits=LIMITS, message_format=MessageFormat(read_group=read_group))
     member(net, net.nodes[0], "m0", limit=100)
     net.publisher(net.nodes[0]).drop()
     publisher = net.publisher(net.nodes[0], unsettled={b"1": None})

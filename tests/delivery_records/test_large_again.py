@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from delivery_records.model import effects, inputs
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.tags import network_tag
@@ -86,7 +87,7 @@ def test_a_malformed_try_that_was_aborted_does_not_decide_for_the_next(again: st
             raise ValueError("cannot be read")
         return message
 
-    net = Net(2, limits=LIMITS, annotate=annotate)
+    net = Net(2, limits=LIMITS, message_format=MessageFormat(annotate))
     one = net.subscriber(net.nodes[0], limit=0)
     net.publisher(net.nodes[1]).drop()
     publisher = net.publisher(net.nodes[1], unsettled={b"1": None})
@@ -122,7 +123,7 @@ def test_an_at_most_once_member_here_is_not_done_with_what_has_no_body(whole: bo
 
 @pytest.mark.parametrize("when", ["arriving", "awaited", "presented"])
 def test_a_rejected_delivery_that_is_aborted_and_comes_small_has_a_letter(when: str) -> None:  # I-3e
-    net = Net(3, limits=replace(LIMITS, policy=POLICY), make_letter=described)
+    net = Net(3, limits=replace(LIMITS, policy=POLICY), message_format=MessageFormat(make_letter=described))
     letters = dead_letters(net)
     net.publisher(net.nodes[2])
     (ingress,) = net.nodes[2].core.ingresses.values()

@@ -8,6 +8,7 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import LARGE_LOOKS, LARGE_STALL_S
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import Part
 from delivery_records.model.view import SubscriptionMode
@@ -144,7 +145,7 @@ def test_a_fault_with_a_first_part_ends_its_link_alone() -> None:
             raise LookupError
         return message
 
-    net = Net(limits=LIMITS, annotate=fails)
+    net = Net(limits=LIMITS, message_format=MessageFormat(fails))
     net.expects_faults = True
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     other = net.publisher(net.nodes[0], "q")

@@ -10,6 +10,7 @@ from delivery_records.channels import codec
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.model import effects, inputs
 from delivery_records.model.assigned import Assigned
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import LargePart, Msg, Need, RouterMessage, Taken
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.parts import NOT_WANTED, Part
@@ -89,7 +90,7 @@ def test_a_malformed_first_part_is_rejected_behind_the_last_and_goes_to_nobody()
     def refuse(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         raise ValueError("no section")
 
-    net = Net(limits=LIMITS, annotate=refuse)
+    net = Net(limits=LIMITS, message_format=MessageFormat(refuse))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     part(publisher, b"1", FIRST, Part.FIRST)
     assert publisher.outcomes == []

@@ -10,6 +10,7 @@ from delivery_records.channels import codec
 from delivery_records.diagnostics.lookup import find
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import Ack, ExpiringMsg, Msg, MsgPart
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import link_key
@@ -60,7 +61,7 @@ def test_what_waits_for_credit_expires_when_its_time_is_over_and_not_before(rout
 
 
 def test_without_a_policy_nothing_expires_whatever_a_message_says() -> None:
-    net = Net(read_ttl=own_ttl)
+    net = Net(message_format=MessageFormat(read_ttl=own_ttl))
     subscriber, publisher = net.subscriber(net.nodes[0], limit=0), net.publisher(net.nodes[0])
     publisher.send(b"1", b"ttl=1000")
     net.advance(86_000.0)
@@ -74,7 +75,7 @@ def subscriber_key(net: Net) -> str:
 
 
 def test_the_own_time_of_a_message_counts_where_it_is_shorter() -> None:
-    net = Net(limits=TEN, read_ttl=own_ttl)
+    net = Net(limits=TEN, message_format=MessageFormat(read_ttl=own_ttl))
     net.subscriber(net.nodes[0], limit=0)
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"longer", b"ttl=60000")
@@ -89,7 +90,7 @@ def test_the_own_time_of_a_message_counts_where_it_is_shorter() -> None:
 
 
 def test_what_expires_behind_a_held_delivery_does_not_make_the_next_sync_skip_that() -> None:
-    net = Net(3, limits=TEN, read_ttl=own_ttl)
+    net = Net(3, limits=TEN, message_format=MessageFormat(read_ttl=own_ttl))
     subscriber = net.subscriber(net.nodes[0], limit=0)
     first = net.publisher(net.nodes[1])
     first.send(b"1")
@@ -282,7 +283,7 @@ def test_what_a_member_returned_expires_too_and_what_it_has_had_does_not() -> No
 
 
 def test_deliveries_of_a_group_do_not_expire() -> None:
-    net = Net(limits=TEN, read_group=lambda message, message_format: message[:1])
+    net = Net(limits=TEN, message_format=MessageFormat(read_group=lambda message, _format: message[:1]))
     grouped = replace(SHARE, by_group=True)
     member = net.subscriber(net.nodes[0], "m1", share=grouped, limit=1)
     publisher = net.publisher(net.nodes[0])

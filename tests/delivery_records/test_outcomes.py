@@ -6,6 +6,7 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import network_tag
 from delivery_records.model.view import Kind, PublisherRecord
@@ -340,7 +341,7 @@ def test_outcomes_are_reported_in_window_order_whoever_answers_first() -> None:
 
 
 def test_a_malformed_message_is_rejected_in_its_place_and_goes_nowhere() -> None:
-    net = Net(annotate=_refuse_bad)
+    net = Net(message_format=MessageFormat(_refuse_bad))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     ids = _send_all(publisher, [b"1", b"bad", b"3"])
     assert subscriber.deliveries == [b"1", b"3"]
@@ -358,7 +359,7 @@ def test_a_malformed_message_is_rejected_in_its_place_and_goes_nowhere() -> None
 
 
 def test_a_malformed_message_is_owed_by_nobody() -> None:
-    net = Net(annotate=_refuse_bad)
+    net = Net(message_format=MessageFormat(_refuse_bad))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     _send_all(publisher, [b"1", b"bad"])
     reported = publisher.ask(b"bad")

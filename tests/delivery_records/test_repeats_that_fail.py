@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from delivery_records.model import effects, inputs
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.parts import Part
 from tests.delivery_records.harness import Net
@@ -19,7 +20,7 @@ def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str
 
 
 def test_what_is_sent_again_and_malformed_is_progress_with_the_map() -> None:  # I-9
-    net = Net(1, annotate=annotate)
+    net = Net(1, message_format=MessageFormat(annotate))
     net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).drop()
     tags = [b"%d" % number for number in range(30)]
@@ -32,7 +33,7 @@ def test_what_is_sent_again_and_malformed_is_progress_with_the_map() -> None:  #
 
 
 def test_what_is_sent_again_malformed_and_settled_is_given_up() -> None:  # I-4a
-    net = Net(1, annotate=annotate)
+    net = Net(1, message_format=MessageFormat(annotate))
     net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).drop()
     publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
@@ -56,7 +57,7 @@ def test_a_member_hears_how_often_it_failed_what_its_publisher_sends_again() -> 
 
 
 def test_a_letter_says_nothing_of_an_aborted_try() -> None:  # I-3e, L-5
-    net = Net(3, limits=replace(LIMITS, policy=POLICY), make_letter=described)
+    net = Net(3, limits=replace(LIMITS, policy=POLICY), message_format=MessageFormat(make_letter=described))
     letters = dead_letters(net)
     one, two = net.subscriber(net.nodes[0], "one"), net.subscriber(net.nodes[0], "two")
     net.publisher(net.nodes[2]).drop()

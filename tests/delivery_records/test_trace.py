@@ -12,6 +12,7 @@ from chaos.simulator.cores import SHIPPED
 from chaos.simulator.schedule import Result, run_seed
 from delivery_records import Records
 from delivery_records.model.limits import Limits, TopicPolicy
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.trace import TRACE_STEPS, TRACE_TIME_CAP_S, TRACE_TIME_S, Choice, Rule, Trace, TraceStep
 from tests.delivery_records.harness import NONCE, Net
@@ -268,7 +269,7 @@ def test_why_else_a_delivery_is_not_sent_or_accepted_is_reported() -> None:
             raise ValueError("no section begins like this")
         return message
 
-    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=1)), annotate=annotate)
+    net = Net(limits=Limits(policy=TopicPolicy(max_attempts=1)), message_format=MessageFormat(annotate))
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
     publisher, other = net.publisher(net.nodes[0]), net.publisher(net.nodes[0], "other")
     _trace_everything(net)

@@ -6,6 +6,7 @@ import pytest
 
 from delivery_records.model import effects
 from delivery_records.model.limits import RESUME_FLAGS_IGNORED
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net
 from tests.delivery_records.links import PublisherLink, SubscriberLink
@@ -163,7 +164,7 @@ def test_a_message_of_another_format_is_passed_through_unread() -> None:
     def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         return message + b" annotated"
 
-    net = Net(annotate=annotate)
+    net = Net(message_format=MessageFormat(annotate))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1", b"opaque", message_format=7)
     publisher.send(b"2", b"plain")

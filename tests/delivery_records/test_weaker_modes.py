@@ -6,6 +6,7 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import HELD_PRESETTLED, Limits
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.patience import Patience, SlowAction
 from delivery_records.model.view import SubscriptionMode
@@ -44,7 +45,7 @@ def test_a_malformed_delivery_of_mode_first_is_rejected_and_settled() -> None:
     def refuse(*_: object) -> bytes:
         raise ValueError("no message")
 
-    net = Net(annotate=refuse)
+    net = Net(message_format=MessageFormat(refuse))
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1", receiver_settles=True)
     (reported,) = publisher.all(effects.Dispose)
@@ -201,7 +202,7 @@ def test_a_malformed_presettled_message_goes_nowhere() -> None:
     def refuse(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         raise ValueError("no")
 
-    net = Net(annotate=refuse)
+    net = Net(message_format=MessageFormat(refuse))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1", settled=True)
     assert subscriber.deliveries == []

@@ -17,6 +17,7 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records.model import effects
 from delivery_records.model.limits import Limits
+from delivery_records.model.message_format import MessageFormat
 from delivery_records.model.messages import Msg, RouterMessage, Settle, Sync
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.tags import link_key
@@ -144,7 +145,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     def __init__(self, core: Core) -> None:
         super().__init__()
-        self.net = CoreNet(core, limits=Limits(window=1000), annotate=annotate)
+        self.net = CoreNet(core, limits=Limits(window=1000), message_format=MessageFormat(annotate))
         self.egress = PlayedEgress(self.net, self.net.nodes[0])
         self.model = Model()
         self.bodies: dict[bytes, bytes] = {}
