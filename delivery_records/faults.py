@@ -29,6 +29,7 @@ _OF_A_LINK = (
     inputs.SubscriberDisposition,
     inputs.LargeTaken,
     inputs.ClientFlow,
+    inputs.SessionRoom,
 )
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach, inputs.MapPart)
 

@@ -25,6 +25,7 @@ from delivery_records.attachments.watch.watch_handlers import WatchHandlers
 from delivery_records.attachments.watch.watch_parts import WatchParts
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.routing import FrameRouting
+from delivery_records.diagnostics.figures import Figures
 from delivery_records.diagnostics.tables import describe
 from delivery_records.faults import Faults
 from delivery_records.model import effects, inputs
@@ -96,6 +97,8 @@ class Records:
             turn, self.attaching, self.expiry, self.barrier, self.egresses, self._to_ingresses.by_epoch
         )
         self.ingresses = self.endpoints.ingresses
+        self.figures = Figures(turn, self.endpoints, self.barrier)
+        """For the shell and for operators."""
         self._departing = Departing(turn, self.endpoints, proposals, self.expiry.on_timer, self.attaching.on_free)
         self.expiry.keeps, self.attaching.is_busy = self._departing.keeps, self._departing.is_busy
         self._ingress_parts = self._parts_of_ingresses(proposals, failures, message_format)
@@ -169,6 +172,7 @@ class Records:
             inputs.RouterFrame: self._routing.on_frame,
             inputs.RouterDatagram: self._on_datagram,
             inputs.ClientFlow: self._on_flow,
+            inputs.SessionRoom: self._on_session_room,
             inputs.PublisherAttach: self.attaching.start,
             inputs.SubscriberAttach: self.attaching.start,
             inputs.MapPart: self.attaching.on_map_part,
@@ -388,6 +392,11 @@ class Records:
         endpoint = self.links.get(flow.link)
         if isinstance(endpoint, (Ingress, Egress)):
             endpoint.on_flow(flow)
+
+    def _on_session_room(self, room: inputs.SessionRoom) -> None:
+        endpoint = self.links.get(room.link)
+        if isinstance(endpoint, Ingress):
+            endpoint.resends.on_session_window(room.is_narrow, self.turn.now)
 
     def _on_detach(self, detach: inputs.LinkDetach) -> None:
         endpoint = self.links.get(detach.link)

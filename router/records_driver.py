@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol
 
 from delivery_records import Records
 from delivery_records.model import effects
-from delivery_records.model.inputs import Input, SendFailed, StoreFailed, StoreFailure
-from delivery_records.publisher.ingress import Ingress
+from delivery_records.model.inputs import Input, SendFailed, SessionRoom, StoreFailed, StoreFailure
 from oncewire.wire import vocabulary
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
@@ -145,17 +144,11 @@ class RecordsDriver:
 
     def publisher_bytes(self, number: int) -> tuple[int, bool]:
         """What a publisher's window holds in bytes, and whether it has deliveries to send again (C-6)."""
-        endpoint = self.records.links.get(number)
-        if not isinstance(endpoint, Ingress):
-            return 0, False
-        # L-4: F1 is for deliveries that are stored whole; what has begun to come goes on as its subscribers take it.
-        is_awaited = endpoint.window.unreceived > 0 and not endpoint.large.is_arriving
-        return endpoint.window.body_bytes, is_awaited
+        return self.records.figures.window_bytes(number)
 
     def stream_bytes(self, number: int) -> int:
         """Bytes of a publisher's large messages that wait for those who get them (L-4)."""
-        endpoint = self.records.links.get(number)
-        return endpoint.fanout.streams.held_bytes if isinstance(endpoint, Ingress) else 0
+        return self.records.figures.stream_bytes(number)
 
     def watch_stream(self, number: int) -> None:
         """A large message has begun to come from a publisher; what others take of it makes room for more (L-4)."""
@@ -174,9 +167,7 @@ class RecordsDriver:
 
     def on_session_window(self, number: int, is_narrow: bool) -> None:
         """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
-        endpoint = self.records.links.get(number)
-        if isinstance(endpoint, Ingress):
-            endpoint.resends.on_session_window(is_narrow, time.monotonic())
+        self.submit([SessionRoom(number, is_narrow)])
 
     def new_number(self) -> int:
         """A number for a client link, AMQP session or connection, given once in this incarnation."""

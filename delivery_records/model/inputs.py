@@ -307,6 +307,14 @@ class ClientFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRoom:
+    """The session of a publisher that has deliveries to send again has no room for a frame, or has some again (C-6)."""
+
+    link: int
+    is_narrow: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDetach:
     """The client detached the link; closed=True ends its terminus (I-8, E-8), False suspends it (A-9).
 
@@ -450,6 +458,7 @@ Input: TypeAlias = (
     | PublisherSettle
     | SubscriberDisposition
     | ClientFlow
+    | SessionRoom
     | LinkDetach
     | LinkLost
     | EndpointEnded

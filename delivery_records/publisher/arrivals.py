@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 
 from delivery_records.publisher.window import Window
@@ -49,3 +50,8 @@ class Arrivals:
     def at(self, number: int) -> float:
         """When a delivery of the window arrived: seconds on the record core's clock; not later than it says."""
         return self._times[max(0, bisect_right(self._firsts, number) - 1)]
+
+    def known(self, number: int) -> float | None:
+        """As `at`; None where its mark is no longer there, as of one that was settled with its outcome."""
+        at = self.at(number)
+        return at if self.before(math.nextafter(at, -math.inf), number + 1) <= number else None

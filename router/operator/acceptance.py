@@ -6,14 +6,12 @@ outcomes that publishers get are looked at only while a chosen delivery is under
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from delivery_records.diagnostics.figures import PublisherFigures
 from delivery_records.model.effects import Dispose
-from delivery_records.publisher.arrivals import Arrivals
-from delivery_records.publisher.ingress import Ingress
 from router.incarnation import Incarnation
 from topology.inspector.rates_core import MINUTE_S, Acceptances, Quantiles
 from topology.inspector.topic_names_core import topic_name
@@ -28,7 +26,9 @@ PATIENCE_S = 30.0
 class _Chosen:
     """The next delivery of one publisher."""
 
-    ingress: Ingress
+    key: str
+    """Of the publisher."""
+    topic: str
     number: int
     """In its window."""
     chosen_at: float
@@ -54,57 +54,52 @@ class AcceptanceTimes:
         self._turn += 1
         self._drop(now)
         received, turns = {}, {}
-        best: dict[str, tuple[int, int, Ingress]] = {}
-        for ingress in self._core.ingresses.values():
-            link = ingress.link
+        best: dict[str, tuple[int, PublisherFigures]] = {}
+        for publisher in self._core.figures.publishers():
+            link = publisher.link
             if link is None:
                 continue
-            received[link] = ingress.credit.received
+            received[link] = publisher.received
             last = turns[link] = self._turns.get(link, 0)
             if link in self._chosen or self._received.get(link, 0) == received[link]:
                 continue
-            if ingress.topic not in best or last < best[ingress.topic][0]:
-                best[ingress.topic] = (last, link, ingress)
+            if publisher.topic not in best or last < best[publisher.topic][0]:
+                best[publisher.topic] = (last, publisher)
         self._received, self._turns = received, turns
-        for _, link, ingress in best.values():
-            if len(self._chosen) >= MAX_CHOSEN:
+        for _, publisher in best.values():
+            if len(self._chosen) >= MAX_CHOSEN or publisher.link is None:
                 break
-            turns[link] = self._turn
-            self._chosen[link] = _Chosen(ingress, ingress.window.end, now)
+            turns[publisher.link] = self._turn
+            self._chosen[publisher.link] = _Chosen(publisher.key, publisher.topic, publisher.end, now)
         self._driver.watch_outcomes(self._on_outcomes if self._chosen else None)
 
     def _drop(self, now: float) -> None:
         """Forget those whose publisher has left, or sends nothing."""
         for link, each in list(self._chosen.items()):
-            has_come = each.ingress.window.end > each.number
-            is_here = each.ingress.link == link and self._core.ingresses.get(each.ingress.key) is each.ingress
-            if not is_here or not (has_come or now - each.chosen_at < PATIENCE_S):
+            found = self._core.figures.publisher_on(link)
+            is_awaited = found is not None and (found.end > each.number or now - each.chosen_at < PATIENCE_S)
+            if not is_awaited:
                 del self._chosen[link]
 
     def _on_outcomes(self, effect: Dispose) -> None:
         each = self._chosen.get(effect.link)
-        if each is None or each.ingress.window.next_accept <= each.number:
+        found = None if each is None else self._core.figures.publisher_on(effect.link)
+        if each is None or found is None or found.decided <= each.number:
             return
         del self._chosen[effect.link]
         if not self._chosen:
             self._driver.watch_outcomes(None)
-        arrived = arrival_of(each.ingress.arrivals, each.number)
+        arrived = self._core.figures.arrival(each.key, each.number)
         if arrived is not None:
             now = time.monotonic()
-            self._found.note(topic_name(each.ingress.topic), now, now - arrived)
+            self._found.note(topic_name(each.topic), now, now - arrived)
 
     def quantiles(self, now: float) -> tuple[Mapping[str, Quantiles], Mapping[str, Quantiles]]:
         """Of five minutes and of the last one: by the names of topics; of all together under the empty one."""
         waiting: dict[str, list[float]] = {}
         for each in self._chosen.values():
-            if each.ingress.window.end > each.number:
-                age = now - each.ingress.arrivals.at(each.number)
-                waiting.setdefault(topic_name(each.ingress.topic), []).append(age)
+            found = self._core.figures.publisher(each.key)
+            arrived = self._core.figures.arrival(each.key, each.number)
+            if found is not None and found.end > each.number and arrived is not None:
+                waiting.setdefault(topic_name(each.topic), []).append(now - arrived)
         return self._found.quantiles(now, waiting), self._found.quantiles(now, waiting, MINUTE_S)
-
-
-def arrival_of(arrivals: Arrivals, number: int) -> float | None:
-    """When a delivery arrived; None where its mark is no longer there, as of one that was settled with its outcome."""
-    at = arrivals.at(number)
-    is_known = arrivals.before(math.nextafter(at, -math.inf), number + 1) <= number
-    return at if is_known else None

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 
 from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S
 from delivery_records.diagnostics.lookup import FoundDelivery, find
-from delivery_records.diagnostics.waits import Holder, Reason, Wait, holder, owing, unsettled_since, waiting
-from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, network_tag, own_tag, session_of
+from delivery_records.diagnostics.waits import Holder, Reason
+from delivery_records.model.tags import network_tag, own_tag, session_of
 from delivery_records.model.view import Subscription
-from delivery_records.publisher.ingress import Ingress
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
 from router.clients.listener import ClientListener
 from router.clients.subscriber_link import SubscriberLink
 from router.incarnation import Incarnation
-from router.operator.inspection_view import ViewTables, credit_of, granted_of, seconds
+from router.operator.inspection_view import ViewTables, seconds
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name
 
@@ -74,19 +73,15 @@ class LocalTables:
         if now - self._pulse.at < PULSE_S:
             return self._pulse
         pulse = self._pulse = Pulse(now)
-        for ingress in self._core.ingresses.values():
-            since = unsettled_since(ingress)
-            if since is None:
+        for publisher in self._core.figures.publishers():
+            if publisher.since is None:
                 continue
             pulse.waiting += 1
-            if now - since > DELAYED_S:
+            if now - publisher.since > DELAYED_S:
                 pulse.delayed += 1
-                pulse.delayed_topics[topic_name(ingress.topic)] += 1
-                pulse.stuck += now - since > STUCK_S
-        pulse.held = sum(
-            now - egress.outgoing.held_since > STUCK_S and egress.outgoing.held > 0
-            for egress in self._core.egresses.values()
-        )
+                pulse.delayed_topics[topic_name(publisher.topic)] += 1
+                pulse.stuck += now - publisher.since > STUCK_S
+        pulse.held = sum(each.held > 0 and now - each.held_since > STUCK_S for each in self._core.figures.subscribers())
         return pulse
 
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -120,27 +115,27 @@ class LocalTables:
 
     def _wait_heads(self) -> Sequence[Head]:
         me = (self._core.node_id, f"{self._core.rid:x}")
-        found = []
-        for key, ingress in self._core.ingresses.items():
-            since = unsettled_since(ingress)
-            if since is not None:
-                # Digits in front, so that the longest wait comes first and keeps its place.
-                order = f"{since:020.6f}"
-                found.append(Head(order, f"{me[1]}.{key}", ingress.name, ingress.topic, me))
-        return sorted(found)
+        return sorted(
+            # Digits in front, so that the longest wait comes first and keeps its place.
+            Head(f"{each.since:020.6f}", f"{me[1]}.{each.key}", each.name, each.topic, me)
+            for each in self._core.figures.publishers()
+            if each.since is not None
+        )
 
     def _waits(self, heads: Sequence[Head]) -> list[Row]:
         now = time.monotonic()
         looks = LOOKS
         rows: list[Row] = []
         for head in heads:
-            ingress = self._core.ingresses.get(head.key.rpartition(".")[2])
-            found = None if ingress is None else waiting(ingress)
-            if ingress is None or found is None:
+            figures = self._core.figures
+            publisher = figures.publisher(head.key.rpartition(".")[2])
+            found = None if publisher is None else figures.wait(publisher.key)
+            if publisher is None or found is None:
                 continue
+            tag = network_tag(self._core.nonce, publisher.session, found.tag)
             names: list[Row] = []
             if found.reason is Reason.SUBSCRIPTIONS:
-                holders, looked = owing(self._core.turn, self._core.egresses, ingress, found.number, NAMED, looks)
+                holders, looked = figures.owing(publisher.key, found.number, NAMED, looks)
                 looks -= looked
                 names = [
                     {
@@ -151,28 +146,28 @@ class LocalTables:
                         "router": self._view.name_of(each.subscription.record.rid),
                         "rid": f"{each.subscription.record.rid:x}",
                         "since_s": seconds(now - each.since),
-                        "state": self._seen(each.state, each.subscription, self._tag_of(ingress, found)),
+                        "state": self._seen(each.state, each.subscription, tag),
                     }
                     for each in holders
                 ]
             rows.append(
                 {
                     "key": head.key,
-                    "publisher": ingress.name,
-                    **topic_facts(ingress.topic),
+                    "publisher": publisher.name,
+                    **topic_facts(publisher.topic),
                     "router": self._core.node_id,
                     "rid": f"{self._core.rid:x}",
-                    "phase": ingress.phase.value,
-                    "peer": ingress.peer,
-                    "user": ingress.user,
-                    "unsettled": len(ingress.window),
-                    "granted": granted_of(ingress),
-                    "bytes": ingress.window.body_bytes,
-                    "credit": credit_of(ingress),
+                    "phase": publisher.phase,
+                    "peer": publisher.peer,
+                    "user": publisher.user,
+                    "unsettled": publisher.unsettled,
+                    "granted": publisher.granted,
+                    "bytes": publisher.bytes,
+                    "credit": publisher.credit,
                     "oldest_s": seconds(now - found.since),
                     # Since this attach: the router before knew how old it is.
-                    "oldest_is_older": found.number < ingress.arrivals.presented,
-                    "oldest_tag": self._tag_of(ingress, found).hex(),
+                    "oldest_is_older": found.number < publisher.presented,
+                    "oldest_tag": tag.hex(),
                     "reason": found.reason.value,
                     "waiting_for": names,
                     "waiting_for_count": found.owing,
@@ -185,21 +180,16 @@ class LocalTables:
         subscription = self._core.view.subscriptions.get(key)
         if subscription is None:
             return None
-        found = holder(self._core.turn, self._core.egresses, subscription, tag)
-        return self._seen(found, subscription, tag)
+        found = self._core.figures.holder(key, tag)
+        return None if found is None else self._seen(found, subscription, tag)
 
     def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
         """The same, distinguished by the paths and the entries here: who waits for a path blames no client."""
         if found is Holder.ELSEWHERE and subscription.record.rid not in self._incarnation.neighbours.routing.next_hops:
             return UNREACHABLE
-        if found is Holder.HELD:
-            egress = self._core.egresses.get(subscription.key)
-            if egress is not None and tag not in egress.sessions.get(tag[SESSION_AT:OWN_TAG_AT], {}):
-                return UNDERWAY
+        if found is Holder.HELD and not self._core.figures.has_entry(subscription.key, tag):
+            return UNDERWAY
         return found.value
-
-    def _tag_of(self, ingress: Ingress, found: Wait) -> bytes:
-        return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:
         channel = self._core.channels.find(int(head.key, 16))

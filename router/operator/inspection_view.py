@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from delivery_records.diagnostics.figures import PublisherFigures, SubscriberFigures
 from delivery_records.model.terms import timeout_of
 from delivery_records.model.timers import Timer
 from delivery_records.model.topics import is_pattern, matches, split_vhost
 from delivery_records.model.view import Publisher, Router, Subscription
-from delivery_records.publisher.ingress import Ingress
-from delivery_records.subscriber.egress import Egress
 from router.incarnation import Incarnation
 from router.topic_rules import described
 from topology.inspector.owners_core import Owner, owner_of
@@ -241,8 +240,8 @@ class ViewTables:
 
     def _subscription(self, subscription: Subscription) -> Row:
         core, record = self.core, subscription.record
-        egress = core.egresses.get(subscription.key)
-        state = self._state(record.rid, egress)
+        figures = core.figures.subscriber(subscription.key)
+        state = self._state(record.rid, figures)
         members = len(self._view.members_of.get(subscription.key, ())) if record.shared else None
         if members is not None:
             state = "shared" if members else "detached"
@@ -274,29 +273,28 @@ class ViewTables:
             "held": None,
             "credit": None,
         }
-        if egress is not None:
-            row |= self._numbers_of_egress(egress)
+        if figures is not None:
+            row |= self._numbers_of(figures)
         return row
 
-    def _numbers_of_egress(self, egress: Egress) -> Row:
-        entries = sum(map(len, egress.sessions.values()))
+    def _numbers_of(self, figures: SubscriberFigures) -> Row:
         numbers: Row = {
-            "confirmed": egress.proof.confirmed,
-            "lag": egress.unsettled,
-            "former": entries - egress.unsettled,
-            "held": egress.outgoing.held,
-            "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
+            "confirmed": figures.confirmed,
+            "lag": figures.unsettled,
+            "former": self.core.figures.former(figures.key),
+            "held": figures.held,
+            "credit": figures.credit,
         }
-        if not egress.proof.is_proven:
+        if not figures.is_proven:
             numbers["state"] = "provisional"
-        if not egress.proof.confirmed:
-            numbers["joins_behind"] = [self.name_of(rid) for rid in self.core.barrier.missing(egress.created)]
+        if not figures.confirmed:
+            numbers["joins_behind"] = [self.name_of(rid) for rid in self.core.barrier.missing(figures.created)]
         return numbers
 
     def _publisher(self, publisher: Publisher) -> Row:
         core, record = self.core, publisher.record
-        ingress = core.ingresses.get(publisher.key)
-        state = self._state(record.rid, ingress)
+        figures = core.figures.publisher(publisher.key)
+        state = self._state(record.rid, figures)
         row: Row = {
             "key": publisher.key,
             "name": publisher.name,
@@ -316,24 +314,23 @@ class ViewTables:
             "bytes": None,
             "credit": None,
         }
-        if ingress is not None:
-            window = ingress.window
+        if figures is not None:
             row |= {
-                "state": ingress.phase.value,
-                "unsettled": len(window),
-                "granted": granted_of(ingress),
-                "unreceived": window.unreceived,
-                "reported": window.reported,
-                "bytes": window.body_bytes,
-                "credit": credit_of(ingress),
+                "state": figures.phase,
+                "unsettled": figures.unsettled,
+                "granted": figures.granted,
+                "unreceived": figures.unreceived,
+                "reported": figures.reported,
+                "bytes": figures.bytes,
+                "credit": figures.credit,
             }
         elif state == "detached":
             row["state"] = "suspended"
         return row
 
-    def _state(self, rid: int, endpoint: Egress | Ingress | None) -> str | None:
+    def _state(self, rid: int, figures: SubscriberFigures | PublisherFigures | None) -> str | None:
         """Where an attachment is; None when its link is here."""
-        if endpoint is not None:
+        if figures is not None:
             return None
         if rid == self.core.rid:
             return "detached"
@@ -353,16 +350,6 @@ def topic_head(topic: str) -> Head:
 def seconds(value: float) -> float:
     """A duration for people and JSON: not negative, in milliseconds."""
     return round(max(0.0, value), 3)
-
-
-def credit_of(ingress: Ingress) -> int:
-    """Deliveries the publisher may send now."""
-    return max(0, ingress.credit.limit - ingress.credit.received)
-
-
-def granted_of(ingress: Ingress) -> int:
-    """Deliveries that the publisher may have unsettled now: those it has, and those it may send."""
-    return len(ingress.window) + max(0, credit_of(ingress) - ingress.window.unreceived)
 
 
 def _sorted(heads: Iterable[Head]) -> Sequence[Head]:

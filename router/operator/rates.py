@@ -66,7 +66,9 @@ class Rates:
         to_topics: Counter[str] = Counter()
         from_topics: Counter[str] = Counter()
         for key, count in published.items():
-            to_topics[topic_name(core.ingresses[key].topic)] += count
+            publisher = core.view.publishers.get(key)
+            if publisher is not None:
+                to_topics[topic_name(publisher.record.topic)] += count
         for key, count in delivered.items():
             subscription = core.view.subscriptions.get(key)
             if subscription is not None:
@@ -91,16 +93,16 @@ class Rates:
     # --- counters that are there anyway -------------------------------------------------------------------------------
 
     def _publishers(self) -> Iterable[tuple[str, int, int]]:
-        for key, ingress in self._core.ingresses.items():
-            if ingress.link is not None:
-                yield key, ingress.link, ingress.credit.received
+        for each in self._core.figures.publishers():
+            if each.link is not None:
+                yield each.key, each.link, each.received
 
     def _subscriptions(self) -> Iterable[tuple[str, int, int]]:
         shells = self._incarnation.driver.links
-        for key, egress in self._core.egresses.items():
-            shell = shells.get(egress.link)
+        for each in self._core.figures.subscribers():
+            shell = shells.get(each.link)
             if isinstance(shell, SubscriberLink):
-                yield key, egress.link, shell.sent
+                yield each.key, each.link, shell.sent
 
     def _links(self) -> Iterable[tuple[str, int, int]]:
         own = self._core.rid

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from delivery_records.model import effects, inputs
 from delivery_records.model.parts import Part
 from delivery_records.model.tags import network_tag
-from delivery_records.publisher.ingress import Ingress
-from delivery_records.subscriber.egress import Egress
 from router.operator.trace_context import TraceContext, read_context, with_context
 
 if TYPE_CHECKING:
@@ -161,8 +159,8 @@ class DeliverySpans:
     def _on_transfer(self, transfer: inputs.PublisherTransfer, now_ns: int, *, is_part: bool = False) -> None:
         if transfer.aborted or transfer.resume or transfer.message_format:
             return
-        ingress = self._records.links.get(transfer.link)
-        if not isinstance(ingress, Ingress):
+        publisher = self._records.figures.publisher_on(transfer.link)
+        if publisher is None:
             return
         context = read_context(transfer.message, also_properties=True)
         if context is None:
@@ -174,12 +172,12 @@ class DeliverySpans:
             trace_id, parent_id = context.trace_id, context.span_id
         else:
             return
-        span = self._begin(Kind.ACCEPT, ingress.topic, trace_id, parent_id, now_ns)
+        span = self._begin(Kind.ACCEPT, publisher.topic, trace_id, parent_id, now_ns)
         if span is None:
             return
         span.attributes |= {
-            "oncewire.publisher": ingress.name,
-            "oncewire.tag": network_tag(self._records.nonce, ingress.session, transfer.tag).hex(),
+            "oncewire.publisher": publisher.name,
+            "oncewire.tag": network_tag(self._records.nonce, publisher.session, transfer.tag).hex(),
         }
         if not is_part:
             span.attributes["messaging.message.envelope.size"] = len(transfer.message)
@@ -221,8 +219,8 @@ class DeliverySpans:
         context = read_context(message, also_properties=False)
         if context is None or not context.is_sampled:
             return
-        egress = self._records.links.get(sent.link)
-        if not isinstance(egress, Egress):
+        subscriber = self._records.figures.subscriber_on(sent.link)
+        if subscriber is None:
             return
         link = self._link(sent.link)
         before = link.by_tag.pop(sent.tag, None)
@@ -235,7 +233,7 @@ class DeliverySpans:
         if span is None:
             return
         span.attributes |= {
-            "messaging.destination.subscription.name": egress.name,
+            "messaging.destination.subscription.name": subscriber.name,
             "oncewire.tag": sent.tag.hex(),
             "oncewire.redelivered": sent.redelivered,
         }

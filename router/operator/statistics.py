@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Iterable
 
 from delivery_records import Records
-from delivery_records.diagnostics.lateness import late
+from delivery_records.diagnostics.figures import Totals
 from delivery_records.model.durations import Durations
 from delivery_records.model.topics import split_vhost
-from delivery_records.publisher.ingress import Ingress
 from oncewire.transport.gate import ListenerGate
 from router.access_rules import DEFAULT_VHOST
 from router.clients.listener import ClientListener
 from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
 from router.logs import EventLog
-from router.operator.status import CoreNumbers, Numbers, VhostNumbers
+from router.operator.status import Numbers, VhostNumbers
 from router.operator.telemetry import Telemetry
 from router.tls import RouterTls
 
@@ -58,11 +57,11 @@ class Accounts:
         decisions = self._decisions.copy()
         durations = Durations()
         durations.add(self._durations)
-        core = CoreNumbers()
+        core = Totals()
         if incarnation is not None:
             decisions.update(_named(incarnation.records))
             durations.add(incarnation.records.durations)
-            core = core_numbers(incarnation.records, time.monotonic())
+            core = incarnation.records.figures.totals(time.monotonic())
         listener, watch = self._listener, self._watch
         return Numbers(
             router=self._router,
@@ -96,35 +95,6 @@ class Accounts:
         )
 
 
-def core_numbers(records: Records, now: float) -> CoreNumbers:
-    """Gauges of one record core, `now` on its clock."""
-    found = CoreNumbers(
-        late=late(records.ingresses.values(), now),
-        barriers_waiting=records.barrier.waiting,
-        routers=len(records.view.routers),
-        subscriptions=len(records.view.subscriptions),
-        publishers=len(records.view.publishers),
-        applied_revision=records.view.applied,
-        trace_steps=len(records.trace),
-    )
-    found.publisher_links = sum(isinstance(endpoint, Ingress) for endpoint in records.links.values())
-    for ingress in records.ingresses.values():
-        found.window_deliveries += len(ingress.window)
-        found.window_bytes += ingress.window.body_bytes
-        found.dead_letters_waiting += 0 if ingress.fanout.letters is None else ingress.fanout.letters.waiting
-        if ingress.link is not None:
-            credit = max(0, ingress.credit.limit - ingress.credit.received)
-            found.publisher_credit += credit
-            found.publishers_without_credit += not credit
-    for egress in records.egresses.values():
-        found.subscriber_links += 1
-        credit = max(0, egress.outgoing.limit - egress.outgoing.sent)
-        found.subscriber_credit += credit
-        found.subscribers_without_credit += not credit
-        found.held_deliveries += egress.outgoing.held
-    return found
-
-
 def _of_vhosts(listener: ClientListener, records: Records | None) -> dict[str, VhostNumbers]:
     """What each virtual host has here, the default one, too; nothing where the settings have none."""
     if not listener.config.vhosts:
@@ -133,12 +103,12 @@ def _of_vhosts(listener: ClientListener, records: Records | None) -> dict[str, V
     for connection in listener.connections():
         found.setdefault(connection.policy.vhost, VhostNumbers()).connections += 1
     if records is not None:
-        for ingress in records.ingresses.values():
-            numbers = found.setdefault(split_vhost(ingress.topic)[0], VhostNumbers())
-            numbers.publishers += ingress.link is not None
-            numbers.unsettled += len(ingress.window)
-        for key in records.egresses:
-            subscription = records.view.subscriptions.get(key)
+        for publisher in records.figures.publishers():
+            numbers = found.setdefault(split_vhost(publisher.topic)[0], VhostNumbers())
+            numbers.publishers += publisher.link is not None
+            numbers.unsettled += publisher.unsettled
+        for subscriber in records.figures.subscribers():
+            subscription = records.view.subscriptions.get(subscriber.key)
             if subscription is not None:
                 found.setdefault(subscription.record.vhost, VhostNumbers()).subscribers += 1
     return {name or DEFAULT_VHOST: numbers for name, numbers in found.items()}

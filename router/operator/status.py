@@ -6,34 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from delivery_records.diagnostics.lateness import Late
+from delivery_records.diagnostics.figures import Totals
 from delivery_records.model.durations import Durations
 from router.peers.neighbours import NeighbourNumbers
-
-
-@dataclass(slots=True)
-class CoreNumbers:
-    """Gauges of the record core; all 0 while there is no incarnation."""
-
-    late: Late = field(default_factory=Late)
-    window_deliveries: int = 0
-    window_bytes: int = 0
-    held_deliveries: int = 0
-    publisher_links: int = 0
-    publisher_credit: int = 0
-    """Deliveries that attached publishers may send now, in all."""
-    publishers_without_credit: int = 0
-    subscriber_links: int = 0
-    subscriber_credit: int = 0
-    subscribers_without_credit: int = 0
-    barriers_waiting: int = 0
-    routers: int = 0
-    subscriptions: int = 0
-    publishers: int = 0
-    applied_revision: int = 0
-    trace_steps: int = 0
-    dead_letters_waiting: int = 0
-    """Dead letters that no subscription is there for (I-3e)."""
 
 
 @dataclass(slots=True)
@@ -56,7 +31,7 @@ class Numbers:
     decisions: Mapping[str, int]
     """Decisions of the record core since the process started, by name."""
     durations: Durations
-    core: CoreNumbers
+    core: Totals
     events: Mapping[str, int]
     """Log events by level."""
     faults: Mapping[str, int]

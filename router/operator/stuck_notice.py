@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from delivery_records import Records
 from delivery_records.diagnostics.lateness import STUCK_S
-from delivery_records.diagnostics.waits import Owing, Reason, owing, unsettled_since, waiting
-from delivery_records.publisher.ingress import Ingress
+from delivery_records.diagnostics.waits import Owing, Reason
 from oncewire.transport.log_limit_core import LogLimit
 from router.logs import EventLog, RouterEvent
 from topology.inspector.owners_core import owner_of
@@ -45,31 +44,31 @@ class StuckNotice:
     def look(self, now: float) -> None:
         """Log whom publishers wait for."""
         reported = 0
-        for ingress, each in self._holders(now):
+        for publisher, each in self._holders(now):
             if self._limit.take(each.subscription.key, now) is None:
                 continue
-            self._notify(ingress, each, now)
+            self._notify(publisher, each, now)
             reported += 1
             if reported == MOST:
                 return
 
-    def _holders(self, now: float) -> Iterator[tuple[Ingress, Owing]]:
+    def _holders(self, now: float) -> Iterator[tuple[str, Owing]]:
         """Who waits for whom for too long, the longest wait first."""
-        stuck = [(since, key) for key, each in self._core.ingresses.items() if (since := unsettled_since(each))]
+        figures = self._core.figures
+        stuck = [(each.since, each.key, each.name) for each in figures.publishers() if each.since is not None]
         looks = LOOKS
-        for since, key in sorted(stuck):
+        for since, key, name in sorted(stuck):
             if now - since <= STUCK_S or looks <= 0:
                 return
-            ingress = self._core.ingresses[key]
-            found = waiting(ingress)
+            found = figures.wait(key)
             if found is None or found.reason is not Reason.SUBSCRIPTIONS:
                 continue
-            holders, looked = owing(self._core.turn, self._core.egresses, ingress, found.number, MOST, looks)
+            holders, looked = figures.owing(key, found.number, MOST, looks)
             looks -= looked
             for each in holders:
-                yield ingress, each
+                yield name, each
 
-    def _notify(self, ingress: Ingress, each: Owing, now: float) -> None:
+    def _notify(self, publisher: str, each: Owing, now: float) -> None:
         record = each.subscription.record
         facts = topic_facts(record.topic)
         shared = self._core.view.subscriptions.get(record.member_of)
@@ -81,6 +80,6 @@ class StuckNotice:
             owner=owner.kind,
             state=each.state.value,
             waits_s=round(now - each.since, 1),
-            publisher=ingress.name,
+            publisher=publisher,
             ends_with=owner.command,
         )

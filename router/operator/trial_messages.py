@@ -14,7 +14,6 @@ from delivery_records.model import effects
 from delivery_records.model.inputs import LinkDetach, LinkLost, LossCause, Owner, PublisherAttach, PublisherTransfer
 from delivery_records.model.tags import network_tag
 from delivery_records.model.topics import TopicError, check_topic, split_vhost
-from delivery_records.publisher.ingress import Ingress
 from oncewire.wire import BodyKind, Message, Properties, encode_message
 from router.access_rules import adopts, may_publish
 from router.clients.addresses import MADE_PREFIX
@@ -216,9 +215,9 @@ class _TrialPublisher:
 
     def _send(self) -> None:
         records = self._incarnation.records
-        ingress = records.links[self.number]
-        assert isinstance(ingress, Ingress)
+        publisher = records.figures.publisher_on(self.number)
+        assert publisher is not None
         with contextlib.suppress(asyncio.InvalidStateError):  # whoever asked has gone
-            self.sent.set_result(network_tag(records.nonce, ingress.session, _TAG))
+            self.sent.set_result(network_tag(records.nonce, publisher.session, _TAG))
         self._sent_at = time.monotonic()
         self._driver.submit([PublisherTransfer(self.number, 0, _TAG, self._message)])

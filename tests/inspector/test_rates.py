@@ -17,7 +17,6 @@ from oncewire.client import Publisher, Subscriber, connect
 from router.commands.local_network import LocalNetwork
 from router.config import RouterConfig
 from router.node import RouterNode
-from router.operator.acceptance import arrival_of
 from topology.inspector.merging_core import histories, is_own, merged
 from topology.inspector.rates_core import (
     ACCEPTANCE_S,
@@ -123,8 +122,8 @@ def test_an_arrival_whose_mark_is_no_longer_there_is_not_guessed() -> None:
             slot = window.at(number)
             assert slot is not None
             window.remove(slot)
-    assert arrival_of(arrivals, 2 * FEW_MARKS - 1) == 2.0 * FEW_MARKS - 1
-    assert arrival_of(arrivals, 0) is None
+    assert arrivals.known(2 * FEW_MARKS - 1) == 2.0 * FEW_MARKS - 1
+    assert arrivals.known(0) is None
 
 
 def test_rows_of_all_routers_are_joined_by_who_knows_what() -> None:
