@@ -116,7 +116,7 @@ class Square:
 
 
 class Mesh:
-    """Three routers, all linked; clients connect through a relay each router has, and tells others as its address."""
+    """Three routers, all linked; clients connect through the relay that each router advertises as its address."""
 
     def __init__(self, what: str) -> None:
         self.what = what

@@ -30,7 +30,7 @@ class Flow:
         """In order (I-3): the n-th acceptance is that of message n."""
         self._sendings: asyncio.Queue[Sending] = asyncio.Queue()
         self._turned = asyncio.Condition()
-        """Told of each message that was sent or accepted, and each batch delivered."""
+        """Notified of each message that was sent or accepted, and each batch delivered."""
 
     async def until_accepted_after(self, moment: float, within_s: float) -> tuple[float, float]:
         """Wait for the first message that was sent after `moment`; when it was delivered, and when accepted.

@@ -201,7 +201,7 @@ class RecordsDriver:
 
         Args:
             failed: which one.
-            told: to the client.
+            reported: why, and what to do, for the client.
             same_everywhere: it would fail at every router.
         """
         self._store_failure = (reported, _EVERYWHERE if same_everywhere else {})

@@ -117,7 +117,7 @@ COMMANDS_MAY_KNOW = frozenset({"oncewire.cli"})
 
 
 def is_pure(path: str) -> bool:
-    """Tells whether a file (path inside the project) is part of a pure core."""
+    """Return whether a file (path inside the project) is part of a pure core."""
     return path.startswith(PURE_PREFIXES) or path.endswith("_core.py")
 
 
@@ -144,7 +144,7 @@ def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
 
 
 def within(module: str, prefixes: frozenset[str]) -> bool:
-    """Tells whether a module is one of the prefixes or inside one."""
+    """Return whether a module is one of the prefixes or inside one."""
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 

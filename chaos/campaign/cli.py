@@ -97,7 +97,7 @@ def simulate(
     asked = Seeds(first_seed, seeds)
     with _ended_by_sigterm_as_by_ctrl_c():
         if story:
-            _notify(console, first_seed, shorten)
+            _print_story(console, first_seed, shorten)
         try:
             with RunProgress(console, "seeds", seeds) as progress:
                 outcome = run_seeds(asked, jobs or default_jobs(), on_progress=progress.show_seeds)
@@ -112,9 +112,9 @@ def simulate(
     ctx.exit(0 if outcome.tally.is_clean else options.FAILED)
 
 
-def _notify(console: Console, seed: int, shorten: bool) -> None:
+def _print_story(console: Console, seed: int, shorten: bool) -> None:
     from chaos.campaign.report import say
-    from chaos.campaign.story import notify, notify_shortened
+    from chaos.campaign.story import shortened_story_of, story_of
     from chaos.simulator.schedule import run_seed
 
     result = run_seed(seed)
@@ -124,7 +124,7 @@ def _notify(console: Console, seed: int, shorten: bool) -> None:
             "it breaks no guarantee, so there is nothing that the shorter one would have to keep",
             "leave --shorten out",
         )
-    story = notify_shortened(result) if shorten else notify(result)
+    story = shortened_story_of(result) if shorten else story_of(result)
     for line in (*story.head, "", *story.lines, "", f"ends with: {story.violation or 'everything at rest'}"):
         say(console, line)
 

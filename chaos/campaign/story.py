@@ -1,4 +1,4 @@
-"""One seed told line by line: when, which step, who does what, and below it what the routers answered."""
+"""The story of one seed, line by line: when, which step, who does what, and below it what the routers answered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PHRASES = {
     "k.miss": "request {0} never arrives at etcd",
     "k.return": "etcd is back",
     "n.flow": "frames from r{0} to r{1} flow again",
-    "n.mend": "the path from r{0} to r{1} works again",
+    "n.heal": "the path from r{0} to r{1} works again",
     "n.end": "AMQP session {0} ends",
     "n.idle": "the idle time-out ends link {0}",
     "o.end": "an operator gives order {0} at r{1}: end the subscription he was shown",
@@ -117,16 +117,16 @@ class Story:
     head: tuple[str, ...]
     lines: tuple[str, ...]
     violation: str | None
-    """What the told run broke; for a shortened one the same kind of thing as the whole."""
+    """What this run broke; for a shortened one the same kind of thing as the whole."""
 
 
-def notify(result: Result, cores: Cores = SHIPPED) -> Story:
+def story_of(result: Result, cores: Cores = SHIPPED) -> Story:
     """The whole run of a seed."""
-    return _reported(result, Scenario(result.setting, tuple(result.story)), cores)
+    return _replayed(result, Scenario(result.setting, tuple(result.story)), cores)
 
 
-def notify_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SHORTEN_S) -> Story:
-    """The run of a failing seed without the steps that do not matter; what follows without faults is not told.
+def shortened_story_of(result: Result, cores: Cores = SHIPPED, seconds: float = SHORTEN_S) -> Story:
+    """The run of a failing seed without the steps that do not matter; what follows without faults is left out.
 
     Args:
         result: must have a violation.
@@ -141,7 +141,7 @@ def notify_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SH
         scenario = shorten(scenario, cores, kind, lambda: time.monotonic() < ends_at)
     if not scenario.steps:  # it breaks without any fault
         scenario = _undisturbed(result.setting, cores)
-    return _reported(result, scenario, cores)
+    return _replayed(result, scenario, cores)
 
 
 def _undisturbed(setting: Setting, cores: Cores) -> Scenario:
@@ -151,13 +151,13 @@ def _undisturbed(setting: Setting, cores: Cores) -> Scenario:
     return Scenario(setting, tuple(world.story))
 
 
-def _reported(result: Result, scenario: Scenario, cores: Cores) -> Story:
+def _replayed(result: Result, scenario: Scenario, cores: Cores) -> Story:
     verdict = replay(scenario, cores)
     length, whole = len(scenario.steps), len(result.story)
     steps = f"{whole} steps" if length == whole else f"{length} steps, shortened from {whole}"
     head: tuple[str, ...] = (f"seed {result.seed}: {steps}", f"drawn: {knobs(result.setting)}")
     if length < whole:
-        head = (*head, "what follows these steps, when the faults have stopped, is not told")
+        head = (*head, "what follows these steps, when the faults have stopped, is left out")
     return Story(head, tuple(_lines(verdict.story)), verdict.violation)
 
 

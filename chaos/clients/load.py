@@ -53,7 +53,7 @@ EXPERIMENT_GONE = 3
 
 
 class _Witness:
-    """Writes a client's events, and turns what the client library tells into some of them."""
+    """Writes a client's events, and turns what the client library reports into some of them."""
 
     def __init__(self, plan: PublisherPlan | SubscriberPlan) -> None:
         self._journal = EventJournal(Path(plan.events))
@@ -162,7 +162,7 @@ def _let_through(gate: str) -> int:
 
 
 async def _collect(witness: _Witness, sendings: deque[Sending], sent: asyncio.Event) -> None:
-    """Write down outcomes as they come: a router tells them in the order of the messages (I-3)."""
+    """Write down outcomes as they come: a router reports them in the order of the messages (I-3)."""
     while sendings or not sent.is_set():
         if not sendings:
             await asyncio.sleep(TICK_S)

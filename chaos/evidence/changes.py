@@ -58,7 +58,7 @@ class Record:
     """The code version that it names; empty where it names a commit alone."""
     version: Callable[[Path], str] | None = None
     modules: tuple[str, ...] = ()
-    """Modules and packages that its version names. Where one of them stood elsewhere then, no version can be told."""
+    """Modules and packages that its version names. Where one has moved since, no version can be compared."""
 
 
 @dataclass(frozen=True, slots=True)

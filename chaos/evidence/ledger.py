@@ -28,7 +28,7 @@ class Codec(Generic[Row]):
     """What the lines of a ledger are."""
 
     noun: str
-    """What one line tells of, for people."""
+    """What one line is about, as a noun for people."""
     encode: Callable[[Row], Mapping[str, object]]
     decode: Callable[[Mapping[str, Any]], Row]
     """Raises KeyError, ValueError or TypeError where the line is another thing."""

@@ -1,7 +1,7 @@
 """A network of real processes in which every connection leads through Toxiproxy.
 
 Routers have configured links: each dials a proxy of its own per neighbour, so that one link can be hit and not another.
-Clients reach a router through one proxy, which the router also tells others as its address. Each router reaches each
+Clients reach a router through one proxy, which the router also advertises as its address. Each router reaches each
 member of etcd through a proxy of its own. Only what looks on from outside (states, the lease's end) goes straight.
 """
 

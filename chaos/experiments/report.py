@@ -48,7 +48,7 @@ def _order(result: ExperimentResult) -> str:
 
 
 def _repeats(result: ExperimentResult) -> str:
-    """What members that left had processed and not given back: only the sign that comes with it can tell (SH-3)."""
+    """What members that left had processed and not given back: only the sign that comes with it shows it (SH-3)."""
     if not any(isinstance(each, ClientSignal) and not each.returns for each in result.experiment.plans):
         return ""
     repeated = result.verdict.total("repeated")

@@ -69,6 +69,6 @@ def shortest_scenario(edit: Edit, result: Result, still_worth: Callable[[], bool
     kind = found.partition(":")[0]
     scenario = shorten(scenario, mutated, kind, still_worth)
     if not scenario.steps:
-        scenario = undisturbed(scenario.setting)  # it breaks without any fault: tell how it should go
+        scenario = undisturbed(scenario.setting)  # it breaks without any fault: write how it should go
     violation = replay(scenario, mutated).violation
     return None if violation is None else (scenario, violation)

@@ -29,7 +29,7 @@ class RouterState:
     records: dict[str, int]
     """What `unsettled` counts, one by one."""
     lease_left_s: float
-    """Until it has to fence itself; a release that does not tell counts as fresh."""
+    """Until it has to fence itself; a release that does not report it counts as fresh."""
 
 
 async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) -> dict[str, RouterState]:

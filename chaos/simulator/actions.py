@@ -85,7 +85,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "k.return": lambda world, _: world.members.come_back(),
     # paths get well
     "n.flow": lambda world, one, other: world.paths.flow(one, other),
-    "n.mend": lambda world, one, other: world.paths.repair(one, other),
+    "n.heal": lambda world, one, other: world.paths.repair(one, other),
     "n.end": lambda world, number: world.amqp_sessions.end(number),
     "n.idle": lambda world, link: world.strangers.end(link),
     # faults

@@ -60,7 +60,7 @@ def _check_subscribers(world: WorldState, judge: Judge) -> None:
             raise Violation(f"BLOCKED: the close of s{index} is never answered")
         weaker = world.is_at_most_once(index) or world.is_stock_subscriber(index)
         if not weaker and not judge.is_confirmed(index):
-            raise Violation(f"BLOCKED: s{index} is never told that its subscription counts")
+            raise Violation(f"BLOCKED: s{index} is never notified that its subscription counts")
 
 
 def _check_router(world: WorldState, router: Router) -> None:

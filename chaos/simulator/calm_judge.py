@@ -31,7 +31,7 @@ class CalmJudge:
         self._owed: dict[_Message, list[int]] = {}
         self._sent: set[tuple[int, _Message]] = set()
         self._flagged = ""
-        """What was flagged and is no repeat; told at last, for it is the least that may be wrong."""
+        """What was flagged and is no repeat; reported last, for it is the least that may be wrong."""
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """Its subscription was confirmed, or it could know."""

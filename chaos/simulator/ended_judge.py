@@ -45,10 +45,10 @@ class EndedJudge:
         """The publisher is notified that subscriptions ended which owed this message of it, or later ones."""
         world = self._world
         if count < len(names) or len(names) != min(count, OWING_NAMES):
-            raise Violation(f"MISCOUNTED: p{publisher} is told {count} ended, and {len(names)} names")
+            raise Violation(f"MISCOUNTED: p{publisher} is notified that {count} ended, with {len(names)} names")
         named = [s.index for s in world.subscribers if "/".join(world.names("s", s.index)) in names]
         if named and not world.restores and not any(self._has_ended(subscriber) for subscriber in named):
-            raise Violation(f"UNENDED: p{publisher} is told that s{named[0]} ended, and it never did")
+            raise Violation(f"UNENDED: p{publisher} is notified that s{named[0]} ended, and it never did")
         for number in self._sent.get(publisher, ()):
             if number >= oldest:
                 self._named.update((subscriber, publisher, number) for subscriber in named)

@@ -114,7 +114,7 @@ class Judge:
             self.shared.on_attached(subscriber)
         known = world.etcd.created.get((Kind.SUBSCRIPTION, world.life_key(subscriber)), set())
         if incarnation not in known and not world.restores:
-            raise Violation(f"INCARNATION: s{subscriber} is told {incarnation}, which is none of {sorted(known)}")
+            raise Violation(f"INCARNATION: s{subscriber} gets {incarnation}, which is none of {sorted(known)}")
 
     def on_start_reported(self, publisher: int, number: int, revision: int) -> None:
         """I-6a: whoever subscribes at that revision or later does not get this message."""
@@ -200,7 +200,7 @@ class Judge:
         return self._world.is_member(last) and (has_failed or message in self.expiry.expired(last))
 
     def _check_released(self, publisher: int, number: int) -> None:
-        """I-3: *accepted* tells a stock publisher that somebody is done with its message."""
+        """I-3: *accepted* states to a stock publisher that somebody is done with its message."""
         world = self._world
         if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber or world.resumes(publisher):
             return  # what goes out settled is answered by nobody; what is presented counts as done
@@ -213,7 +213,7 @@ class Judge:
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
     def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
-        """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
+        """I-3: *released* states to a stock publisher that nobody had subscribed; *rejected*, that somebody refused."""
         if outcome is DeliveryOutcome.MODIFIED_FAILED:
             return  # A-9a: judged when its router states it
         traits = self._world.traits

@@ -158,4 +158,4 @@ def check_outcomes(waiting: PartsToSend, effect: effects.Effect) -> None:
         Violation: it comes earlier.
     """
     if isinstance(effect, effects.Dispose) and any(waiting.is_sending(number) for number in effect.delivery_ids):
-        raise Violation(f"EARLY: {effect.outcome.value} is told before the last part was sent")
+        raise Violation(f"EARLY: {effect.outcome.value} is reported before the last part was sent")

@@ -77,7 +77,7 @@ class Operators:
         held = world.etcd.keys.get((Kind.SUBSCRIPTION, seen.key))
         is_there = held is not None and held.mod_revision == seen.epoch
         if is_there and answer.ending in (OrderEnding.DELETED, OrderEnding.CHANGED):
-            raise Violation(f"ORDERED: told {answer.ending.value}, and the subscription stands as it was shown")
+            raise Violation(f"ORDERED: answered {answer.ending.value}, and the subscription stands as it was shown")
         if answer.ending is OrderEnding.DELETED and not world.restores:
             later = [c for c in world.etcd.log[seen.epoch :] if (c.kind, c.key) == (Kind.SUBSCRIPTION, seen.key)]
             # K-5a: of what a snapshot skipped, *deleted* says only that the key is missing.

@@ -25,7 +25,7 @@ class PeerPaths:
     def choices(self) -> list[Choice]:
         """Paths get well again."""
         flows: list[Choice] = [("n.flow", one, other) for one, other in sorted(self.clogged)]
-        return flows + [("n.mend", one, other) for one, other in sorted(self.cut)]
+        return flows + [("n.heal", one, other) for one, other in sorted(self.cut)]
 
     def reset(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""

@@ -21,7 +21,7 @@ class RequireJudge:
         self._released: set[tuple[int, int]] = set()
         self._presented: set[tuple[int, int]] = set()
         self._behind: dict[tuple[int, int], list[int]] = {}
-        """A message that a router has told to be released, and what was sent behind it on the same attach."""
+        """A message that a router has reported as released, and what was sent behind it on the same attach."""
         self._sent_to_nobody: set[tuple[int, int]] = set()
         """What was sent behind a message that an application knows to be released."""
 
@@ -37,7 +37,7 @@ class RequireJudge:
                 raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is presented")
 
     def on_release_reported(self, publisher: int, number: int, behind: list[int]) -> None:
-        """A router tells that a message is released; `behind` was sent behind it on that attach."""
+        """A router reports a message as released; `behind` was sent behind it on that attach."""
         self._behind[publisher, number] = behind
 
     def on_received(self, subscriber: int, message: tuple[int, int]) -> None:

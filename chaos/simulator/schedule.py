@@ -247,7 +247,7 @@ _FINISHES = frozenset({"s.process", "s.later", "s.reject", "s.decline"})
 _SELDOM = {
     "p.wake": 0.1,
     "n.flow": 0.1,
-    "n.mend": 0.1,
+    "n.heal": 0.1,
     "n.idle": 0.05,
     "n.end": 0.02,
     "k.return": 0.1,

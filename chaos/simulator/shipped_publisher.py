@@ -277,7 +277,7 @@ class ShippedPublisher:
             self.disconnect()
             if isinstance(effect, effects.DetachLink) and effect.condition == "oncewire:session-expired":
                 self.judge.sessions.on_session_expired(self.index)
-                self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
+                self.given_up.update(self._presented)  # G4: also outcomes it had got and had not recorded
                 self._carry_out(core.expire())
 
     def _know_start(self, revision: int, messages: Iterable[int]) -> None:

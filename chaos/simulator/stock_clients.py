@@ -20,7 +20,7 @@ EMPTY_TAG = b""
 
 
 class StockPublisher(Publisher):
-    """A null map: what was not told an outcome is sent again as a new message, in a new session."""
+    """A null map: what has no outcome yet is sent again as a new message, in a new session."""
 
     keeps = Keeps.NO_MAP
 

@@ -157,7 +157,7 @@ class Channel:
         """Adopt a newer generation; answer; notice lost frames."""
         if hello.generation < self.generation:
             if not hello.is_reply:
-                self._answer()  # tells the sender our newer generation
+                self._answer()  # states our newer generation to the sender
             return
         if hello.generation > self.generation:
             self._reset(hello.generation)

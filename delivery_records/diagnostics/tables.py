@@ -20,7 +20,7 @@ WAITING_NAMES = 8
 def describe(
     node_id: str, turn: Turn, endpoints: Endpoints, channels: Channels, barrier: AttachBarrier
 ) -> dict[str, object]:
-    """Everything this router can tell about the network and about what it holds. JSON-able."""
+    """Everything this router knows of the network and of what it holds. JSON-able."""
     view = turn.view
     names = {rid: router.record.node_id for rid, router in view.routers.items()}
     return {

@@ -34,7 +34,7 @@ class Reason(Enum):
     PUBLISHER_PROVES = "publisher-proves"
     """The publisher's link has not shown life (A-4)."""
     PUBLISHER_AWAY = "publisher-away"
-    """The outcome is known, and there is no link to tell it on (A-9)."""
+    """The outcome is known, and there is no link to report it on (A-9)."""
 
 
 class Holder(Enum):

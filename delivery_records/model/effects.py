@@ -77,7 +77,7 @@ class AskEcho:
 class GrantPublisherCredit:
     """Let the publisher send until `limit` deliveries in all have arrived on this attach (C-1).
 
-    The shell sends link-credit = limit - deliveries the engine has counted. `session` is told on the first grant (F24).
+    The shell sends link-credit = limit - deliveries the engine has counted. The first grant states `session` (F24).
     """
 
     link: int
@@ -97,7 +97,7 @@ class Dispose:
     outcome: DeliveryOutcome
     settled: bool
     condition: str
-    """With REJECTED: the error condition and description told to the publisher."""
+    """With REJECTED: the error condition and description reported to the publisher."""
     description: str
     info: Mapping[str, object]
 

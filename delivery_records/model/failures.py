@@ -41,7 +41,7 @@ class PastFailures:
         self._reductions.pop(key, None)
 
     def refuses_reduction(self, key: str) -> bool:
-        """True after REDUCTION_ROUNDS rounds without progress (C-4). Told once: publishers may be back next time."""
+        """True after REDUCTION_ROUNDS rounds without progress (C-4). True once: publishers may be back next time."""
         if self._reductions.get(key, 0) < REDUCTION_ROUNDS:
             return False
         self.forget_reductions(key)

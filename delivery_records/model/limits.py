@@ -65,7 +65,7 @@ BARRIER_PERIOD_S = 0.01
 BARRIER_REPEAT_S = 0.2
 """A BARRIER without an answer is repeated."""
 BARRIER_REPEAT_CAP_S = 5.0
-"""Longest pause between two BARRIERs to a router that does not answer; HELLO tells what it has applied, too (A-6a)."""
+"""Longest pause between two BARRIERs to a router that does not answer; HELLO states what it has applied, too (A-6a)."""
 REDUCTION_QUIET_S = 1.0
 """A part of a map is worked on until nothing was resumed, answered or settled for this long (C-4)."""
 REDUCTION_ROUNDS = 2
@@ -119,7 +119,7 @@ STEAL_REFUSAL_S = 30.0
 RESUME_FLAGS_IGNORED = 3
 """Transfers with resume=true that are discarded before the link is detached (A-3a)."""
 OWING_NAMES = 8
-"""Names told to a publisher that asks who owes it (the count is always told)."""
+"""Names in the answer to a publisher that asks who owes it (the count is always stated)."""
 PAST_EPOCHS = 10_000
 """Former epochs of subscriptions that are remembered, so that their late ACKs count (I-2)."""
 DRAIN_LIMIT_S = 10.0

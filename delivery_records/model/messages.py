@@ -277,7 +277,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """HELLO: opens a channel's generation, probes its tail, and tells the applied revision (T-4, T-9)."""
+    """HELLO: opens a channel's generation, probes its tail, and states the applied revision (T-4, T-9)."""
 
     generation: int
     is_reply: bool

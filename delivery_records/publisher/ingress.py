@@ -432,7 +432,7 @@ class Ingress(Endpoint):
             self.fanout.letters.on_subscription(subscription)
 
     def _notify_start(self, subscription: Subscription) -> None:
-        """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
+        """I-6a: the publisher alone can state to its next ingress that all of this was sent before the subscription."""
         if self.exactly_once and self.link is not None and self._start_reported < self.window.end and len(self.window):
             self._start_reported = self.window.end
             self._turn.out.append(effects.NotifyStart(self.link, subscription.created, self.window.newest.tag))

@@ -230,7 +230,7 @@ class LargeStreams(Policy):
         return stream is not None and any(t.taken and t.since > late for t in stream.targets.values())
 
     def leave(self, key: str) -> None:
-        """A subscription ended, moved, or is told all of it anew (I-5)."""
+        """A subscription ended, moved, or is sent all of it anew (I-5)."""
         for stream in self._streams.values():
             stream.targets.pop(key, None)
 

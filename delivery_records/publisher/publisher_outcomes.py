@@ -65,7 +65,7 @@ class PublisherOutcomes:
         exactly_once: bool,
         settles_first: bool,
     ) -> None:
-        """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
+        """Nothing is reported yet. `settles_first`: outcomes go out settled (c.3)."""
         self._turn = turn
         self.policy = policy
         """Of its topic (I-3d)."""

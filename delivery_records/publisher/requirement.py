@@ -77,9 +77,9 @@ class CountedOutcomes(PublisherOutcomes):
         super().__init__(turn, owner, window, policy, exactly_once, settles_first)
         self._fanout = fanout
         self._stated: tuple[str, ...] | None = None
-        """What the publisher was last told."""
+        """What was last reported to the publisher."""
         self._changes: list[tuple[bytes, tuple[str, ...]]] = []
-        """(tag, names): what it is told in this turn, for that delivery and those after it."""
+        """(tag, names): what is reported to it in this turn, for that delivery and those after it."""
         self._done_before: dict[int, list[str]] = {}
         """Number of a delivery -> subscriptions that processed it and have ended since."""
         self._names: tuple[str, ...] = ()

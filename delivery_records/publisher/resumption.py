@@ -111,7 +111,7 @@ class Resumption:
 
     @property
     def starts(self) -> list[Start]:
-        """I-6a: of what it presents. An outcome that is known was told, and is owed to nobody."""
+        """I-6a: of what it presents. An outcome that is known was reported, and is owed to nobody."""
         held = self._held
         return [] if held is None else [*held.starts, (len(held.decided), 0)]
 
@@ -215,7 +215,7 @@ class Resumption:
             self._owner.detach("amqp:not-allowed", "resend without resume: the reply's unsettled map has no such tag")
 
     def take(self, slot: Slot, transfer: PublisherTransfer) -> bool:
-        """The publisher names what is here, body and all: its outcome can be told. False: the tag is in use."""
+        """The publisher names what is here, body and all: its outcome can be reported. False: the tag is in use."""
         if slot.delivery_id != NOT_RESUMED:
             return False
         self._turn.counts[Decision.TRANSFER_RESUMED] += 1

@@ -26,7 +26,7 @@ class SlotState(Enum):
     ARRIVING = "arriving"
     """A large one, whose last part has not come (L-1)."""
     RECEIVED = "received"
-    """Stored whole, or a large one that has passed whole; its outcome is open, or has not been told."""
+    """Stored whole, or a large one that has passed whole; its outcome is open, or has not been reported."""
     REPORTED = "reported"
     """The publisher got the outcome, whichever it is (accP); it has not settled."""
     GONE = "gone"
@@ -179,7 +179,7 @@ class Window:
         self.base = 0
         self.end = 0
         self.next_accept = 0
-        """First number whose outcome the publisher has not been told: acceptances are in order (I-3)."""
+        """First number whose outcome was not reported to the publisher: acceptances are in order (I-3)."""
         self.unreceived = 0
         self._awaited = 0
         """No number below this one is still unreceived: what was presented comes again in order (P-1)."""

@@ -200,7 +200,7 @@ class LargeBody:
 
 
 def was_sent(entry: Entry | None) -> bool:
-    """E-2, E-10: it tells that what precedes it needs not be sent."""
+    """E-2, E-10: it shows that what precedes it need not be sent."""
     return entry is not None and entry.state is not State.EXPIRED
 
 

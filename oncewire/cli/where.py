@@ -151,7 +151,7 @@ def context_in_use() -> NetworkContext | None:
 
 
 def where_in_use() -> Where | None:
-    """What `amqp_addresses` or `http_address` has told the command that runs."""
+    """What `amqp_addresses` or `http_address` chose for the command that runs."""
     running = click.get_current_context(silent=True)
     return None if running is None else running.meta.get(f"{_META}.chosen")
 

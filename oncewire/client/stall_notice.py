@@ -19,7 +19,7 @@ class StallNotice:
 
     Args:
         oldest: returns the number of the oldest message without an outcome; None = there is none.
-        tell: called with that number, and the seconds it was seen to wait.
+        notify: called with that number, and the seconds it was seen to wait.
     """
 
     def __init__(

@@ -234,7 +234,7 @@ class AnonymousLink:
         return False
 
     def _reject(self, event: DeliveryReceived, refusal: LinkRefusal, inputs: list[Input]) -> None:
-        """X-1: the message is refused, and the link stays where the client can be told so by the outcome alone."""
+        """X-1: the message is refused, and the link stays where the outcome alone can state that to the client."""
         self._owner.log_refused(self.link, refusal)
         if self._leaving is not None and event.settled:
             return  # the link ends anyway, and others may wait behind this one
@@ -486,7 +486,7 @@ class AnonymousLink:
     def end_unless_allowed(self, inner: InnerPublisher, refusal: LinkRefusal) -> bool:
         """The rules do not allow this address any more. False: it has deliveries without an outcome, so the link ends.
 
-        An outcome that is not known must not be told: some subscription may have processed the delivery.
+        An outcome that is not known must not be reported: some subscription may have processed the delivery.
         """
         if not inner.is_at_rest:
             self._detach(inner, effects.DetachLink(inner.number, False, refusal.condition, refusal.description))

@@ -124,7 +124,7 @@ def on_other_detached(client: AttachClient, nodes: NodeLinks, event: LinkDetache
     elif shell is not None:
         return
     elif not event.needs_answer and event.error is not None and link.remote_attach is not None:
-        # By the engine, which told the client.
+        # By the engine, which notified the client.
         client.count_refusal(link, LinkRefusal(event.error.condition, event.error.description or ""))
     if event.needs_answer:  # 2.6.3: without a shell its attach was not answered yet; now both are
         detach_link(link, event.closed, None)

@@ -33,7 +33,7 @@ class LinkPolicy:
     __slots__ = ("_config", "_hostname", "_made", "mechanism", "user", "vhost")
 
     def __init__(self, config: Callable[[], RouterConfig]) -> None:
-        """Nobody has logged in. `config` tells the settings of now."""
+        """Nobody has logged in. `config` returns the settings of now."""
         self._config = config
         self.user: str | None = None
         """Who has logged in; None without a login."""

@@ -217,11 +217,11 @@ class PublisherLink:
             self.connection.mark_dirty()
 
     def _dispose(self, effect: effects.Dispose) -> None:
-        """Tell the outcome of deliveries (I-3)."""
+        """Report the outcome of deliveries (I-3)."""
         self.link.dispose(effect.delivery_ids, reported_state(effect), effect.settled)
 
     def _grant(self, effect: effects.GrantPublisherCredit) -> None:
-        """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
+        """Let the publisher send up to a total (C-1); the first grant states the session (F24)."""
         moved = (self.link.delivery_count - self._initial_count) & SERIAL_MASK
         credit = (effect.limit - moved) & SERIAL_MASK
         properties: Fields | None = None
@@ -256,7 +256,7 @@ class PublisherLink:
             self.link.flow({**reported, key: []})
 
     def _notify_start(self, effect: effects.NotifyStart) -> None:
-        """I-6a: what the publisher tells its next router."""
+        """I-6a: what the publisher states to its next router."""
         self.link.flow({vocabulary.START: ULong(effect.created), vocabulary.START_TAG: effect.tag})
 
     def _detach(self, effect: effects.DetachLink) -> None:

@@ -271,7 +271,7 @@ class SessionWindows:
         return self._limits.counted(session.recent_frame) if session.knows_frames else self._limits.unknown
 
     def _stop(self, held: int, budget: Budget, offers: Offers) -> None:
-        """Where credit has let in more than there is memory for, end who holds more than its part, and sends."""
+        """Where credit has admitted more than there is memory for, end who holds more than its part, and sends."""
         if budget.held > budget.limit and held > budget.limit // max(ROUTER_PART, offers.publishing):
             self.stopped_for = FULL
         user = self._user

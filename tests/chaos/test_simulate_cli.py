@@ -21,7 +21,7 @@ from rich.console import Console
 from chaos.campaign.kills import Kill, Kills, run_mutants
 from chaos.campaign.report import Report, print_report
 from chaos.campaign.seeds import Seeds, run_seeds
-from chaos.campaign.story import _PHRASES, notify_shortened
+from chaos.campaign.story import _PHRASES, shortened_story_of
 from chaos.campaign.tally import FINDINGS
 from chaos.campaign.workers import WorkerDied, Workers
 from chaos.cli import chaos
@@ -144,7 +144,7 @@ def test_every_step_of_the_simulator_can_be_reported_in_words() -> None:
 @pytest.mark.slow
 def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
     cores = broken_cores()()
-    # One that needs no schedule at all would be told undisturbed, from the start to rest.
+    # One that needs no schedule at all would be shown undisturbed, from the start to rest.
     # Seed 74 did once, and is tried first.
     result = next(
         r
@@ -152,7 +152,7 @@ def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
         if (r := run_seed(seed, cores)).violation and len(r.story) > 200 and str(r.violation).startswith("LEAK")
     )
     assert result.violation is not None
-    story = notify_shortened(result, cores, seconds=3.0)
+    story = shortened_story_of(result, cores, seconds=3.0)
     assert (story.violation or "").partition(":")[0] == result.violation.partition(":")[0]
     steps = [line for line in story.lines if not line.startswith(" " * 12)]
     assert 0 < len(steps) < len(result.story)
@@ -293,9 +293,9 @@ from chaos.simulator.scenario import Scenario, replay
 from chaos.simulator.schedule import run_seed
 for seed in map(int, sys.argv[2:]):
     result = run_seed(seed)
-    told = replay(Scenario(result.setting, tuple(result.story)))
+    verdict = replay(Scenario(result.setting, tuple(result.story)))
     sums = (result.attempted, result.accepted, result.deliveries, result.virtual_s, result.faults, result.coverage)
-    text = repr((result.setting, result.story, result.violation, sums, told))
+    text = repr((result.setting, result.story, result.violation, sums, verdict))
     print(seed, hashlib.sha256(text.encode()).hexdigest())
 """
 
@@ -339,7 +339,7 @@ def test_the_same_seed_notifies_the_same_story_under_every_python_and_without_ot
     assert stories(sys.executable, "2") == reported
     others = interpreters()
     for version, path in others.items():
-        assert stories(path, "3") == reported, f"Python {version} tells another story"
+        assert stories(path, "3") == reported, f"Python {version} has another story"
     with capsys.disabled():
         names = ", ".join(others) or "no other Python of 3.11 to 3.15 is here, so none was compared"
         sys.stdout.write(f"[same stories: this Python, {names}] ")

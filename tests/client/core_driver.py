@@ -142,7 +142,7 @@ class PublisherDriver:
     def notify(
         self, numbers: Sequence[int], outcome: Outcome | None = ACCEPTED, *, settled: bool = False
     ) -> list[PublisherEffect]:
-        """The router tells an outcome; delivery-ids are numbers + 1000."""
+        """The router reports an outcome; delivery-ids are numbers + 1000."""
         deliveries = [(1000 + number, tag(number)) for number in numbers]
         return self.core.disposition(deliveries, outcome, settled) + self.commit()
 

@@ -42,7 +42,7 @@ async def give_up_between_connection_and_answer() -> None:
     with pytest.raises(asyncio.CancelledError):
         await transport.dialing
     assert transport.closed.done()
-    # An idle time-out now would tell of a loss, which is none of the next connection.
+    # An idle time-out now would report a loss, which is none of the next connection.
     await asyncio.sleep(IDLE_MS * 3 / 1000)
     transport.mark_dirty()
     await asyncio.sleep(0)

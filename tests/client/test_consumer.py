@@ -495,12 +495,12 @@ async def test_a_named_reader_goes_on_where_it_stopped(router: RouterProcess, da
         await publish(router, b"one")
         messages = aiter(reader)
         assert await take(messages, 1) == [b"one"]
-        waiting = asyncio.ensure_future(anext(messages))  # asking for the next one tells that "one" is done
+        waiting = asyncio.ensure_future(anext(messages))  # asking for the next one states that "one" is done
         await publish(router, b"two")
         assert (await asyncio.wait_for(waiting, LONG)).body == b"two"
     async with read_committed(router.url, "orders", store=database.url, name="printer") as reader:
         await publish(router, b"three")
-        assert await take(aiter(reader), 2) == [b"two", b"three"]  # "two" was not told to be done
+        assert await take(aiter(reader), 2) == [b"two", b"three"]  # nothing stated that "two" is done
 
 
 async def test_a_reader_needs_a_store_and_a_name_or_neither(database: Database) -> None:

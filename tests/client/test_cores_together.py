@@ -166,7 +166,7 @@ def test_subscribers_that_drop_copies_process_once_what_is_sent_again_in_new_ses
 
 # name -> (core, text in its source, what stands there instead)
 MUTANTS = {
-    "P-a: it attaches before the outcomes it was told are recorded": (
+    "P-a: it attaches before the outcomes reported to it are recorded": (
         publisher_core,
         "return not (self._expiring or self._decided or self._committing_decided)",
         "return not self._expiring",

@@ -1,4 +1,4 @@
-"""Which router a client tries next: after a redirect the named one, at once; what routers told takes turns (K-8a)."""
+"""Which router a client tries next: after a redirect the named one, at once; advertised ones take turns (K-8a)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_next_one_to_try_stays_so_when_a_list_comes() -> None:
 
 def test_a_redirect_has_room_in_a_full_list() -> None:
     failover = made("amqp://given")
-    failover.learn(router("told", port) for port in range(1, 2 * MAX_ADDRESSES))
+    failover.learn(router("advertised", port) for port in range(1, 2 * MAX_ADDRESSES))
     assert len(failover.addresses) == MAX_ADDRESSES
     failover.prefer(router("named"))
     assert len(failover.addresses) == MAX_ADDRESSES

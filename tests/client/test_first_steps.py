@@ -1,4 +1,4 @@
-"""What somebody meets who writes a first program: each mistake is told at once, with what to do."""
+"""What somebody meets who writes a first program: each mistake is reported at once, with what to do."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ CLOCKS = {
     "of a pending one": 8,
     "next": 10,
     "behind a hole": 12,
-    "behind a hole, floor told": 12,
+    "behind a hole, floor stated": 12,
 }
 
 
@@ -96,13 +96,13 @@ def test_every_state_flag_and_clock_leads_to_what_the_table_says() -> None:
         "What a sequencer makes of a message with number 3, 8, 10 or 12, by what came before.",
         "What ends a transaction begins at 7. In the states that know the producer, 1 to 9 came before.",
         "",
-        f"{'state':24}{'flag':10}{'clock':27}{'outcome':21}{'processed':30}then pending",
+        f"{'state':24}{'flag':10}{'clock':29}{'outcome':21}{'processed':30}then pending",
     ]
     for state, flag, clock, step, reader in cases():
         known = reader.sequencer._states.get(P)
         ranges = known.pending.ranges() if known else []
         left = " ".join(f"{first}-{last}" for first, last in ranges) or "-"
-        lines.append(f"{state:24}{flag.value:10}{clock:27}{step.outcome.value:21}{describe(step):30}{left}")
+        lines.append(f"{state:24}{flag.value:10}{clock:29}{step.outcome.value:21}{describe(step):30}{left}")
     assert_golden(TABLE, "\n".join(lines) + "\n")
 
 

@@ -64,7 +64,7 @@ class Network:
     """False: attaches are answered, the barrier never completes."""
     window: int = 8
     outcomes: deque[Any] = field(default_factory=deque)
-    """States told instead of accepted for the next messages."""
+    """States reported instead of accepted for the next messages."""
 
     def topic(self, name: str) -> ReferenceRouter:
         if name not in self.topics:

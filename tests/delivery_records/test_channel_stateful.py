@@ -55,7 +55,7 @@ SMALL = (
         "the model sees what is handed up, and not only what becomes of it",
     ),
 )
-"""The shipped core but for its limits; what it takes it tells the test."""
+"""The shipped core but for its limits; what it takes it passes to the test."""
 PLENTY = 1_000_000
 """Credit of subscribers: here only bytes between routers are short."""
 QUIET_S = 6.0
@@ -389,7 +389,7 @@ class ChannelMachine(RuleBasedStateMachine):
         assert (one.sent, one.received) == (other.received, other.sent), "T-9: the lost tail is found"
 
     def _check_rest(self) -> None:
-        """G6, and T-9: a channel with nothing to tell is quiet."""
+        """G6, and T-9: a channel with nothing to report is quiet."""
         for subscriber in self.subscribers:
             subscriber.read()
             assert not subscriber.map, f"G6: the subscriber keeps {subscriber.map}"

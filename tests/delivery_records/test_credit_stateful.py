@@ -184,7 +184,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
 
     @rule(skipped=st.integers(0, 3), count=st.integers(1, 12))
     def settle(self, skipped: int, count: int) -> None:
-        """Told or not (I-4a), in any order."""
+        """Reported or not (I-4a), in any order."""
         tags = [tag for tag, size in self.window.items() if size is not None][skipped : skipped + count]
         if tags:
             for tag in tags:

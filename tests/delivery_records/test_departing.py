@@ -89,7 +89,7 @@ def test_what_has_no_outcome_in_time_is_in_doubt_and_counted(net: Net, closed: b
     notes = [note for note in node.all(effects.Note) if note.decision is Decision.PUBLISHER_UNFINISHED]
     assert [note.fields["deliveries"] for note in notes] == [MESSAGES - 1]
     s.flow(100)
-    assert len(got(s)) == CREDIT  # what the publisher was told is in doubt is not sent any more
+    assert len(got(s)) == CREDIT  # what was reported to the publisher as in doubt is not sent any more
 
 
 def test_nothing_is_read_behind_a_detach(net: Net) -> None:

@@ -100,7 +100,7 @@ def test_a_malformed_try_that_was_aborted_does_not_decide_for_the_next(again: st
         part(publisher, b"1", b"l" * 1000, Part.LAST)
     one.flow(10)
     got = one.deliveries or parts(one)
-    assert bool(publisher.outcomes) != bool(got), "told, and the subscription is sent it"
+    assert bool(publisher.outcomes) != bool(got), "reported, and the subscription is sent it"
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -312,7 +312,7 @@ def test_an_entry_presented_as_wanted_again_is_left_out_of_the_reply_and_comes_a
     one, two = network_tag(NONCE, session, b"1"), network_tag(NONCE, session, b"2")
     second = net.subscriber(net.nodes[0], unsettled={one: outcome, two: DeliveryOutcome.ACCEPTED})
     assert second.last(effects.SubscriberReply).kept == [two]
-    net.advance(1.0)  # a failure is answered with a wait, also one that the map tells
+    net.advance(1.0)  # a failure is answered with a wait, also one that the map states
     assert [(d.tag[11:], d.resume) for d in second.all(effects.Deliver)] == [(b"1", False)]
     assert publisher.accepted == []
     second.accept(b"1")

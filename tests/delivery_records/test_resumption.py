@@ -69,7 +69,7 @@ def test_an_outcome_that_is_known_is_in_the_map() -> None:
     net = Net()
     subscriber, first = _sent(net, *TAGS)
     subscriber.accept(b"1")
-    assert len(first.accepted) == 1, "told, and not settled"
+    assert len(first.accepted) == 1, "reported, and not settled"
     first.drop(LossCause.DETACH)
     subscriber.accept(b"2")
     second = _attach(net, net.nodes[0], *TAGS)

@@ -59,8 +59,8 @@ from chaos.simulator.scenario import Scenario, replay
 from chaos.simulator.schedule import run_seed
 for seed in map(int, sys.argv[1:]):
     result = run_seed(seed)
-    told = replay(Scenario(result.setting, tuple(result.story)))
-    text = repr((result.setting, result.story, result.violation, told))
+    verdict = replay(Scenario(result.setting, tuple(result.story)))
+    text = repr((result.setting, result.story, result.violation, verdict))
     print(hashlib.sha256(text.encode()).hexdigest())
 """
 

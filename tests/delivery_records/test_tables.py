@@ -1,4 +1,4 @@
-"""What a router can tell people and publishers about what it holds (rule I-3's question, `describe`)."""
+"""What a router reports to people and publishers about what it holds (rule I-3's question, `describe`)."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def test_why_else_a_delivery_is_not_sent_or_accepted_is_reported() -> None:
 
 
 WRITTEN = {Rule.MALFORMED, Rule.POISONED, Rule.ABANDONED, Rule.MAP_FULL, Rule.IN_ORDER}
-"""Told by the test above; seeds meet them seldom."""
+"""Written by the test above; seeds meet them seldom."""
 SEEDS = 600
 """Enough to meet all others."""
 MEETING = (241, 172, 141, 39, 36, 2714, 8, 30, 49, 80, 118, 168)
@@ -320,7 +320,7 @@ def test_every_rule_of_the_trace_is_reported_in_worlds_full_of_faults() -> None:
             left -= {rule for _, rule, _, _ in trace._ring}
         if not left:
             return
-    raise AssertionError(f"no hook tells {left}, or no seed meets them")
+    raise AssertionError(f"no hook writes {left}, or no seed meets them")
 
 
 def test_a_step_reads_as_tag_rule_sentence_and_time() -> None:

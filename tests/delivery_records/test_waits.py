@@ -1,4 +1,4 @@
-"""Who waits for whom, and a delivery's record by its tag, as the records of real cores tell it."""
+"""Who waits for whom, and a delivery's record by its tag, as the records of real cores have it."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_settled_delivery_is_forgotten_everywhere() -> None:
 
 
 @pytest.mark.parametrize(("reports", "reported"), [(False, "accepted"), (True, "rejected")])
-def test_a_rejected_delivery_names_the_outcome_its_publisher_was_reported(reports: bool, reported: str) -> None:
+def test_a_rejected_delivery_names_the_outcome_that_its_publisher_got(reports: bool, reported: str) -> None:
     net = Net(limits=Limits(policy=TopicPolicy(report_rejections=reports)))
     subscriber = net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).send(b"m1")

@@ -122,7 +122,7 @@ class Model:
                 delivery.owed.discard(name)
 
     def turn_ends(self, dropped: Iterable[Delivery] = ()) -> None:
-        """I-4: forget and say so; I-3: tell what is due, in order."""
+        """I-4: forget and say so; I-3: report what is due, in order."""
         numbers = sorted(delivery.number for delivery in dropped)
         self.window = [delivery for delivery in self.window if delivery.number not in numbers]
         if self.is_attached:

@@ -22,7 +22,7 @@ SIMULATED = "evidence/guarantees.md#simulator"
 """Where links of simulated faults lead."""
 TABLES = (*MODES, "Stock clients", BRIDGE)
 FAULT_LISTS = {BRIDGE: "The faults of the bridge"}
-"""Where the faults of a table are told; of all others under "The faults"."""
+"""Where the faults of a table are described; of all others under "The faults"."""
 HEAD = ("fault", "struck", "lost?", "twice?", "order?", "who must be up", "who must remember", "shown by")
 ANSWERS = re.compile(r"(?:no|yes|may|may, flagged|unknown|wanted|rejected|released)(?: \(([a-z])\))?")
 EVIDENCE_TABLES = {

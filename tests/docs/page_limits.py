@@ -120,7 +120,7 @@ def in_base_unit(figure: str, unit: str) -> float:
 
 
 def is_limit(page: str, figure: str, unit: str) -> bool:
-    """Tells whether a figure of this page is a default or a limit that the code has."""
+    """Return whether a figure of this page is a default or a limit that the code has."""
     value = in_base_unit(figure, unit)
     document = "protocol.md" if page.startswith("protocol/") else page
     return value > 0 and any(math.isclose(value, each) for each in (*DEFAULTS, *QUOTED.get(document, ())))

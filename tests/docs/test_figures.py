@@ -77,7 +77,7 @@ def sources(page: str, text: str) -> set[float]:
 
 
 def is_measured(figure: str, unit: str, measured: set[float]) -> bool:
-    """Tells whether a number of the evidence is this figure, rounded to its digits; us may be ms here, and ms s."""
+    """Return whether a number of the evidence is this figure, rounded to its digits; us may be ms here, and ms s."""
     value, digits = float(figure.replace(",", "")), len(figure.partition(".")[2])
     scales = (1.0, 1000.0) if unit in {"s", "ms", "MB", "kB"} else (1.0,)
     return any(f"{number / scale:.{digits}f}" == f"{value:.{digits}f}" for number in measured for scale in scales)

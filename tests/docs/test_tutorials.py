@@ -93,7 +93,7 @@ async def test_the_fastapi_service_does_what_its_page_says(tmp_path: Path) -> No
             assert await answer("POST", f"{url}/orders?dish=soup") == (202, {"dish": "soup", "state": "will be cooked"})
             assert await answer("POST", f"{url}/orders/now?dish=cake") == (200, {"dish": "cake", "state": "cooked"})
             await until_cooked(url, ["soup", "cake"])
-        # Without the kitchen: one order is taken, the other one is told who does not answer.
+        # Without the kitchen: one order is taken, the reply to the other one states who does not answer.
         assert (await answer("POST", f"{url}/orders?dish=tea"))[0] == 202
         status, body = await answer("POST", f"{url}/orders/now?dish=bread")
         assert status == 503

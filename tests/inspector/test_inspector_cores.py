@@ -170,7 +170,7 @@ def test_ages_alone_are_no_change() -> None:
 
 
 class Table:
-    """Rows a watcher may be told of; counts how often they are looked up."""
+    """Rows that a watcher may be notified of; counts how often they are looked up."""
 
     def __init__(self, count: int, topic: str = "orders") -> None:
         self.rows = {f"{number:05}": row(f"{number:05}", topic=topic) for number in range(count)}

@@ -93,7 +93,7 @@ async def test_a_message_is_accepted_when_it_is_in_the_journal(router: RouterPro
 async def test_a_copy_with_the_same_identity_is_accepted_and_not_stored_again(
     router: RouterProcess, tmp_path: Path
 ) -> None:
-    """The network sees two deliveries; the producer's own number tells that they are one message."""
+    """The network sees two deliveries; the producer's own number shows that they are one message."""
     path = tmp_path / "flights.db"
 
     def message(number: int) -> Message:

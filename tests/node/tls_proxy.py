@@ -74,4 +74,4 @@ async def tls_in_front_of(router_url: str, context: ssl.SSLContext, port: int = 
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0)  # what was aborted tells its protocol so
+        await asyncio.sleep(0)  # an aborted transport notifies its protocol

@@ -1,4 +1,4 @@
-"""Clients that send and take a large message part by part, as a test tells them."""
+"""Clients that send and take a large message part by part, as a test directs them."""
 
 from __future__ import annotations
 

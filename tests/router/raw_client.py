@@ -1,4 +1,4 @@
-"""A client that is nothing but the wire engine on a socket: it does what a test tells it, and keeps what it hears."""
+"""A client that is nothing but the wire engine on a socket: it does what a test calls for, and keeps what it hears."""
 
 from __future__ import annotations
 

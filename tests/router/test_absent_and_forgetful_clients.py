@@ -71,7 +71,7 @@ async def test_a_subscriber_that_lost_its_map_gets_flagged_repeats_and_misses_no
         publisher.send(b"t%d" % number, b"m%d" % number)
     before = [await subscriber.delivery() for _ in range(3)]
     subscriber.accept(before[0])
-    await publisher.outcome(b"t0")  # told, not settled: the network still knows it
+    await publisher.outcome(b"t0")  # reported, not settled: the network still knows it
     client.cut()
     back = await (await RawClient.connect(router.port, "store")).subscriber("orders")
     publisher.send(b"t3", b"m3")

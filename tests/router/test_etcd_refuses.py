@@ -93,7 +93,7 @@ async def fill(etcd: EtcdServer) -> None:
 
 
 async def make_room(etcd: EtcdServer) -> None:
-    """What the refusal tells the operator to do."""
+    """What the refusal asks the operator to do."""
     store = GatewayStore(etcd.urls)
     revision, _ = await store.snapshot(FILLING_KEY)
     await store.close()

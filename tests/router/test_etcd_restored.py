@@ -141,7 +141,7 @@ async def test_after_a_restore_and_a_new_nonce_everybody_is_reported_and_no_mess
             subscribers = []
             for name, unsettled in maps.items():
                 subscriber = await clients.subscriber(name, unsettled)
-                assert subscriber.incarnation != incarnations[name], "told by a new incarnation"
+                assert subscriber.incarnation != incarnations[name], "a new incarnation shows it"
                 assert set(subscriber.reply.unsettled or {}) == set(unsettled), "kept until the application decides"
                 subscribers.append(subscriber)
             for name, body in (("box", b"old"), ("late-box", b"new")):
@@ -167,7 +167,7 @@ async def test_routers_that_live_through_a_restore_end_and_wait_for_a_new_nonce(
         await etcd.go_back()
         await subscriber.client.closed()
         await publisher.client.closed()
-        # etcd is healthy and takes their leases; only their memory of its revisions tells them.
+        # etcd is healthy and takes their leases; only their memory of its revisions shows it.
         for name in network.routers:
             log = tmp_path / f"{name}.log"
 

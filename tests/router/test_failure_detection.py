@@ -29,7 +29,7 @@ QUICK = {"inter_router.heartbeat_s": "0.1", "inter_router.silence_s": "0.4"}
 
 
 def lines_of(log: Path, event: str) -> list[str]:
-    """The lines of a router's log that tell of this event."""
+    """The lines of a router's log with this event."""
     return [line for line in log.read_text().splitlines() if f" {event} " in line]
 
 

@@ -169,7 +169,7 @@ async def test_a_subscriber_that_does_not_read_closes_its_publishers_window(rout
 
 
 async def test_a_subscriber_may_answer_before_the_last_part(router: RouterProcess) -> None:
-    """L-3: the transfer is aborted, which settles it, and the publisher is told behind its last part."""
+    """L-3: the transfer is aborted, which settles it, and the publisher gets the outcome behind its last part."""
     subscriber = await PartSubscriber.attach(router.port)
     publisher = await PartPublisher.attach(router.port)
     publisher.begin()

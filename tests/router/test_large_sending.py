@@ -82,7 +82,7 @@ class Subscriber:
         return found
 
     def taken(self) -> int:
-        """What the record core is told at the end of the turn."""
+        """What the record core gets at the end of the turn."""
         inputs = self.sendings.taken(self.client)
         for each in inputs:
             assert isinstance(each, LargeTaken)

@@ -181,7 +181,7 @@ async def alpha() -> AsyncIterator[RouterProcess]:
 # --- subscriptions (K-5a) ---------------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_reported(network: LocalNetwork) -> None:
+async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_notified(network: LocalNetwork) -> None:
     """Deleted at a third router: the subscriber is at one, its publisher at another."""
     source = await RawClient.connect(network.routers["r1"].amqp_port, "till")
     stuck = await RawClient.connect(network.routers["r2"].amqp_port, "stuck")

@@ -67,7 +67,7 @@ class Peer:
             await store.close()
 
     async def record_of(self, name: str) -> tuple[int, bytes]:
-        """Incarnation and secret of a router, which only etcd tells."""
+        """Incarnation and secret of a router, which only etcd has."""
         store = GatewayStore(self.network.etcd_urls)
         try:
             _, stored = await store.snapshot(f"{PREFIX}routers/{name}.")

@@ -94,7 +94,7 @@ def test_a_dead_letter_topic_is_one_of_the_same_virtual_host_and_has_none_of_its
         ([{"on_empty": "reject"}], "topics is a list of texts, with one at least"),
         ([{"topics": ["a.#/b"], "on_empty": "reject"}], "mixes . and /"),
         ([{"topics": ["a"], "on_empty": "drop"}], "on_empty is accept, release or reject"),
-        ([{"topics": ["a"], "on_reject": "tell"}], "on_reject is accept or report"),
+        ([{"topics": ["a"], "on_reject": "drop"}], "on_reject is accept or report"),
         ([{"topics": ["a"], "max_attempts": 0}], "max_attempts is 1 to 1000000"),
         ([{"topics": ["a"], "max_attempts": "x"}], "max_attempts is 1 to 1000000"),
         ([{"topics": ["a"], "retry_first_s": 0}], "retry_first_s is 0.01 to 86400 seconds"),

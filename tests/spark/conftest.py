@@ -73,7 +73,7 @@ def names(request: pytest.FixtureRequest) -> Names:
 
 @pytest.fixture(scope="session")
 def node(router: RouterChild, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """One real bridge node for the run, as with `router`; `spark_helpers.node_options` tells Spark about it."""
+    """One real bridge node for the run, as with `router`; `spark_helpers.node_options` names it to Spark."""
     with running_node(tmp_path_factory.mktemp("shared") / "node", [router.url]) as process:
         yield process
 

@@ -60,7 +60,7 @@ class DyingClientJournal(SqliteJournal):
 
 
 class DyingOutbox(CrashingOutbox):
-    """Dies when it has done something, before it tells so."""
+    """Crashes when it has done something, before it reports that."""
 
     def choose_snapshot(self, start: str, stop: str) -> str:
         """See Outbox."""

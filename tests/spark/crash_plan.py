@@ -72,7 +72,7 @@ def judge(lines: Sequence[str], received: Iterable[tuple[object, str]], sent: st
 
 
 def environment_of(folder: Path, crash: Crash | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What tells a process of the plan where it dies."""
+    """Names to a process of the plan the point where it crashes."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),

@@ -1,7 +1,7 @@
 """The processor of the crash plan: `python crash_processor_job.py NODE SECRET-FILE NAME LIFE MAX-STEPS`.
 
 Whatever it computes again comes out different: outputs carry the life and a random number, and each life has another
-number of tasks. Points (crash_points.py has how they are told):
+number of tasks. Points (crash_points.py has how they are named):
 
     attempt     the inputs of a batch are read, and the function has not run: everything of the job is killed
     worker      a task has staged its rows and not said so: its Python process alone is killed, once

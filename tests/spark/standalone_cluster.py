@@ -169,7 +169,7 @@ def zip_packages(path: Path, *packages: ModuleType) -> Path:
 
 
 class Applications:
-    """What Spark tells about a running program over HTTP: its web interface, as JSON."""
+    """What Spark reports about a running program over HTTP: its web interface, as JSON."""
 
     def __init__(self, web: str) -> None:
         self._root = f"{web}/api/v1/applications"

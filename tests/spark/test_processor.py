@@ -182,7 +182,7 @@ def test_a_handled_error_without_error_topic_is_counted_and_delivered(
     assert checkpoint_batches(tmp_path / "checkpoint") == batches
 
 
-def test_run_forever_starts_again_until_it_goes_well_and_ends_when_reported(
+def test_run_forever_starts_again_until_it_goes_well_and_ends_when_asked(
     make: Callable[..., Any], router: RouterChild, names: Names, tmp_path: Path
 ) -> None:
     from bridges.spark.processor_restart_core import BackOff

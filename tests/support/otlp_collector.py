@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector for tests: takes spans over HTTP as protobuf, and can be told to fail or to be slow."""
+"""An OpenTelemetry collector for tests: takes spans over HTTP as protobuf; on request it fails or is slow."""
 
 from __future__ import annotations
 

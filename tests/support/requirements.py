@@ -38,7 +38,7 @@ class Part:
 
     Attributes:
         what: How the part is called, in "... is missing" and at the end of a run.
-        present: Tells whether it is there, without starting or fetching anything.
+        present: Returns whether it is there, without starting or fetching anything.
         command: The one command that gets it.
     """
 
@@ -63,7 +63,7 @@ def tool_file(path: str) -> Callable[[], bool]:
 
 
 def toxiproxy_server() -> bool:
-    """Tells whether there is a Toxiproxy to start, and the package that drives it."""
+    """Return whether there is a Toxiproxy to start, and the package that drives it."""
     from chaos.network.toxiproxy import ToxiproxyNotFound, find_toxiproxy
 
     try:
@@ -74,38 +74,38 @@ def toxiproxy_server() -> bool:
 
 
 def postgresql() -> bool:
-    """Tells whether there is a PostgreSQL server to start, and the package that speaks to it."""
+    """Return whether there is a PostgreSQL server to start, and the package that speaks to it."""
     from tests.support.postgres import find_postgresql
 
     return find_postgresql() is not None and python_module("psycopg")()
 
 
 def mongodb() -> bool:
-    """Tells whether there is a server with MongoDB's protocol to start, and the package that speaks to it."""
+    """Return whether there is a server with MongoDB's protocol to start, and the package that speaks to it."""
     from tests.support.mongodb import find_ferretdb
 
     return find_ferretdb() is not None and python_module("pymongo")()
 
 
 def prometheus() -> bool:
-    """Tells whether there are a Prometheus to start and its promtool."""
+    """Return whether there are a Prometheus to start and its promtool."""
     from tests.support.prometheus import find_program
 
     return find_program("prometheus") is not None and find_program("promtool") is not None
 
 
 def fastapi() -> bool:
-    """Tells whether a service with FastAPI can be run."""
+    """Return whether a service with FastAPI can be run."""
     return python_module("fastapi")() and python_module("uvicorn")()
 
 
 def mkdocs() -> bool:
-    """Tells whether the site can be built."""
+    """Return whether the site can be built."""
     return all(python_module(name)() for name in ("mkdocs", "material", "mkdocstrings"))
 
 
 def helm() -> bool:
-    """Tells whether there are a helm to start and the package that knows Kubernetes' schemas."""
+    """Return whether there are a helm to start and the package that knows Kubernetes' schemas."""
     from tests.support.helm import find_helm
 
     return find_helm() is not None and python_module("kubernetes_validate")()
@@ -117,26 +117,26 @@ def go_amqp(program: str) -> Path:
 
 
 def go_amqp_programs() -> bool:
-    """Tells whether the programs with go-amqp are built."""
+    """Return whether the programs with go-amqp are built."""
     return all(go_amqp(program).exists() for program in ("login", "requests", "selector"))
 
 
 def etcd_releases() -> bool:
-    """Tells whether the releases of etcd that the stores are tested with are built."""
+    """Return whether the releases of etcd that the stores are tested with are built."""
     from tests.support.etcd_releases import RELEASES, program_of
 
     return all(program_of(release).exists() for release in RELEASES)
 
 
 def map_library() -> bool:
-    """Tells whether the packages under test hold the library that draws the inspector's map."""
+    """Return whether the packages under test hold the library that draws the inspector's map."""
     from topology.inspector.page.serving import FOLDER, LIBRARY
 
     return (FOLDER / LIBRARY).is_file()
 
 
 def compiled() -> bool:
-    """Tells whether the compiled build is under test."""
+    """Return whether the compiled build is under test."""
     from oncewire.cli.version import is_compiled
 
     return is_compiled()
@@ -233,7 +233,7 @@ def missing_parts(names: Iterable[str]) -> list[Part]:
 
 
 def everything_is_required() -> bool:
-    """Tells whether a missing part is a failure.
+    """Return whether a missing part is a failure.
 
     Raises:
         pytest.UsageError: The variable is set to something else than `all` or nothing.

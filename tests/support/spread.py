@@ -98,7 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """In the process that prints: tells each that runs tests what to read first, where it runs all of them."""
+    """In the process that prints: assigns to each that runs tests what to read first, where it runs all of them."""
     if node.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         number = int(node.workerinput["workerid"].removeprefix("gw"))
         node.workerinput[BEGINS_WITH] = reading_order(folders_of_tests(), number, node.workerinput["workercount"])

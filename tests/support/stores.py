@@ -116,7 +116,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class EtcdClientOptions:
-    """What both stores that talk to a real etcd can be told; short time-outs unless a test says otherwise."""
+    """Options of both stores that talk to a real etcd; short time-outs unless a test says otherwise."""
 
     user: str = ""
     password: str = ""

@@ -203,7 +203,7 @@ class RoutedNet(Net):
         return next(node for node in self.nodes if node.rid == rid)
 
     def _act(self, node: Node, wanted: list[Effect]) -> None:
-        """Carry out what the link states ask for, and tell the record core which paths have changed."""
+        """Carry out what the link states ask for, and notify the record core which paths have changed."""
         for effect in wanted:
             lines = self._lines_of(node.rid)
             if isinstance(effect, DropNeighbour):

@@ -171,7 +171,7 @@ async def test_a_stalled_etcd_member_is_replaced_by_another(
     async with aclosing(store.watch(prefix, revision + 1)) as batches:
         await writer.compare_and_put(prefix + "0", b"", ABSENT)
         await next_batch(batches)
-        # Its connections stay open: only its silence tells.
+        # Its connections stay open: only its silence shows it.
         three.members[0].pause()
         await put_until_applied(writer, prefix + "1", b"")
         assert (await next_batch(batches)).events[0].key == prefix + "1"
@@ -219,7 +219,7 @@ async def test_a_watch_leaves_a_member_that_has_lost_its_leader(
         await next_batch(batches)
         for member in three.members[1:]:
             member.pause()
-        # It serves watches on, alone, and nothing would ever come: what tells is its answer `no leader`.
+        # It serves watches on, alone, and nothing would ever come: what shows it is its answer `no leader`.
         going_on = asyncio.create_task(anext(batches))
         async with asyncio.timeout(DEADLINE_S):
             await called.wait()

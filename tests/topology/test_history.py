@@ -1,4 +1,4 @@
-"""What routers know of etcd's history, and whom they tell (K-9)."""
+"""What routers know of etcd's history, and whom they notify (K-9)."""
 
 from __future__ import annotations
 

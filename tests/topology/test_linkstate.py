@@ -256,7 +256,7 @@ def test_states_that_nobody_refreshes_are_forgotten_everywhere() -> None:
     mesh.run(MAX_AGE_S + REFRESH_S)
     for rid in (1, 2, 4):
         assert set(mesh.routers[rid].node_ids()) == {1, 2, 4}
-    # A router that was away tells what it remembers; too old, it revives nobody.
+    # A router that was unreachable states what it remembers; too old, it revives nobody.
     mesh.join(3, 4)
     mesh.run()
     mesh.assert_converged()

@@ -317,7 +317,7 @@ async def test_a_watch_into_compacted_history_says_so(place: StorePlace, last: s
         compacted = (await store.compare_and_delete(key, first.revision)).revision
     later = await store.compare_and_put(key, b"3", UNCONDITIONAL)
     await place.compact(compacted)
-    # Also from the compacted revision itself: what was deleted in it is not told any more.
+    # Also from the compacted revision itself: what was deleted in it is not reported any more.
     for revision in (first.revision, compacted):
         async with aclosing(store.watch(place.prefix, revision)) as batches:
             with pytest.raises(CompactedError) as caught:
@@ -376,7 +376,7 @@ async def test_a_write_without_an_answer_is_unknown_and_a_read_is_not(place: Sto
     await place.unhang()
 
     async def settled() -> bool:
-        # Until it answers again it may be unavailable; then the key tells whether the write was applied.
+        # Until it answers again it may be unavailable; then the key shows whether the write was applied.
         try:
             found = await store.get(key)
         except StoreUnavailable:
@@ -422,7 +422,7 @@ async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_rest
             await eventually(lambda enough=enough: len(seen) >= enough, "the watch is under way")
             async with writing:
                 # A single member of etcd before 3.5.5 answers a write before it is in its log
-                # (etcd-io/etcd#14370): killed at that moment it forgets what it told, which K-9 reports.
+                # (etcd-io/etcd#14370): killed at that moment it forgets what it answered, which K-9 detects.
                 await asyncio.sleep(0.1)
                 await place.crash()
             await asyncio.sleep(0.1)
@@ -431,7 +431,7 @@ async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_rest
         await eventually(lambda: len(seen) >= enough, "the watch goes on")
         is_enough = True
     assert seen == sorted(set(seen))
-    # The whole history, read anew, is what the watch told over the crashes.
+    # The whole history, read anew, is what the watch reported over the crashes.
     truth = await watch_events(place.client(), place.prefix, revision + 1, len(seen))
     assert [event.mod_revision for event in truth] == seen
 

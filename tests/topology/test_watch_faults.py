@@ -55,7 +55,7 @@ async def test_a_watch_that_travels_back_in_time_notifies_each_event_once(kind: 
 
 
 async def test_another_past_behind_older_events_is_still_noticed(kind: str) -> None:
-    """K-9: what was told at revision 10 is not among what comes from there on."""
+    """K-9: what was reported at revision 10 is not among what comes from there on."""
     script = Script(
         [Watch(revision=10, answers=[[8], [10]], ends=True), Watch(revision=5, answers=[[6], [7, 8], [9, 11]])],
         revision=12,

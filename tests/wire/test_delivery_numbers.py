@@ -1,4 +1,4 @@
-"""What peers are told where deliveries were never sent, against a list of all ids that were given out."""
+"""What is reported to peers where deliveries were never sent, against a list of all ids that were given out."""
 
 from __future__ import annotations
 

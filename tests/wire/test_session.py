@@ -52,7 +52,7 @@ STOPPED = AmqpError(Symbol("amqp:internal-error"), "stopped")
 
 
 def ended_with(peer: RawPeer, answers: list[Performative], condition: str) -> bool:
-    """Whether the engine ended the session, and not the connection, for this reason, and told its owner."""
+    """Whether the engine ended the session, and not the connection, for this reason, and notified its owner."""
     event = one(peer.heard, SessionEnded)
     return (
         peer.engine.state is ConnectionState.OPENED

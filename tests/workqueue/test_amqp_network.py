@@ -145,5 +145,5 @@ async def test_a_stock_client_pushes_at_one_router_and_works_at_another(
         out, _ = await asyncio.wait_for(process.communicate(), 200)
         assert out.decode().strip() == str([f"item {number}" for number in range(5)])
         async with asyncio.timeout(60):  # the client ends behind its last answer, which may be on its way
-            while len((await queue.history(ending=Ending.DONE)).entries) < 5:  # noqa: ASYNC110 - the store tells nobody
+            while len((await queue.history(ending=Ending.DONE)).entries) < 5:  # noqa: ASYNC110 - no notification
                 await asyncio.sleep(0.05)

@@ -87,7 +87,7 @@ class Kills:
         trial: the clients, and the network.
         node, driver: victims.
         work: what the job has to do.
-        say: tells people.
+        say: prints a line for people.
         patience_s: how long to wait for a victim to be at work.
 
     Attributes:
