@@ -198,7 +198,7 @@ def longest_gap_within(gaps: Iterable[Gap], start: float, end: float) -> Gap | N
 
 
 class _Source:
-    """A publisher's history, folded: what it sent and when, and what it was notified."""
+    """A publisher's history, folded: what it sent and when, and what was reported to it."""
 
     def __init__(self, history: PublisherHistory) -> None:
         self.history = history

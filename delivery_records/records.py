@@ -73,7 +73,7 @@ class Records:
             nonce: the cluster nonce, 4 bytes, in every network tag.
             limits: what the operator set.
             message_format: reads and edits messages.
-            era: drawn together with the nonce, part of the incarnations subscribers are notified (K-9).
+            era: drawn together with the nonce, part of the incarnations that are reported to subscribers (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
             filters: reads the filters of subscriptions; None: a subscription with a filter is refused (E-9).
             policy_of: the operator's rules for topics; None: all have the policy of the limits (I-3d).

@@ -35,7 +35,7 @@ class Histories:
         events.append(Sent(self._now(), number + 1, content(publisher, number)))
 
     def on_accepted(self, publisher: int, number: int) -> None:
-        """A publisher was notified."""
+        """A publisher got an outcome."""
         self._publishers.setdefault(publisher, []).append(Accepted(self._now(), number + 1))
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:

@@ -58,7 +58,7 @@ class Judge:
         self._spans: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         """(subscriber, publisher) -> subscription incarnation -> first and last message processed in it."""
         self._excused: dict[int, set[Message]] = {}
-        """What a subscriber was notified that it will not get any more (S-a)."""
+        """What a subscriber will not get any more, as it was notified (S-a)."""
         self._retries_lost: dict[int, set[Message]] = {}
         """What each subscriber wanted again and whose router is gone: in nobody's map but the publisher's (E-4a)."""
         self._new_again: Counter[Message] = Counter()
@@ -105,7 +105,7 @@ class Judge:
         else:
             self.promises.on_joined(client.index)
 
-    # ------------------------------------------------------------------ what clients are notified
+    # ------------------------------------------------------------------ what is reported to clients
 
     def on_incarnation(self, subscriber: int, incarnation: int) -> None:
         """G4: a subscriber learns in which life of its subscription it is; a number it never had would hide a gap."""
@@ -282,7 +282,7 @@ class Judge:
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
     def on_restore(self) -> None:
-        """What was sent before is not owed any more, and comes again only where its publisher was notified so (K-9)."""
+        """What was sent before is not owed any more, and comes again only where its publisher knows that (K-9)."""
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
         self._starts.clear()

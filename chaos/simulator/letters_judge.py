@@ -155,7 +155,7 @@ class LettersJudge:
         if self._repeats[(subscriber, message)] > self._new_again[message]:
             raise Violation(f"DUP: s{subscriber} processes the letter of p{message[0]}/{message[1]} twice")
 
-    # ------------------------------------------------------------------ what publishers are notified
+    # ------------------------------------------------------------------ what is reported to publishers
 
     def check_reported(self, message: Message, *, is_poisoned: bool, is_rejected: bool) -> None:
         """A publisher gets the outcome of a message.

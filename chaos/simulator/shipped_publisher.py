@@ -306,7 +306,7 @@ class ShippedPublisher:
             self.judge.require.on_release_reported(self.index, message, behind)
 
     def _on_accepted(self, message: int) -> None:
-        """G1 is checked when it is notified, not when it has recorded that."""
+        """G1 is checked when it gets the outcome, not when it has recorded that."""
         if message not in self.reported:
             self.reported.add(message)
             self.judge.on_accepted(self.index, message)

@@ -1,4 +1,4 @@
-"""What a router's record core is notified: `Records.handle(inputs, now)`.
+"""What a router's record core is notified of: `Records.handle(inputs, now)`.
 
 Inputs are facts, in the order the router saw them. A client link is named by the `link` number its shell hands out; a
 number is never used twice in one incarnation. Times are seconds on the caller's monotonic clock.

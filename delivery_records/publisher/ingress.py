@@ -298,7 +298,7 @@ class Ingress(Endpoint):
         return DeadLetters(self._turn, self, self.window, *ways, fanout)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
-        """I-4: the publisher settled; forget the deliveries and notify everybody who has them."""
+        """I-4: the publisher settled; forget the deliveries and send SETTLE to everybody who has them."""
         turn = self._turn
         self.outcomes.last_progress = turn.now
         for tag in tags:

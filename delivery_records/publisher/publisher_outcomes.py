@@ -36,7 +36,7 @@ _REPORTED = {
 
 
 class PublisherOutcomes:
-    """What the publisher was notified, and what it gets at the end of this turn."""
+    """What was reported to the publisher, and what it gets at the end of this turn."""
 
     __slots__ = (
         "_accepted",

@@ -23,7 +23,7 @@ def presented_starts(window: Window, presented: Iterable[tuple[bytes, int]], epo
 
     Args:
         window: the unsettled entries of the presented map.
-        presented: (tag, revision) as the publisher was notified; tags that are not in the window say nothing.
+        presented: (tag, revision) as reported to the publisher; tags that are not in the window say nothing.
         epoch: of the attach. Everything in its map was sent before it.
     """
     starts = [(slot.number + 1, revision) for tag, revision in presented if (slot := window.find(tag)) is not None]

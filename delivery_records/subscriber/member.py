@@ -235,7 +235,7 @@ class MemberEgress(FilteredEgress):
             entry.sync.numbers.pop(entry.number, None)
 
     def on_flow(self, flow: ClientFlow) -> None:
-        """C-3, and SH-2: who was notified that there is no room hears of it."""
+        """C-3, and SH-2: who was notified that there is no room is notified of room."""
         lived, self._lives = self._lives, self._lives or flow.echoed_epoch == self.epoch
         super().on_flow(flow)
         if self._lives and not lived:

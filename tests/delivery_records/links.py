@@ -183,7 +183,7 @@ class PublisherLink(Link):
 
     @property
     def outcomes(self) -> list[tuple[int, DeliveryOutcome]]:
-        """What it was notified, in order: (delivery-id, outcome)."""
+        """What was reported to it, in order: (delivery-id, outcome)."""
         return [
             (number, reported.outcome) for reported in self.all(effects.Dispose) for number in reported.delivery_ids
         ]

@@ -1,4 +1,4 @@
-"""What subscribers answer, what is sent again when, and what the publisher is notified (rules E-4, E-4a, I-3)."""
+"""What subscribers answer, what is sent again when, and what is reported to the publisher (rules E-4, E-4a, I-3)."""
 
 from __future__ import annotations
 

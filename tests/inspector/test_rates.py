@@ -187,7 +187,7 @@ async def publish(publisher: Publisher) -> None:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110  (of a router's inside nobody is notified)
+    while not is_so():  # noqa: ASYNC110  (a router's inside sends no notification)
         await asyncio.sleep(0.01)
 
 
