@@ -2,6 +2,21 @@
 
 One `Membership` is one incarnation. It ends when `follow` returns, with the reason; the owner then closes everything,
 forgets everything, and joins anew.
+
+The order of the start is the safety argument: lease, key, snapshot, watch, clients (K-1). The snapshot is read after
+the put of the key. So the view is never older than the key: a subscription that others confirmed without asking this
+router was confirmed before its key was there, and the snapshot has it.
+
+The lease is kept by a thread with its own loop and its own client of the store: a short stall of this loop must not
+cost the lease, nor a slow watch delay a keep-alive. The thread only moves the deadline of `LeaseClock`; `vet` asks that
+deadline on this loop, and its first *no* is final. The deadline lies two thirds of the TTL after the last answered
+keep-alive was sent, so the router stops before etcd deletes its key (K-3). Where the system has such a clock, it also
+runs while the machine is suspended.
+
+`follow` runs two tasks: one puts the key, loads snapshots and hands on the batches of the watch, the other watches the
+deadline. Whichever ends first decides the reason. A compacted watch is no reason: the next snapshot covers the gap
+(K-4). The deletion of its own key, another nonce, an older history, a mark that data were lost, and a store that
+refuses this router each end the incarnation (K-3, K-9). An outage of etcd ends it by the deadline alone.
 """
 
 from __future__ import annotations

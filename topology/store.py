@@ -1,8 +1,21 @@
 """What Oncewire needs of etcd, as one small interface with typed errors (rules K-1 to K-7).
 
-Two stores implement it: `GatewayStore` (a real etcd over its JSON gateway) and `MemoryStore` (one process, nothing
-kept). One conformance suite runs against both. Keys are text, values are bytes, revisions are etcd's: every write
-increases the one revision of the whole store, so revisions order all attachments of the cluster.
+Three stores implement it: `GatewayStore` (a real etcd over its JSON gateway), `Etcd3Store` (a real etcd over gRPC) and
+`MemoryStore` (one process, nothing kept). One conformance suite runs against all of them. Keys are text, values are
+bytes, revisions are etcd's: every write increases the one revision of the whole store, so revisions order all
+attachments of the cluster.
+
+The contract has four parts. Reads are linearizable: an attach that reads its key sees every write that was answered
+before (A-2b). A write compares the key's revision, and at most one further key goes with it in the same transaction
+(SH-1); its revision is the epoch of what was written. A write has three ends, and callers must distinguish them:
+carried out, refused without effect (a failed compare, `StoreUnavailable`, `StoreRejected` and others), or unknown
+(`StoreTimeout`). A store never repeats a write of unknown fate by itself, for it may still be carried out. Only the
+watch shows what became of it, by the nonce in the value (K-2a).
+
+The watch delivers each event once, in the order of revisions, and only whole revisions: who has been given a batch
+knows all writes up to its revision (K-7). It outlasts lost connections and changes of the member, without gaps and
+repeats. Where it cannot, it raises: `CompactedError` where events are missing but the history is the same (K-4),
+`StoreReplaced` where another history answers (K-9). It never continues over a gap in silence.
 """
 
 from __future__ import annotations

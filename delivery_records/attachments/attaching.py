@@ -1,6 +1,22 @@
 """The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a to A-2d).
 
 A put's response is used for failures only. Its nonce in the value distinguishes our put from everybody else's.
+
+Each attach is an `Attempt`. Those of one identity stand in a queue, and only the head of it is at work (A-2a). It is
+READING (a shared subscription's key as well, SH-1), then PUTTING, until `take` is called: the watch has delivered the
+put, and the caller makes the ingress or the egress (A-3). DELETING ends an older subscription with another topic or
+filter first. PAUSING waits for the next try, or for a former publisher of that name to come to its end (A-9a).
+COLLECTING waits for the rest of a map and is in no queue, because an older link of the identity still goes on (C-4).
+
+Answers of etcd come as inputs, in any order with events of the watch and with what the client does; the nonce of each
+read and put says whose they are. A failed compare means that somebody else has written the key: read again, a few
+times. A put of unknown fate may still be carried out. The attach is refused after a while, and its nonce is remembered:
+if the event comes all the same, the link counts as attached and lost at once (K-2a). So does one whose client has
+disconnected while the put was under way. A snapshot may pass over our put: either it shows a newer one, and the link is
+stolen, or the fate is unknown (K-4).
+
+Refusals that need no read come first and write nothing. An expired session is refused after the read, and writes
+nothing either (A-5).
 """
 
 from __future__ import annotations

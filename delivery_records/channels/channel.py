@@ -1,8 +1,22 @@
 """Channels between routers: FIFO or restarted, with byte credit for bodies (rules T-1 to T-9).
 
-One channel joins this incarnation with one other. Frames are numbered; a receiver takes only the next number.
-Nothing is retransmitted: the publisher's window is the retransmission buffer, so after a gap both sides open a new
-generation and repeat I-5 for their publishers.
+One channel joins this incarnation with one other. Frames are numbered; a receiver takes only the next number. Nothing
+is retransmitted: the publisher's window is the retransmission buffer, so after a gap both sides open a new generation
+and repeat I-5 for their publishers.
+
+What the receiver has taken is at each moment a prefix of what this end has numbered in the generation. The transport
+below may lose, double and reorder. A gap shows with the next number; a lost tail shows with HELLO, which states how
+many frames were sent, and is repeated while the other end has not confirmed them (T-9). Either end may open the next
+generation, also both at once: the higher one wins, and frames of a lower one are dropped.
+
+A channel is OPENING until the other end has shown that it knows the generation, by a HELLO or by frame 1. In the first
+generation frames wait for that, for nothing repeats what was sent settled (T-4). In later ones they are dropped, and
+when the channel is UP `on_up` has every publisher of this router repeat its SYNCs. ACKs that are dropped are stated
+again by the egress, in answer to the SYNC of the ingress (E-2).
+
+Control frames never wait for credit; bodies do, in a line for each publisher, and so does all that follows of the same
+publisher (T-6). A number is given when a frame leaves, so others may go ahead of what waits. The reader gives new
+credit by bytes that it has taken and never stops reading, so full buffers cannot form a cycle (T-5).
 """
 
 from __future__ import annotations

@@ -1,9 +1,23 @@
 """Ingress: the router a publisher is attached to, the only authority on which of its deliveries are unsettled.
 
-Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that
-does not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is
-STARTING one; then it is ACTIVE. ENDING is answered behind the outcomes; SUSPENDED keeps collecting acceptances after
-the link was lost (A-9).
+One `Ingress` serves one epoch of one publisher. It is made when the watch delivers the put of the attach (A-3), and
+retired when the watch shows a newer epoch or the deletion of the key (I-7). A router whose watch is late may still have
+a former one. An egress that knows the newer epoch takes no SYNC of the former one, whose stream ends there with the
+SYNC of the newer epoch (E-1).
+
+Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that does
+not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is STARTING
+one; then it is ACTIVE. ENDING is answered behind the outcomes; SUSPENDED keeps collecting acceptances after the link
+was lost (A-9), and reports none. Before ACTIVE nothing is sent to any subscription: the bytes of an attach may come
+from a connection that was lost long ago, and such an attach must not state what is unsettled.
+
+A delivery passes in four steps. `on_transfer` enters it into the window and forwards it, which fixes the subscriptions
+that owe it (I-1). Each acknowledgement takes one of these away (I-2, `answers`). At the end of the turn `flush` reports
+outcomes from the head of the window on, as far as deliveries are received and owed by nobody (I-3). The publisher's
+settlement takes the delivery out, and a SETTLE has the egresses forget it (I-4).
+
+An ingress is called with one input at a time and never waits. Subscriptions may join, move and end between any two of
+these steps: a join adds nothing to what is in the window (I-6), an end takes away what that subscription owed (I-3).
 """
 
 from __future__ import annotations

@@ -2,6 +2,20 @@
 
 A *target* is a subscription or a member that is owed a delivery and gets its parts now. What all targets have taken is
 dropped; who comes later gets the delivery when the publisher has sent it again (L-7).
+
+In the window a large delivery is a slot like any other, with its head in the place of the body. `LargeArrivals` adds
+the parts as they come, `Fanout` offers the delivery to those that owe it, and TAKEN of an egress states how far a
+target is. At the end of the turn `flush` sends what may go, and drops what all targets have taken.
+
+A subscription becomes a target only while the first piece is still here, because a stream begins with its beginning. A
+later one gets a MSG without a body; its egress keeps the place, and asks for the delivery when it is its turn. Targets
+advance independently, each as far as L-4 lets it be ahead of what it has taken. Those that are equally far share one
+frame (T-2). So the slowest target decides what waits here, and L-6 leaves it out when the publisher has no room and the
+others have taken all there is.
+
+The slot is ARRIVING, and so without an outcome, until its last part has come and no at-most-once target is left (L-1).
+An abort ends the stream at all targets that have begun, and the slot is awaited again, or forgotten if no map of the
+publisher named it (L-5). A settlement needs no frame of its own: SETTLE ends what an egress is still sending (E-5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,21 @@
-"""The outcomes of one publisher's deliveries: decided in the order of its window, stated once per turn (rule I-3)."""
+"""The outcomes of one publisher's deliveries: decided in the order of its window, stated once per turn (rule I-3).
+
+An outcome is due when the delivery is received and nothing is pending for it, and the same holds for all before it. So
+`decide_in_order` walks on from the first unreported number and stops at the first open one; a subscriber that is quick
+with later deliveries changes nothing. Egresses rely on this order. What a subscriber is done with stays in its map
+while an earlier delivery is open; an earlier one that is not in that map was never owed to it, and the egress skips it
+instead of sending it behind the later one (E-2).
+
+The outcome is *accepted* unless something has fixed another one: a message that cannot be read (I-1b), one that nobody
+is done with (I-3, I-3d), one in doubt because it would come again as a new message (L-7), or a rejection that the
+policy has reported, or that has no dead letter (I-3d, I-3e). With rcv-settle-mode first the outcome goes out settled,
+and the delivery leaves the window at once.
+
+Calls come from the ingress: `decide_in_order` and `send` at the end of a turn, only while the link is attached. While
+the publisher is disconnected nothing is reported. Nothing here is durable: a reported outcome other than accepted may
+change over a failover unless the publisher has recorded it. Subscriptions that ended are reported ahead of the outcomes
+which their end releases (I-3b). From the first reported outcome on, T_settle runs.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,21 @@
 """A shared subscription at the ingress of one publisher: which member has which delivery (rules SH-2 to SH-5).
 
 The publisher owes a delivery to the shared subscription, whose cursor says so. This says who is to do it: each delivery
-goes to one member, and to another only when it is certain that the first does not have it, or when its key is gone.
+goes to one member, and to another only when it is certain that the first does not have it, or when its key is deleted.
+
+A delivery that is owed and received is with one member, or waits in the line for any of them, or waits for the members
+that have not stated their maps since the activation (SH-4), or for the end of a retry's delay (E-4a). A lost link or a
+crashed router by itself moves nothing: a member keeps its deliveries until its key is deleted (SH-3).
+
+What is assigned is our belief; a member's map is the truth, and only its egress knows that. So each SYNC to a member
+makes its map unknown, and nothing goes to it until the CLAIM that answers this very SYNC. What the CLAIM names is that
+member's, unless another one was assigned it meanwhile; what it does not name and we had assigned is taken back. Between
+CLAIMs a RETURN states that something was not sent, and a NACK that it is handed back (SH-5).
+
+Room is what a member states, and may be too much: ingresses do not know of each other, and share its credit. Whoever
+finds it used up gets a RETURN, and offers that member nothing more before it states room again (SH-2). What a member
+may have processed is flagged for the next one. Egresses at this router answer within the call, so `assign` guards
+itself against being called while it assigns.
 """
 
 from __future__ import annotations

@@ -2,6 +2,21 @@
 
 Entries are the subscriber's unsettled map as this router knows it: what the client presented, what was sent since, and
 what it is done with. The ingress alone says what is settled: absence from its U (E-2) or SETTLE (E-5).
+
+One `Egress` is one link, from the watch event of its attach until the link is lost, or the key is deleted or is that of
+a newer attach (A-9, E-7). Then all of it is forgotten, and the next one begins with the map that the client presents.
+It has one stream for each publisher, begun by a SYNC; MSG and SETTLE count only behind a SYNC of their own publisher
+epoch (E-1).
+
+A SYNC settles what is not in U, states again what the subscriber is done with, and skips what precedes its start (E-2).
+A MSG is decided by the state of its entry (E-3). The subscriber's answer makes an ACK, which goes out at the end of the
+turn, or asks for another attempt at once (E-4, E-4a). ACKs may be repeated at will, so nothing here has to know what
+arrived.
+
+Answers of the client cross SYNCs and settlements on the way. An answer for an entry that is not here any more, or was
+answered before, is ignored. Nothing is sent before the attach reply, and what is settled before it is left out of the
+reply's map (A-6). When the key is put again for the same link, ingresses with a late watch go on to name the former
+epoch, and mean this link (A-10).
 """
 
 from __future__ import annotations

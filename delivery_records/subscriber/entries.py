@@ -1,4 +1,19 @@
-"""What an egress remembers of one delivery, and of one publisher's stream."""
+"""What an egress remembers of one delivery, and of one publisher's stream.
+
+The state of an entry answers three questions: has the subscriber got the delivery in its map, is it done with it, and
+is the body here. `ENTRY_NEXT` has every step that may be taken. KNOWN and DONE_PRESENTED stand in the reply's map and
+were not resumed: AMQP wants each of these resumed once on the new link (A-7), so they are not SENT and DONE. The states
+with HELD have a body that waits for credit, or a place for one (L-7); a SYNC drops it, because the ingress repeats it
+(E-2). SKIPPED and EXPIRED are done for the ingress and unknown to the subscriber: they take no place in its map, and no
+frame settles them. EXPIRED does not count where E-2 looks for the start: it may lie behind deliveries that are held and
+were never sent (E-10).
+
+An entry has two names. Its network tag is valid as long as the publisher's session is, over routers and links. Its
+number is valid within one publisher epoch, so a `SyncState` has the numbers of its SYNC, and the next SYNC of that
+publisher gives the same entries new ones (T-7). A tag may come again under another number of the same epoch: the
+publisher has settled the first delivery, and the egress settles that one at the subscriber before it sends the second
+(E-3). Acknowledgements are collected in the stream, as runs of numbers for each outcome, until the turn ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""Large deliveries on the link to one subscriber: one at a time, in parts, or waiting without a body (L-3 to L-7)."""
+"""Large deliveries on the link to one subscriber: one at a time, in parts, or waiting without a body (L-3 to L-7).
+
+A large delivery here is the *current* one, whose transfer is open; or it waits for its turn with the parts that have
+come; or it is a place without a body. While there is a current one, nothing else is sent on the link: transfers of two
+deliveries may not interleave. `Outgoing` decides whose turn it is.
+
+The shell reports what has left for the subscriber. TAKEN passes that on to the ingress, which sends no more than a
+fixed number of bytes beyond it (L-4). So what waits here is bounded, and a subscriber that stops reading uses no credit
+of the channel that others need (T-5).
+
+A current delivery ends in one of these ways. All parts have come and gone: it stays SENT like any other. The ingress
+aborts it, its channel starts again, its router has left the view, or no part comes for long: the transfer is aborted,
+and the entry is what it was before its first part. The subscriber answers early: the abort settles it. A SYNC or a
+settlement also ends what is not here whole.
+
+Where a delivery is still owed but its parts are lost, the entry keeps a place. The place holds back what follows of
+that publisher: if a later one went first, E-2 would take the lost one for skipped (L-5). When the place's turn comes,
+with credit and room, NEED asks the ingress to have the publisher send again (L-7); other publishers go on meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,20 @@
 
 An egress decides what its subscriber is to have; this sends it. Settled resumes go first, then other resumes, then new
 deliveries.
+
+The order of the three lines is what keeps the link from blocking itself. A settled resume frees a place in the
+subscriber's map, so it goes ahead of all that takes one. A resume has a place already. New deliveries wait for a place
+(C-4), each publisher's in order. A full map still takes one delivery of each publisher that has none in it: else two
+maps, each full of one publisher, would wait for each other.
+
+`limit` and `sent` count from the attach on, so a flow that crosses transfers needs no correction. An entry is sent at
+once where nothing older waits; otherwise it is held, and `pump` looks again after each flow, settlement, SYNC, and the
+reply. Nothing is sent before the attach reply, while the link closes, or in the middle of a large delivery (L-3). While
+only a part of the map was presented, only what stands in that part is resumed (C-4). A draining router sends nothing
+new of other routers' publishers (K-8a).
+
+Settlements by disposition need no credit. They are collected, and leave as one at the end of the turn, or ahead of a
+transfer that uses the same tag again (E-3).
 """
 
 from __future__ import annotations

@@ -3,6 +3,20 @@
 Control frames of a sender link wait behind its transfers while the peer's session window is closed. Its detach does
 not: windows count transfers only, and a peer that keeps its own closed would wait for the answer without end. Methods
 called ``write*``, ``end_faulty`` and the like are for the engine only.
+
+Both windows count transfer frames, over all links of the session. Outgoing, `_remote_window` is what the peer's last
+flow or begin allows beyond what was sent since. Incoming, `_incoming_left` is what the peer may still send. An offer is
+never withdrawn, because frames may be on their way: a smaller window is reached only by frames that come in. The engine
+tops the window up by itself, or the owner offers frames one by one (``offer``).
+
+Three things let a transfer wait: the peer's window is closed, the connection's output has no room, or something waits
+already. What waits stands in one queue, in the order of its sending, so a link's control frames cannot overtake its own
+deliveries. Those of links without anything in the queue go out at once. A delivery in the queue may be sent in part:
+the rest of it keeps its place at the head.
+
+A detach in the queue does not wait for a closed window. What its link has not sent is then dropped, and delivery-ids
+that were given to it never reach the peer. Some peers end a session in which an id is left out, so from then on
+``DeliveryNumbers`` translates our ids to those that the peer sees.
 """
 
 from __future__ import annotations

@@ -1,6 +1,21 @@
 """One client's AMQP connection: bytes to events to the record core's inputs, and its effects back to bytes.
 
 What was read counts only if the lease was surely valid (K-3a). `PacedProtocol` reads and writes.
+
+The engine turns bytes into events; `process_events` translates all events of one step to inputs and submits them as one
+batch, in the order in which they came. The record core answers with effects by link number, for this connection and for
+others; the shells in `links` carry them out on the engine. Nothing is written meanwhile: a connection with output is
+dirty, and is written once at the end of the loop's turn. So a batch of transfers costs one submit, and its outcomes
+leave in one piece.
+
+A link number lives longer than the client's interest in it. An effect for a link that was detached in the same read
+finds no shell, or an engine that refuses it, and is dropped: to the core it was lost on the way, as with a lost
+connection. Answers to the client's detach, end and close are not the engine's: they wait until the core has stated the
+outcomes of what was read (A-9a).
+
+Each way a connection can end leads to `_end_links`: a close, a lost transport, our own close with an error, a fault. To
+the core each link then has ended or is lost, and its state stays as A-9 and A-9a say. When the incarnation ends,
+`stop_serving` cuts the connection off from the core first: nothing that is read afterwards reaches a record (K-3).
 """
 
 from __future__ import annotations
