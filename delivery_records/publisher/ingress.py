@@ -1,9 +1,9 @@
 """Ingress: the router a publisher is attached to, the only authority on which of its deliveries are unsettled.
 
-One `Ingress` serves one epoch of one publisher. It is made when the watch delivers the put of the attach (A-3), and
-retired when the watch shows a newer epoch or the deletion of the key (I-7). A router whose watch is late may still have
-a former one. An egress that knows the newer epoch takes no SYNC of the former one, whose stream ends there with the
-SYNC of the newer epoch (E-1).
+One `Ingress` serves one attach of one publisher. It is made when the watch delivers the put of that attach (A-3), and
+retired when the watch shows a newer attach or the deletion of the key (I-7). A router whose watch is late may still
+have a former one. An egress that knows the newer epoch takes no SYNC of the former one, whose stream ends there with
+the SYNC of the newer epoch (E-1).
 
 Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that does
 not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is STARTING
