@@ -1,20 +1,17 @@
 """An ingress' way to its subscriptions: who owes what, SYNC, MSG and SETTLE (rules I-1, I-5, I-6).
 
 Obligations are owed to subscriptions, never to routers, so nothing is handed over when an egress crashes (I-3). Each
-subscription that has joined has a cursor: where its stream starts, and what it has acknowledged. A slot's `pending` is
-the number of cursors that owe it, and of what else keeps its outcome open: its dead letter, its publisher's resume.
+subscription that has joined has a cursor: where its stream starts, and what it has acknowledged. A slot's `pending`
+counts the cursors that owe it, and what else keeps its outcome open: its dead letter, its publisher's resume.
 
 The stream to a subscription is a SYNC with U, the repeats behind it, then each new delivery once, and SETTLEs. A SYNC
 is sent at activation, when a subscription joins or moves, and when the channel to its router is up again (T-4). It
 makes all that was sent before it irrelevant, so a lost frame needs no repair of its own.
 
-A new delivery behind all starts is owed by all: one MSG without targets goes to each router that has a subscription.
-Repeats, retries and all else that differs between subscriptions names its targets. Members of shared subscriptions get
-what `Share` assigns to them (SH-2); at-most-once subscriptions get each new delivery and owe nothing (c.3).
-
-The view of an egress may be older than ours: a MSG without targets names the last deletion of a subscription seen here,
-and waits for it there (T-3). An egress at this router is called in place, and its NACK or RETURN may come back before
-the call returns.
+A plain new delivery behind all starts is owed by all: one MSG without targets goes to each router that has a
+subscription. It names the last deletion of a subscription seen here, and waits for that where the view is older (T-3).
+Repeats, retries and all else that differs between subscriptions name their targets. At-most-once subscriptions get each
+new delivery and owe nothing (c.3). An egress at this router is called in place, and may answer before the call returns.
 """
 
 from __future__ import annotations
