@@ -11,8 +11,6 @@ ORIGIN = re.compile(r"https?://[^\s/,]+")
 """Of a page, as browsers say it (RFC 6454)."""
 ROLES = ("viewer", "operator", "admin")
 """What a user may be, the weakest first."""
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Of signatures of tokens: all have a public key. With others whoever can check a token could make one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +24,6 @@ class ConnectorSettings:
     def is_address(self) -> bool:
         """True for host:port; node ids hold no colon."""
         return ":" in self.to
-
-
-def algorithms(value: object) -> tuple[str, ...]:
-    """A list of some of `ALGORITHMS`; in a text they are separated by commas."""
-    items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(items, list) or not items or not set(items) <= set(ALGORITHMS):
-        raise ValueError
-    return tuple(dict.fromkeys(items))
 
 
 def prefixes(value: object) -> tuple[str, ...]:

@@ -6,11 +6,20 @@ from dataclasses import dataclass
 
 from oncewire.settings.parsers import number, one_of, pairs, text, whole_number, yes_or_no
 from oncewire.settings.schema import Applies, setting
+from oncewire.settings.tokens import (
+    ALGORITHMS_ALLOWED,
+    DEFAULT_ALGORITHMS,
+    DEFAULT_LEEWAY_S,
+    DEFAULT_REFETCH_S,
+    KEYS_URL_ALLOWED,
+    algorithms,
+    keys_url,
+)
 from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
 from router.certificate_users import CertificateRule, certificate_rules
 from router.groups import groups
 from router.quotas import QuotaRule, quota_rules
-from router.settings import ALGORITHMS, ROLES, algorithms
+from router.settings import ROLES
 from router.topic_rules import TopicRule, topic_rules
 from router.virtual_hosts import VirtualHost, virtual_hosts
 from router.worker import MOST_WORKERS
@@ -114,9 +123,9 @@ class ClientSettings:
     )
     jwks_url: str = setting(
         "jwt.jwks_url",
-        text(r"(?:https://|http://(?:127\.0\.0\.1|localhost)[:/])[^\s@]+|"),
+        keys_url,
         "",
-        "URL https://host/path, or empty; http:// to this machine only",
+        KEYS_URL_ALLOWED,
         "Public keys of whoever issues the tokens that users log in with; needs the extra oncewire[jwt].",
     )
     jwks_file: str = setting(
@@ -136,21 +145,21 @@ class ClientSettings:
     jwt_algorithms: tuple[str, ...] = setting(
         "jwt.algorithms",
         algorithms,
-        ("RS256", "PS256", "ES256", "EdDSA"),
-        f"a list of {', '.join(ALGORITHMS)}; in a text name,name",
+        DEFAULT_ALGORITHMS,
+        ALGORITHMS_ALLOWED,
         "Algorithms of signatures that are accepted.",
     )
     jwt_leeway_s: float = setting(
         "jwt.leeway_s",
         number(0, 300),
-        10.0,
+        DEFAULT_LEEWAY_S,
         "0 to 300 seconds",
         "Difference of clocks: a token is accepted so long before its beginning and after its end.",
     )
     jwt_refetch_s: float = setting(
         "jwt.refetch_s",
         number(1, 3600),
-        30.0,
+        DEFAULT_REFETCH_S,
         "1 to 3600 seconds",
         "Shortest time between two requests to jwt.jwks_url. A token with an unknown key causes one.",
     )

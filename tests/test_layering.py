@@ -102,7 +102,7 @@ LAYERS: Mapping[str, Layer] = {
     "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
     # Imported when they are configured (extras `jwt` and `otel`).
-    "router/json_web_tokens.py": Layer(ROUTER, BASE_INSTALL | {"jwt"}),
+    "oncewire/cli/json_web_tokens.py": Layer(frozenset({"oncewire"}), frozenset({"aiohttp", "jwt"})),
     "router/operator/telemetry.py": Layer(
         frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
     ),

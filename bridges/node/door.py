@@ -40,7 +40,7 @@ class Doors:
         self.http = ListenerGate("http", Admission(MAX_HTTP, HELLO_S, keeps_known=True), self)
         self.handshakes_failed = 0
         self.logins_failed = {"pipeline": 0, "http": 0}
-        """Wrong secrets, and wrong passwords."""
+        """Wrong secrets; wrong passwords and tokens."""
         self._limit = LogLimit()
 
     def connection_refused(self, listener: str, peer: str, why: str) -> None:

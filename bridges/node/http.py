@@ -20,7 +20,6 @@ SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
 OPEN = frozenset({"/healthz", "/readyz"})
 """What needs no login: whoever starts a node asks it, and has none."""
-REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
 
 class HttpServer:
@@ -75,9 +74,10 @@ class HttpServer:
             try:
                 await self._logins.check(request.headers.get("Authorization"), request.remote or "")
             except LoginRefused as refused:
-                headers = {"WWW-Authenticate": REALM} if refused.status == 401 else None
-                shown = {"error": str(refused), "fix": refused.fix}
-                return web.json_response(shown, status=refused.status, headers=headers)
+                shown = web.json_response({"error": str(refused), "fix": refused.fix}, status=refused.status)
+                for challenge in self._logins.challenges if refused.status == 401 else ():
+                    shown.headers.add("WWW-Authenticate", challenge)
+                return shown
         return await handler(request)
 
     async def _healthz(self, _request: web.Request) -> web.Response:

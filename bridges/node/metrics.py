@@ -94,7 +94,7 @@ def _of_doors(doors: Doors) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners", value=doors.handshakes_failed
     )
-    yield _counts("oncewire_node_logins_failed", "Wrong secrets and passwords", "listener", doors.logins_failed)
+    yield _counts("oncewire_node_logins_failed", "Wrong secrets, passwords and tokens", "listener", doors.logins_failed)
 
 
 def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:

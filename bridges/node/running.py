@@ -79,7 +79,8 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
     node = BridgeNode(settings.node)
     secret, secret_path = open_secret(settings)
     server = Server(node, secret)
-    logins = None if settings.users_file is None else Logins(settings.users_file, server.doors)
+    has_logins = settings.users_file is not None or settings.tokens is not None
+    logins = Logins(server.doors, settings.users_file, settings.tokens) if has_logins else None
     http = HttpServer(node, server, logins)
     tls = {
         name: listener_context(settings.tls, certificates, alpn, partial(server.doors.handshake_failed, name))

@@ -12,6 +12,7 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.retention import EXPIRE_UNREAD_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
+from bridges.node.token_settings import OF_TOKENS
 from oncewire.client import ClientError, connect
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import KIB, TIB, number, one_of, optional_path, path, size, text, whole_number, yes_or_no
@@ -205,6 +206,7 @@ _OF_NODE = (
         "a file of `oncewire users`, or empty = no login",
         "Operators over HTTP log in as its users, but for /healthz and /readyz. It is read again when it changes.",
     ),
+    *OF_TOKENS,
     Setting(
         "listen.host", _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect."
     ),

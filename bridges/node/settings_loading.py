@@ -16,6 +16,7 @@ from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
 from bridges.node.tls import NO_FILES, TlsFiles, ask_for_tls
+from bridges.node.token_settings import NodeTokens, tokens_of
 from oncewire.cli.errors import CliError
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import Schema, read_toml
@@ -39,7 +40,8 @@ class DaemonSettings:
         tls: of both listeners.
         listen_tls, http_tls: which of them have TLS.
         certificates, http_certificates: whether clients of each must show one.
-        users_file: operators log in as these; None = without login.
+        users_file: operators log in as these; None = not so.
+        tokens: operators log in with these; None = not so. Without either they need no login.
         log_level: what is logged.
     """
 
@@ -56,6 +58,7 @@ class DaemonSettings:
     certificates: str
     http_certificates: str
     users_file: Path | None
+    tokens: NodeTokens | None
     log_level: str
 
 
@@ -77,7 +80,7 @@ def load(file: str) -> DaemonSettings:
     defaults = {key.removeprefix("defaults."): values[key] for key in values if key.startswith("defaults.")}
     subscriptions = tuple(_subscription(item, values["name"], defaults, file) for item in listed)
     _check_together(subscriptions, values, file)
-    _check_doors(values, file)
+    tokens = _check_doors(values, file)
     tls = TlsFiles(values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"])
     serves_tls = values["listen.tls"] or values["http.tls"]
     return DaemonSettings(
@@ -104,6 +107,7 @@ def load(file: str) -> DaemonSettings:
         certificates=values["tls.client_certificates"],
         http_certificates=values["http.client_certificates"],
         users_file=values["users_file"],
+        tokens=tokens,
         log_level=values["log.level"],
     )
 
@@ -163,8 +167,11 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
         )
 
 
-def _check_doors(values: Mapping[str, Any], file: str) -> None:
-    """Listeners with TLS have a certificate, checks an authority, and no password crosses the network in clear."""
+def _check_doors(values: Mapping[str, Any], file: str) -> NodeTokens | None:
+    """Listeners with TLS have a certificate, checks an authority, and no login crosses the network in clear.
+
+    Returns the tokens that operators may log in with.
+    """
 
     def refuse(setting: str, why: str, fix: str) -> CliError:
         return CliError(f"{setting} in {file} cannot be used", why, fix)
@@ -182,16 +189,23 @@ def _check_doors(values: Mapping[str, Any], file: str) -> None:
             )
     if values["tls.key_file"] is not None and values["tls.cert_file"] is None:
         raise refuse("tls.key_file", "there is no certificate to it", "set tls.cert_file, too")
-    if values["users_file"] is None:
-        return
-    if not values["http.host"]:
-        raise refuse("users_file", "nobody logs in: http.host is empty", "set http.host, or leave users_file out")
-    if not values["http.tls"] and not is_loopback(values["http.host"]):
-        raise refuse(
-            "users_file",
-            f"passwords would go in clear to http.host = {values['http.host']!r}",
-            "set http.tls, or let http.host be an address of this machine alone",
-        )
+    tokens = tokens_of(values, refuse)
+    keys = "jwt.jwks_url" if values["jwt.jwks_url"] else "jwt.jwks_file"
+    for setting, is_used, what in (
+        ("users_file", values["users_file"] is not None, "passwords"),
+        (keys, tokens is not None, "tokens"),
+    ):
+        if not is_used:
+            continue
+        if not values["http.host"]:
+            raise refuse(setting, "nobody logs in: http.host is empty", f"set http.host, or leave {setting} out")
+        if not values["http.tls"] and not is_loopback(values["http.host"]):
+            raise refuse(
+                setting,
+                f"{what} would go in clear to http.host = {values['http.host']!r}",
+                "set http.tls, or let http.host be an address of this machine alone",
+            )
+    return tokens
 
 
 def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:
