@@ -32,7 +32,7 @@ from silent_relay import SilentRelay
 from steady_flow import Flow, steady_flow
 
 from router.commands.local_network import LocalNetwork
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 KILLED, STOPPED, CUT_OFF = "killed", "stopped", "cut off"
 FAULTS = (KILLED, STOPPED, CUT_OFF)

@@ -24,7 +24,7 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import RouterRecord, SubscriptionMode
 from delivery_records.records import Records
-from topology.linkstate import LinkStateView, SendTo
+from topology.links.linkstate import LinkStateView, SendTo
 
 TIMEOUT_S = 3600.0
 MAP_BOUND = 20_000

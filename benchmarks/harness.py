@@ -20,7 +20,7 @@ from load import Failed
 
 from oncewire.client import ClientError
 from router.commands.local_network import LocalNetworkError
-from topology.etcd_server import EtcdFailed, EtcdNotFound
+from topology.etcd.server import EtcdFailed, EtcdNotFound
 
 FAILED = 1
 """Exit code of a benchmark that could not measure, or whose claim does not hold."""

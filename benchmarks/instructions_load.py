@@ -29,7 +29,7 @@ from oncewire.wire import (
 )
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE, SESSION
-from topology.memory_store import MemoryEtcd
+from topology.etcd.memory_store import MemoryEtcd
 
 TOPIC = "load"
 HUGE = 1 << 30

@@ -12,7 +12,7 @@ from oncewire.wire import LocalProtocolError, saslprep
 from router.config import RouterConfig, anonymous_is_allowed
 from router.groups import MARK, named_groups
 from router.worker import name_of
-from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
+from topology.links.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
 MAX_ID = 64
 MAX_PORT = 65_535

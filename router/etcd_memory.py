@@ -9,7 +9,7 @@ from pathlib import Path
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from topology.history_core import MalformedMemory, SeenHistory
+from topology.members.history_core import MalformedMemory, SeenHistory
 
 KEEP_S = 1.0
 """Between two writes, at least. What a crash takes with it is newer than any backup."""

@@ -31,8 +31,8 @@ from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks
 from router.store_operations import StoreOperations
 from router.tls import RouterTls
-from topology.membership import Membership
-from topology.services import Places, ServiceDirectory
+from topology.keys.services import Places, ServiceDirectory
+from topology.members.membership import Membership
 
 LINK_PATIENCE_S = 3.0
 """A router counts as ready without a link to some live router after this long: that one may be dead."""

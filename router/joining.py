@@ -11,10 +11,10 @@ from delivery_records.model.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from topology.history_core import SeenHistory
-from topology.membership import Membership
-from topology.store import ClusterStore, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
-from topology.wrong_scheme import wrongly_written
+from topology.etcd.store import ClusterStore, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
+from topology.etcd.wrong_scheme import wrongly_written
+from topology.members.history_core import SeenHistory
+from topology.members.membership import Membership
 
 RETRY_S = 0.5
 """Before the second attempt to begin an incarnation while etcd cannot be reached; doubled up to LONGEST_RETRY_S."""

@@ -19,8 +19,8 @@ from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
 from router.peers.listener import NeighbourListener
 from router.tls import RouterTls
-from topology.membership import Membership
-from topology.store import ClusterStore
+from topology.etcd.store import ClusterStore
+from topology.members.membership import Membership
 
 
 class IncarnationObserver(Protocol):

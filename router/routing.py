@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from delivery_records.model.inputs import PathsChanged
-from topology.linkstate import DropNeighbour, Effect, LinkStateView
-from topology.linkstate_codec import decode_message, encode_message
-from topology.paths import Paths
+from topology.links.linkstate import DropNeighbour, Effect, LinkStateView
+from topology.links.linkstate_codec import decode_message, encode_message
+from topology.links.paths import Paths
 
 LATE_S = 0.5
 """A timer that fires later than this was held up with everything else: what neighbours said meanwhile is read first."""

@@ -8,7 +8,7 @@ from oncewire.settings.parsers import host_names, number, one_of, text, urls, wh
 from oncewire.settings.schema import Applies, setting
 from router.settings import ROLES, ConnectorSettings, connectors, origins
 from router.settings_of_clients import ANONYMOUS, PORT, ClientSettings
-from topology import linkstate
+from topology.links import linkstate
 
 HTTP_CONNECTIONS = 256
 """Some scrapers, health checks and open pages; all else are requests that take milliseconds."""

@@ -16,9 +16,9 @@ from delivery_records.model.inputs import Input, ReadDone, StoreFailed, StoreFai
 from delivery_records.model.view import Kind, PublisherRecord, SubscriptionRecord
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
-from topology.attachments import MalformedValue, decode_record, encode_record, store_key
-from topology.etcd_members import FULL_ADVICE
-from topology.store import Beside, ClusterStore, StoreError, StoreFull, StoreTimeout
+from topology.etcd.members import FULL_ADVICE
+from topology.etcd.store import Beside, ClusterStore, StoreError, StoreFull, StoreTimeout
+from topology.keys.attachments import MalformedValue, decode_record, encode_record, store_key
 
 PARALLEL = 64
 """Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""

@@ -11,10 +11,10 @@ from oncewire.cli.errors import CliError
 from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context, rotating_client_context
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from topology.gateway_http import GatewayOptions
-from topology.gateway_store import GatewayStore
-from topology.memory_store import MemoryEtcd
-from topology.store import ClusterStore
+from topology.etcd.gateway_http import GatewayOptions
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.memory_store import MemoryEtcd
+from topology.etcd.store import ClusterStore
 
 T = TypeVar("T")
 
@@ -57,8 +57,8 @@ def etcd_tls(config: RouterConfig) -> ssl.SSLContext | None:
 
 def _etcd3_factory(config: RouterConfig, on_fault: Callable[[str], None]) -> Callable[[], ClusterStore]:
     # Only here: who does not choose it needs none of its modules.
-    from topology.etcd3_rpc import Etcd3Missing, Etcd3Options, load_packages
-    from topology.etcd3_store import Etcd3Store
+    from topology.etcd.etcd3_rpc import Etcd3Missing, Etcd3Options, load_packages
+    from topology.etcd.etcd3_store import Etcd3Store
 
     try:
         load_packages()

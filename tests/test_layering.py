@@ -224,44 +224,66 @@ def too_long(path: str, source: str) -> list[str]:
     return found
 
 
-# From the top: who hands inputs on, then what they come through, down to data. A room may import those below it.
-ROOMS = ("records", "faults", "diagnostics", "attachments", "publisher", "subscriber", "channels", "model")
-MOST_UPWARD = 4
-"""Imports against that order: what comes from another router goes up to its ingress or egress."""
-MOST_ENTRIES = 10
-"""What a reader sees of `delivery_records` at once."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The rooms of one folder: folders and files at its top level.
+
+    Attributes:
+        rooms: From the top. A room may import those below it.
+        most_entries: What a reader sees of the folder at once, with its `__init__.py`, `__main__.py` and `py.typed`.
+        most_upward: Imports against the order of the rooms.
+    """
+
+    rooms: tuple[str, ...]
+    most_entries: int
+    most_upward: int = 0
 
 
-def room_of(module: str) -> str:
-    """Returns the room of a module of the record core."""
-    return module.split(".")[1]
+PLANS: Mapping[str, Plan] = {
+    # Who hands inputs on, then what they come through, down to data. What comes from another router goes up to its
+    # ingress or egress.
+    "delivery_records": Plan(
+        ("records", "faults", "diagnostics", "attachments", "publisher", "subscriber", "channels", "model"), 10, 4
+    ),
+    # Who uses etcd, then what stands in it, then access to it. `inspector` and `links` use none of them.
+    "topology": Plan(("shard_leases", "cli", "inspector", "members", "keys", "etcd", "links"), 9),
+}
 
 
-def upward(sources: Mapping[str, str]) -> list[str]:
-    """Returns the imports of the record core that lead from a room to one above it."""
+def room_of(path: str) -> str:
+    """Returns the room of a file: the folder or file at the top level of its own folder."""
+    return path.split("/")[1].removesuffix(".py")
+
+
+def upward(folder: str, sources: Mapping[str, str]) -> list[str]:
+    """Returns the imports of a folder that lead from a room to one above it."""
+    rooms = PLANS[folder].rooms
+    files = {path for path in sources if path.startswith(f"{folder}/") and room_of(path) != "__init__"}
     found = []
-    for path, source in sources.items():
-        if not path.startswith("delivery_records/") or path.endswith("__init__.py"):
-            continue
-        here = ROOMS.index(room_of(path.removesuffix(".py").replace("/", ".")))
-        targets = {source_file(module, sources) for _, module in imported_modules(path, source)}
-        rooms = {target: room_of(target.removesuffix(".py").replace("/", ".")) for target in targets if target}
-        found += [f"{path} -> {target}" for target, room in rooms.items() if ROOMS.index(room) < here]
+    for path in sorted(files):
+        here = rooms.index(room_of(path))
+        modules = [module for _, module in imported_modules(path, sources[path])]
+        targets = files.intersection(source_file(module, sources) for module in modules)
+        found += [f"{path} -> {target}" for target in sorted(targets) if rooms.index(room_of(target)) < here]
     return found
 
 
-def test_the_record_core_is_a_few_rooms_and_hardly_an_import_leads_up() -> None:
-    entries = [path for path in (PROJECT / "delivery_records").iterdir() if path.suffix in ("", ".py", ".typed")]
-    assert len([path for path in entries if path.name != "__pycache__"]) <= MOST_ENTRIES
-    found = upward(read_sources())
-    assert len(found) <= MOST_UPWARD, found
+@pytest.mark.parametrize("folder", PLANS)
+def test_a_folder_is_a_few_rooms_and_hardly_an_import_leads_up(folder: str) -> None:
+    plan = PLANS[folder]
+    entries = {path.name for path in (PROJECT / folder).iterdir() if path.suffix in ("", ".py", ".typed")}
+    entries.discard("__pycache__")
+    assert len(entries) <= plan.most_entries
+    assert {room_of(f"{folder}/{name}") for name in entries} - {"__init__", "py.typed"} == set(plan.rooms)
+    found = upward(folder, read_sources())
+    assert len(found) <= plan.most_upward, found
 
 
 def test_an_import_that_leads_up_is_found() -> None:
     above, below = "delivery_records/publisher/ingress.py", "delivery_records/model/tags.py"
-    assert upward({above: "from delivery_records.model import tags", below: ""}) == []
+    assert upward("delivery_records", {above: "from delivery_records.model import tags", below: ""}) == []
     planted = {above: "", below: "from delivery_records.publisher.ingress import Ingress"}
-    assert upward(planted) == [f"{below} -> {above}"]
+    assert upward("delivery_records", planted) == [f"{below} -> {above}"]
 
 
 def test_every_file_keeps_to_its_layer() -> None:
@@ -311,9 +333,9 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("delivery_records/publisher/ingress.py", "import random"),
         ("delivery_records/publisher/ingress.py", "from oncewire.wire import codec"),
         ("delivery_records/publisher/ingress.py", "import attrs"),
-        ("topology/membership.py", "from router import node"),
-        ("topology/membership.py", "import oncewire.wire"),
-        ("topology/membership.py", "import networkx"),
+        ("topology/members/membership.py", "from router import node"),
+        ("topology/members/membership.py", "import oncewire.wire"),
+        ("topology/members/membership.py", "import networkx"),
         ("topology/cli.py", "import router.config"),
         ("topology/inspector/schema/clients.py", "from topology.inspector import rows_core"),
         ("oncewire/settings/loading.py", "import oncewire.client"),
@@ -344,9 +366,9 @@ def test_a_planted_import_across_layers_is_found(path: str, statement: str) -> N
         ("oncewire/client/publisher.py", "import asyncio, ssl, proton"),
         ("oncewire/client_cli.py", "import click"),
         ("delivery_records/publisher/ingress.py", "from ..model.tags import NetworkTag"),
-        ("topology/gateway_store.py", "import aiohttp"),
+        ("topology/etcd/gateway_store.py", "import aiohttp"),
         ("topology/cli.py", "from oncewire.cli.errors import CliError"),
-        ("router/node.py", "from topology.store import Store"),
+        ("router/node.py", "from topology.etcd.store import Store"),
         ("router/peers/neighbours.py", "from router.logs import EventLog"),
         ("router/operator/inspection.py", "from router.clients.listener import ClientListener"),
         ("bridges/mqtt/listener.py", "import delivery_records"),

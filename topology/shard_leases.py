@@ -14,9 +14,9 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 
-from topology.gateway_http import GatewayOptions
-from topology.gateway_store import GatewayStore
-from topology.store import ABSENT, ClusterStore, CompactedError, EventKind, LeaseLost, StoreError, StoreTimeout
+from topology.etcd.gateway_http import GatewayOptions
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.store import ABSENT, ClusterStore, CompactedError, EventKind, LeaseLost, StoreError, StoreTimeout
 
 logger = logging.getLogger(__name__)
 

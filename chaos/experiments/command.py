@@ -56,7 +56,7 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None, who: str = 
     """
     from chaos.network.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
     from router.commands.local_network import LocalNetworkError
-    from topology.etcd_server import EtcdFailed, EtcdNotFound
+    from topology.etcd.server import EtcdFailed, EtcdNotFound
 
     async def interruptible() -> T:
         task = asyncio.current_task()

@@ -31,7 +31,7 @@ from chaos.experiments.targets import Target
 from chaos.network.strikes import Strikes
 from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetworkError
-from topology.etcd_server import EtcdServer
+from topology.etcd.server import EtcdServer
 
 FOREVER_MS = 24 * 3600 * 1000
 """For Toxiproxy's latency: what is held comes when the toxic is removed."""

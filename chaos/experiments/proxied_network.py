@@ -18,7 +18,7 @@ from typing import Self
 from chaos.experiments.plans import Experiment, Path, Shape, Way
 from chaos.network.toxiproxy import DOWNSTREAM, UPSTREAM, ProxyAddress, ToxiproxyServer
 from router.commands.local_network import LocalNetwork
-from topology.etcd_server import EtcdCluster, EtcdServer, free_port
+from topology.etcd.server import EtcdCluster, EtcdServer, free_port
 
 LOOPBACK = "127.0.0.1"
 CLIENTS = "clients"

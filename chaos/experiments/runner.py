@@ -21,8 +21,8 @@ from chaos.network.strikes import Strikes
 from chaos.network.toxiproxy import UPSTREAM, ToxiproxyFailed
 from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetworkError
-from topology.etcd_server import EtcdFailed
-from topology.store import StoreError
+from topology.etcd.server import EtcdFailed
+from topology.etcd.store import StoreError
 
 LOOK_S = 0.05
 """How often routers are asked what is unsettled: a fault comes at most this much after its condition."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from chaos.fuzz.mutations import json_value, mutate_octets, mutate_text
 from chaos.fuzz.target import InputTarget
 from delivery_records.model.view import PublisherRecord, RouterRecord, SubscriptionRecord
-from topology.attachments import (
+from topology.etcd.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.keys.attachments import (
     CLUSTER_KEY,
     ClusterLife,
     MalformedValue,
@@ -19,9 +20,8 @@ from topology.attachments import (
     encode_life,
     encode_record,
 )
-from topology.router_secrets import RouterSecrets
-from topology.services import SERVICES, decode_service, encode_service, service_key
-from topology.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.keys.router_secrets import RouterSecrets
+from topology.keys.services import SERVICES, decode_service, encode_service, service_key
 
 EACH = 10
 DIGITS = "0123456789abcdef0123456789abcdef01234567"
@@ -76,7 +76,12 @@ ETCD_VALUES = InputTarget(
     "etcd-values",
     "keys and values of etcd, mutated, into all that reads them: attachments, routers and their secrets, the nonce, "
     "services; a record, nothing, or `MalformedValue`",
-    ("topology.attachments", "topology.router_secrets", "topology.services", "delivery_records.model.view"),
+    (
+        "topology.keys.attachments",
+        "topology.keys.router_secrets",
+        "topology.keys.services",
+        "delivery_records.model.view",
+    ),
     _inputs,
     take,
 )

@@ -16,7 +16,7 @@ from chaos.fuzz.mutations import TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
 from chaos.fuzz.target import Counts, Finding
 from oncewire.wire.frames import AMQP_HEADER
-from topology.memory_store import MemoryEtcd
+from topology.etcd.memory_store import MemoryEtcd
 
 CONNECTIONS = 120
 """Of one run, one after the other; some send a second request."""

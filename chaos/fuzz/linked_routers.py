@@ -14,7 +14,7 @@ from chaos.fuzz.hostile import HostileClient
 from chaos.fuzz.memory_loop import MemoryLoop, run_in_memory
 from chaos.fuzz.memory_router import MemoryRouter
 from chaos.fuzz.target import Counts, Finding
-from topology.memory_store import MemoryEtcd
+from topology.etcd.memory_store import MemoryEtcd
 
 STREAMS = 60
 """Hostile connections of one run; they share names, so that they resume and steal each other's links."""

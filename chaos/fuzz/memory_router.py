@@ -17,7 +17,7 @@ from router.logs import EventLog
 from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
 from router.tls import RouterTls
-from topology.memory_store import MemoryEtcd
+from topology.etcd.memory_store import MemoryEtcd
 
 READY_S = 30.0
 LEASE_TTL_S = 300

@@ -33,7 +33,7 @@ from delivery_records.model.messages import (
 )
 from delivery_records.model.outcomes import DeliveryOutcome
 from router.peers.output import FRAME, LINK_STATE, BatchError, read_batch
-from topology.linkstate_codec import (
+from topology.links.linkstate_codec import (
     Announcement,
     Heartbeat,
     LinkStateError,
@@ -208,7 +208,7 @@ ROUTER_MESSAGES = InputTarget(
     "router-messages",
     "batches of frames and link states between routers, mutated, into the decoders, and split by next hop; messages, "
     "or `BatchError`, `ChannelCodecError`, `LinkStateError`",
-    ("delivery_records.channels", "router.peers.output", "topology.linkstate_codec"),
+    ("delivery_records.channels", "router.peers.output", "topology.links.linkstate_codec"),
     _inputs,
     take,
 )

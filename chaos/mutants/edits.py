@@ -45,8 +45,8 @@ _ALONE = {
     "oncewire.client.deduplicating_core": ("deduplicating", "DeduplicatingCore"),
     "oncewire.client.publisher_core": ("publisher", "PublisherCore"),
     "oncewire.client.subscriber_core": ("subscriber", "SubscriberCore"),
-    "topology.history_core": ("history", "SeenHistory"),
-    "topology.lease_clock": ("lease_clock", "LeaseClock"),
+    "topology.members.history_core": ("history", "SeenHistory"),
+    "topology.members.lease_clock": ("lease_clock", "LeaseClock"),
 }
 """Modules outside the record core that edits may change: the field of `Cores` and the class it holds."""
 

@@ -15,8 +15,8 @@ from chaos.network.faults import Fault
 from chaos.network.network_state import RouterState
 from chaos.network.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetwork
-from topology.gateway_store import GatewayStore
-from topology.store import PREFIX
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.store import PREFIX
 
 ATTACH_TIMEOUT_S = 30.0
 """Clients find another router within a second or two; a busy machine may need longer."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from topology.etcd_server import free_port, tied_to_parent
+from topology.etcd.server import free_port, tied_to_parent
 
 VARIABLE = "TOXIPROXY_SERVER"
 PROGRAM = "toxiproxy-server"

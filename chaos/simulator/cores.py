@@ -9,8 +9,8 @@ from delivery_records.records import Records
 from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.subscriber_core import SubscriberCore
-from topology.history_core import SeenHistory
-from topology.lease_clock import LeaseClock
+from topology.members.history_core import SeenHistory
+from topology.members.lease_clock import LeaseClock
 
 
 @dataclass(frozen=True, slots=True)

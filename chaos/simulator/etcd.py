@@ -28,7 +28,7 @@ class Held:
 
 
 LEASE_TTL_S = 10.0
-"""Time to live of a router's lease: what routers ask for (`topology.membership`)."""
+"""Time to live of a router's lease: what routers ask for (`topology.members.membership`)."""
 
 
 class SimEtcd:

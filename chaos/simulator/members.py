@@ -14,7 +14,7 @@ from delivery_records.model import inputs
 from delivery_records.model.view import Kind, RouterRecord, router_key
 
 KEEP_ALIVE_S = 1.0
-"""Between two keep-alives: what routers do (`topology.membership`)."""
+"""Between two keep-alives: what routers do (`topology.members.membership`)."""
 
 
 class Members:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from delivery_records.model import inputs
 from delivery_records.model.view import RouterRecord, router_key
 from delivery_records.records import Records
-from topology.history_core import SeenHistory
-from topology.lease_clock import LeaseClock
+from topology.members.history_core import SeenHistory
+from topology.members.lease_clock import LeaseClock
 
 
 @dataclass(slots=True)

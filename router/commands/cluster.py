@@ -17,8 +17,8 @@ from oncewire.settings.options_cli import setting_options
 from router.config import RouterConfig
 from router.config_loading import SETTINGS, SHORT_FLAGS, load
 from router.store_setup import store_factory
-from topology.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_new_life, read_cluster
-from topology.store import ClusterStore, StoreError
+from topology.etcd.store import ClusterStore, StoreError
+from topology.members.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_new_life, read_cluster
 
 WAIT_S = 15.0
 """Longer than the default lease: router keys out of a backup end by themselves within it."""

@@ -25,8 +25,8 @@ from router.admission import shares
 from router.config import RouterConfig
 from router.revocation_core import MalformedDerError, validity
 from router.store_setup import etcd_tls, store_factory
-from topology.cluster import ClusterState, read_cluster
-from topology.store import StoreError
+from topology.etcd.store import StoreError
+from topology.members.cluster import ClusterState, read_cluster
 
 ANSWER_S = 5.0
 """For one question to etcd; it takes milliseconds."""

@@ -31,7 +31,7 @@ from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import asked_to_start, registered
 from oncewire.cli.program import name_as_typed
 from router.config_loading import SETTINGS
-from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port, is_free
+from topology.etcd.server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port, is_free
 
 READY_TIMEOUT_S = 60.0
 """From start to /readyz: a second on a quiet machine, far more where everything is busy."""

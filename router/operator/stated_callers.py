@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from topology.router_secrets import RouterSecrets
+from topology.keys.router_secrets import RouterSecrets
 
 STATED_CALLER = "Oncewire-Stated-Caller"
 """The header: the incarnation that asks, the number of its request, the user, the proof."""

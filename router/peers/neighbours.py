@@ -47,8 +47,8 @@ from router.peers.proof import CHALLENGE_BYTES, Handshake, Verdict
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routing import Routing
-from topology.linkstate_codec import LinkStateError
-from topology.membership import Membership
+from topology.links.linkstate_codec import LinkStateError
+from topology.members.membership import Membership
 
 MAX_CHANNEL = 8191
 """Each routed link has a session of its own on the link to the next router (R-3)."""

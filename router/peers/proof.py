@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from enum import Enum
 
-from topology.router_secrets import RouterSecrets
+from topology.keys.router_secrets import RouterSecrets
 
 CHALLENGE_BYTES = 32
 """Nobody draws one twice."""

@@ -180,7 +180,7 @@ def test_the_code_version_changes_with_whatever_routers_clients_and_experiments_
         "router/node.py",
         "delivery_records/__init__.py",
         "oncewire/client/publisher_core.py",
-        "topology/store.py",
+        "topology/etcd/store.py",
         "chaos/experiments/injection.py",
         "chaos/checker.py",
         "chaos/clients/load.py",

@@ -20,7 +20,7 @@ from chaos.network.toxiproxy import (
     ToxiproxyServer,
     find_toxiproxy,
 )
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 needs_toxiproxy = pytest.mark.needs("toxiproxy")
 LONG_S = 60.0

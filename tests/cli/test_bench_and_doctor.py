@@ -29,7 +29,7 @@ from router.revocation_core import validity
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority
 from tests.support.terminal import ONCEWIRE
-from topology.etcd_server import EtcdServer, free_port
+from topology.etcd.server import EtcdServer, free_port
 
 COMMANDS = "bench=oncewire.client.bench_cli:bench,doctor=router.commands.doctor:doctor"
 CLOSED = "http://127.0.0.1:1"

@@ -22,7 +22,7 @@ from router.commands.local_network import following_pairs
 from tests.support.isolation import refusing_network
 from tests.support.ports import PortBlock
 from tests.support.terminal import ONCEWIRE, on_terminal
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 COMMANDS = (
     "local=router.commands.cli:local,pub=oncewire.client.cli:pub,sub=oncewire.client.cli:sub,"

@@ -21,7 +21,7 @@ from oncewire.cli import variables
 from oncewire.cli.commands import COMMAND_GROUP
 from router.config_loading import SETTINGS, load
 from tests.support.terminal import ONCEWIRE, on_terminal
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
 SETTING_VARIABLES = {each.variable for each in SETTINGS.values()}

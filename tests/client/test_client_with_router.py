@@ -23,7 +23,7 @@ from oncewire.client import (
 from oncewire.client.connector import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router, start_router
-from topology.etcd_server import EtcdServer
+from topology.etcd.server import EtcdServer
 
 
 async def test_a_confirmed_subscription_is_kept_for_all_of_its_timeout(router: RouterProcess) -> None:

@@ -31,7 +31,7 @@ from oncewire.client import (
 from tests.client.shell_helpers import LONG, until
 from tests.client.wire_server import Network, WireServer
 from tests.router.processes import running_router
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 ELSEWHERE = "cannot be used from here"
 

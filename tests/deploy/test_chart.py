@@ -18,7 +18,7 @@ from router.config_loading import load
 from tests.docs.code_blocks import blocks_of, commands_of
 from tests.router.processes import running_router
 from tests.support.helm import CHART, KUBERNETES, helm, rendered
-from topology.etcd_server import EtcdServer, find_etcd, free_port, is_healthy
+from topology.etcd.server import EtcdServer, find_etcd, free_port, is_healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 USERS = "users.existingSecret=mq-users"

@@ -31,8 +31,8 @@ from router.operator.amqp_node import MAX_REQUEST_BYTES
 from router.routed.half import WINDOW_BYTES
 from topology.inspector.rates_core import POINT_S
 from topology.inspector.watching import PERIOD_S
-from topology.linkstate import HEARTBEAT_S
-from topology.membership import LEASE_TTL_S
+from topology.links.linkstate import HEARTBEAT_S
+from topology.members.membership import LEASE_TTL_S
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = {

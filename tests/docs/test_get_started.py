@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs.code_blocks import ROOT, Block, blocks_of
 from tests.support.terminal import on_terminal
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 RUN_S = 120.0
 BLOCKS = [block for block in blocks_of(ROOT / "docs" / "get-started.md") if block.run_by]

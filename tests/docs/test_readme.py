@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.code_blocks import ROOT, Block, blocks_of
 from tests.support.terminal import on_terminal
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 RUN_S = 60.0
 """Far more than the program takes on a busy machine."""

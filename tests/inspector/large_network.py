@@ -21,9 +21,9 @@ from delivery_records.model.view import RouterRecord, SubscriptionMode, Subscrip
 from router import node as router_node
 from router.config import RouterConfig
 from router.node import RouterNode
-from topology.attachments import encode_record, router_store_key, store_key
-from topology.linkstate_codec import Announcement, LinkStateUpdate, encode_message
-from topology.memory_store import MemoryEtcd
+from topology.etcd.memory_store import MemoryEtcd
+from topology.keys.attachments import encode_record, router_store_key, store_key
+from topology.links.linkstate_codec import Announcement, LinkStateUpdate, encode_message
 
 ROUTERS = 100
 SUBSCRIPTIONS = 10_000

@@ -11,9 +11,9 @@ from delivery_records.model.view import RouterRecord
 from router.commands.local_network import LocalNetwork
 from tests.router.management_calls import call, login
 from tests.router.raw_client import until
-from topology.attachments import encode_record, router_store_key
-from topology.gateway_store import GatewayStore
-from topology.store import UNCONDITIONAL
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.store import UNCONDITIONAL
+from topology.keys.attachments import encode_record, router_store_key
 
 SETTINGS = {
     "users": "ann:secret-of-ann,vera:v",

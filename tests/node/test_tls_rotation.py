@@ -19,8 +19,8 @@ from tests.client.shell_helpers import LONG
 from tests.node.tls_proxy import Authority, make_authority, tls_in_front_of
 from tests.router.processes import RouterProcess, running_router
 from tests.support.certificates import TestAuthority, replace_file
-from topology.etcd_server import EtcdServer
-from topology.store import ABSENT, StoreTimeout, StoreUnavailable
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import ABSENT, StoreTimeout, StoreUnavailable
 
 
 def replace_all(files: TlsFiles, authority: Authority) -> None:

@@ -16,7 +16,7 @@ from oncewire.cli.contexts import contexts_file
 from oncewire.cli.local_registry import registry_folder
 from tests.support.ports import BLOCKS, PortBlock, claimed_block
 from tests.support.terminal import ONCEWIRE
-from topology.etcd_server import PORTS_VARIABLE, free_port
+from topology.etcd.server import PORTS_VARIABLE, free_port
 
 END_S = 60.0
 CHILD_PATH = os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])
@@ -27,7 +27,7 @@ with claimed_block(list(map(int, sys.argv[1:]))) as block:
     print(block.claimed, flush=True)
     sys.stdin.read()
 """
-TAKE = "from topology.etcd_server import free_port; print(*(free_port() for _ in range(100)))"
+TAKE = "from topology.etcd.server import free_port; print(*(free_port() for _ in range(100)))"
 
 
 @contextmanager

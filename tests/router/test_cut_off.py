@@ -17,7 +17,7 @@ from oncewire.wire import decode_message
 from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import DEADLINE_S, RawClient, RawPublisher, RawSubscriber
 from tests.router.relay import Relay, Way, assert_no_internal_error, relay_to
-from topology.etcd_server import EtcdServer, free_port
+from topology.etcd.server import EtcdServer, free_port
 
 LEASE_S = 3
 FIRST, SECOND, THIRD = range(10), range(10, 20), range(20, 30)

@@ -18,7 +18,7 @@ from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S, RouterProcess, router_command, run_to_end
 from tests.router.raw_client import RawClient, until
 from tests.support.stores import enable_login, eventually
-from topology.etcd_server import EtcdServer, free_port
+from topology.etcd.server import EtcdServer, free_port
 
 FORMER_PATIENCE_S = 5.0
 """After so long a router used to end."""

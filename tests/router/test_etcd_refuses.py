@@ -17,9 +17,9 @@ from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 from tests.router.relay import assert_no_internal_error
-from topology.etcd_server import EtcdCluster, EtcdServer
-from topology.gateway_store import GatewayStore
-from topology.store import UNCONDITIONAL, StoreFull
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.server import EtcdCluster, EtcdServer
+from topology.etcd.store import UNCONDITIONAL, StoreFull
 
 QUOTA_BYTES = 4 << 20
 FILLING_BYTES = 512 << 10

@@ -23,7 +23,7 @@ from router.event_loop_lag import MIN_ENDED, Census, LoopWatch
 from router.logs import EventLog, RouterEvent
 from tests.router.processes import running_router
 from tests.router.raw_client import until
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 QUICK = {"inter_router.heartbeat_s": "0.1", "inter_router.silence_s": "0.4"}
 

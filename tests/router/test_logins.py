@@ -32,7 +32,7 @@ from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until
 from tests.support.certificates import TestAuthority
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 LOG = entity("log", "router")
 GUARDED = ("--standalone", "--listen-allow-anonymous=never")

@@ -32,11 +32,11 @@ from router.commands.cluster import cluster
 from router.commands.local_network import LocalNetwork
 from router.peers.proof import Handshake
 from tests.router.raw_client import RawClient, until
-from topology.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key
-from topology.etcd_server import free_port
-from topology.gateway_store import GatewayStore
-from topology.router_secrets import RouterSecrets
-from topology.store import PREFIX, UNCONDITIONAL
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.server import free_port
+from topology.etcd.store import PREFIX, UNCONDITIONAL
+from topology.keys.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key
+from topology.keys.router_secrets import RouterSecrets
 
 RID = 0x1234
 

@@ -20,7 +20,7 @@ from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
 from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
 from tests.router.relay import assert_no_internal_error
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 DEADLINE_S = 40.0
 

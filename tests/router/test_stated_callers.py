@@ -8,9 +8,9 @@ import pytest
 
 from delivery_records.model.view import RouterRecord
 from router.operator.stated_callers import REMEMBERED, STATED_CALLER, StatedCallers, StatementRefused
-from topology.attachments import router_store_key
-from topology.router_secrets import RouterSecrets
-from topology.store import Stored
+from topology.etcd.store import Stored
+from topology.keys.attachments import router_store_key
+from topology.keys.router_secrets import RouterSecrets
 
 TARGET = "/api/v1/waits?limit=5"
 

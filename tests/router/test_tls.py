@@ -21,7 +21,7 @@ from router.logs import EventLog
 from router.tls import RouterTls
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.support.certificates import CertificateFiles, TestAuthority, replace_file
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 from topology.inspector.asking import ask_each, nobody
 from topology.inspector.source import OtherRouter
 

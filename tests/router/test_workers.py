@@ -22,9 +22,9 @@ from tests.router.raw_client import RawClient, until
 from tests.router.relay import assert_no_internal_error
 from tests.router.test_drain import run_drain
 from tests.router.worker_group import ask, folder_of, states, wait_restarted, workers_of
-from topology.etcd_server import free_port
-from topology.gateway_store import GatewayStore
-from topology.store import PREFIX
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.server import free_port
+from topology.etcd.store import PREFIX
 
 DEADLINE_S = 120.0
 SETTINGS = {"workers": "2", "limits.drain_limit_s": "5", "listen.idle_timeout_s": "600"}

@@ -18,7 +18,7 @@ from router.config_loading import load
 from router.operator.metrics_merge_core import merged
 from router.peers.dialing import Dialing
 from router.worker import Worker
-from topology.attachments import decode_record, encode_record
+from topology.keys.attachments import decode_record, encode_record
 
 FOLDER = Path("/run/oncewire-x")
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Self
 
-from topology.etcd_server import EtcdBinary, EtcdServer, free_port
+from topology.etcd.server import EtcdBinary, EtcdServer, free_port
 
 SAME_TOKEN = "etcd-cluster"
 """etcd's default: what is restored with it at the same address is the same etcd cluster to its clients."""

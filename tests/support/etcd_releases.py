@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from topology.etcd_server import EtcdBinary
+from topology.etcd.server import EtcdBinary
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "install_etcd.sh"
 (_LINE,) = [line for line in SCRIPT.read_text().splitlines() if line.startswith("VERSIONS=")]

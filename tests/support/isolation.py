@@ -17,7 +17,7 @@ from oncewire.cli import variables
 from oncewire.cli.local_registry import registered
 from router.config_loading import SETTINGS
 from tests.support.ports import PortBlock, claimed_block
-from topology import etcd_server
+from topology.etcd import server as etcd_server
 
 OF_THE_USER = (*variables.PURPOSE, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.waiting import wait_until
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 VARIABLE = "ONCEWIRE_FERRETDB"
 PROGRAM = "oncewire-ferretdb"

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from topology.etcd3_rpc import Etcd3Missing, load_packages
+from topology.etcd.etcd3_rpc import Etcd3Missing, load_packages
 
 with suppress(Etcd3Missing):
     load_packages()  # first, as in a router: it cannot use a protobuf that others have loaded in their way

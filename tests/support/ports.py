@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from topology.etcd_server import PortRange, free_port
+from topology.etcd.server import PortRange, free_port
 
 LOOPBACK = "127.0.0.1"
 BLOCKS = range(10_000, 20_000, 500)

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools" / "prometheus"
 """Where `make tools` puts the two programs."""

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.stores import in_base64
-from topology.etcd3_rpc import load_packages
+from topology.etcd.etcd3_rpc import load_packages
 
 CLUSTER_ID = 1
 """Of all answers."""

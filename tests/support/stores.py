@@ -15,13 +15,13 @@ from typing import Protocol
 
 import aiohttp
 
-from topology.etcd3_rpc import Etcd3Options
-from topology.etcd3_store import Etcd3Store
-from topology.etcd_server import EtcdServer
-from topology.gateway_http import GatewayOptions
-from topology.gateway_store import GatewayStore
-from topology.memory_store import MemoryEtcd, MemoryStore
-from topology.store import ClusterStore, WatchBatch, WatchEvent
+from topology.etcd.etcd3_rpc import Etcd3Options
+from topology.etcd.etcd3_store import Etcd3Store
+from topology.etcd.gateway_http import GatewayOptions
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.memory_store import MemoryEtcd, MemoryStore
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import ClusterStore, WatchBatch, WatchEvent
 
 # Generous: reached only by a defect, or by a machine that is stalled.
 DEADLINE_S = 60.0

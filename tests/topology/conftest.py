@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.support.stores import ETCD_STORES, EtcdPlace, MemoryPlace, StorePlace
-from topology.etcd_server import EtcdServer
+from topology.etcd.server import EtcdServer
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from router.peers.dialing import BACK_OFF_MIN_S
 from router.settings_of_network import REDIAL_S
 from tests.delivery_records.harness import Net
 from tests.delivery_records.nodes import Node
-from topology.linkstate import DropNeighbour, Effect, LinkStateView
-from topology.linkstate_codec import LinkStateMessage
+from topology.links.linkstate import DropNeighbour, Effect, LinkStateView
+from topology.links.linkstate_codec import LinkStateMessage
 
 LATENCY_S = 0.002
 """From one router to its neighbour."""

@@ -22,7 +22,8 @@ from delivery_records.model.view import (
     SubscriptionRecord,
     router_key,
 )
-from topology.attachments import (
+from topology.etcd.store import EventKind, Stored, WatchEvent
+from topology.keys.attachments import (
     ClusterLife,
     MalformedValue,
     change_of_event,
@@ -36,7 +37,6 @@ from topology.attachments import (
     router_store_key,
     store_key,
 )
-from topology.store import EventKind, Stored, WatchEvent
 
 KEY = link_key("container", "link")
 ROUTER = RouterRecord("node.a", 0x6F, "127.0.0.1:1", "amqp://127.0.0.1:2", "http://127.0.0.1:3", 1, 2, "0.1")

@@ -6,12 +6,12 @@ import pytest
 
 from delivery_records.model.view import PublisherRecord, RouterRecord
 from tests.support.stores import MemoryPlace
-from topology.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key, store_key
-from topology.cluster import ChangedMeanwhile, RoutersLive, begin_new_life, read_cluster
-from topology.history_core import SeenHistory
-from topology.membership import Membership
-from topology.memory_store import MemoryEtcd, MemoryStore
-from topology.store import ABSENT, UNCONDITIONAL, Beside, PutResult, Stored, StoreReplaced, StoreTimeout
+from topology.etcd.memory_store import MemoryEtcd, MemoryStore
+from topology.etcd.store import ABSENT, UNCONDITIONAL, Beside, PutResult, Stored, StoreReplaced, StoreTimeout
+from topology.keys.attachments import CLUSTER_KEY, decode_life, encode_record, router_store_key, store_key
+from topology.members.cluster import ChangedMeanwhile, RoutersLive, begin_new_life, read_cluster
+from topology.members.history_core import SeenHistory
+from topology.members.membership import Membership
 
 ROUTER = RouterRecord("r1", 5)
 PUBLISHER = PublisherRecord("box", "pub", "orders", 5, "1/1", session=1)

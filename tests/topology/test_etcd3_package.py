@@ -16,13 +16,13 @@ from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.store_setup import store_factory
 from tests.support.stores import watch_events
-from topology.etcd3_rpc import Etcd3Missing, load_packages
-from topology.etcd_server import EtcdServer
-from topology.store import ABSENT
+from topology.etcd.etcd3_rpc import Etcd3Missing, load_packages
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import ABSENT
 
 AFTER_PROTOBUF = """
 import google.protobuf.descriptor_pool
-from topology.etcd3_rpc import Etcd3Missing, load_packages
+from topology.etcd.etcd3_rpc import Etcd3Missing, load_packages
 try:
     load_packages()
 except Etcd3Missing as error:
@@ -30,7 +30,7 @@ except Etcd3Missing as error:
 """
 ENVIRONMENT = """
 import os
-from topology.etcd3_rpc import load_packages
+from topology.etcd.etcd3_rpc import load_packages
 before = dict(os.environ)
 load_packages()
 print(dict(os.environ) == before)

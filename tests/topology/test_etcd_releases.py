@@ -13,7 +13,7 @@ import pytest
 from tests.support.etcd_releases import RELEASES, etcd_of
 from tests.support.stores import ETCD_STORES, EtcdPlace, StorePlace
 from tests.topology import test_store_conformance
-from topology.etcd_server import EtcdServer, server_version
+from topology.etcd.server import EtcdServer, server_version
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("etcd-releases")]
 

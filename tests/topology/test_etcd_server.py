@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import eventually
-from topology.etcd_server import (
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.server import (
     PORTS_VARIABLE,
     EtcdBinary,
     EtcdFailed,
@@ -26,8 +27,7 @@ from topology.etcd_server import (
     is_healthy,
     server_version,
 )
-from topology.gateway_store import GatewayStore
-from topology.store import UNCONDITIONAL
+from topology.etcd.store import UNCONDITIONAL
 
 
 def is_alive(pid: int) -> bool:
@@ -81,7 +81,7 @@ async def test_what_was_written_survives_kill_and_restart() -> None:
 async def test_it_dies_with_its_parent_however_that_ends() -> None:
     program = """
 import asyncio, signal
-from topology.etcd_server import EtcdServer
+from topology.etcd.server import EtcdServer
 async def main():
     etcd = EtcdServer()
     await etcd.start()
@@ -109,7 +109,7 @@ def _delete(folder: Path) -> None:
 async def test_a_parent_that_forgets_to_stop_it_leaves_nothing_behind() -> None:
     program = """
 import asyncio
-from topology.etcd_server import EtcdServer
+from topology.etcd.server import EtcdServer
 etcd = EtcdServer()
 asyncio.run(etcd.start())
 print(etcd.pid, etcd.data_folder.parent, flush=True)
@@ -191,7 +191,7 @@ def test_a_port_that_is_in_use_is_not_given_and_a_full_range_is_an_error() -> No
 
 
 def test_a_program_takes_ports_of_the_range_that_the_environment_names(unused_tcp_port: int) -> None:
-    program = "from topology.etcd_server import free_port; print(free_port())"
+    program = "from topology.etcd.server import free_port; print(free_port())"
     environment = os.environ | {PORTS_VARIABLE: f"{unused_tcp_port}-{unused_tcp_port}"}
     command = [sys.executable, "-P", "-c", program]
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

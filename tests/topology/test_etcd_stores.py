@@ -25,9 +25,9 @@ from tests.support.stores import (
     post,
     watch_events,
 )
-from topology.etcd_members import CALL_TIMEOUT_S, WATCH_SILENCE_S
-from topology.etcd_server import EtcdCluster, EtcdServer, free_port
-from topology.store import (
+from topology.etcd.members import CALL_TIMEOUT_S, WATCH_SILENCE_S
+from topology.etcd.server import EtcdCluster, EtcdServer, free_port
+from topology.etcd.store import (
     ABSENT,
     UNCONDITIONAL,
     ClusterStore,

@@ -15,7 +15,7 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.outcomes import DeliveryOutcome
 from tests.support.effort import partly
 from tests.topology.routed_network import RoutedNet
-from topology.linkstate import HEARTBEAT_S, SILENCE_S
+from topology.links.linkstate import HEARTBEAT_S, SILENCE_S
 
 KILLED_S = 0.3
 STOPPED_S = 3.0

@@ -8,11 +8,18 @@ import pytest
 from aiohttp import web
 
 from tests.support.stores import QUICK_TIMEOUT_S, next_batch
-from topology.etcd_server import EtcdServer
-from topology.gateway_codec import ErrorClass, GatewayFormatError, classify_error, integer, parse_error, parse_object
-from topology.gateway_http import GatewayOptions
-from topology.gateway_store import GatewayStore
-from topology.store import (
+from topology.etcd.gateway_codec import (
+    ErrorClass,
+    GatewayFormatError,
+    classify_error,
+    integer,
+    parse_error,
+    parse_object,
+)
+from topology.etcd.gateway_http import GatewayOptions
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import (
     ABSENT,
     StoreAuthError,
     StoreError,

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from delivery_records.model.view import RouterRecord
-from topology.attachments import CLUSTER_KEY, LOST_KEY, ClusterLife, encode_life, why_marked
-from topology.cluster import begin_new_life, read_cluster
-from topology.history import why_from_snapshot
-from topology.history_core import KEPT_LIVES, MalformedMemory, SeenHistory, digest, why_restored
-from topology.membership import FenceReason, Membership
-from topology.memory_store import MemoryEtcd
-from topology.store import ABSENT, UNCONDITIONAL, EventKind, StoreReplaced, WatchEvent
+from topology.etcd.memory_store import MemoryEtcd
+from topology.etcd.store import ABSENT, UNCONDITIONAL, EventKind, StoreReplaced, WatchEvent
+from topology.keys.attachments import CLUSTER_KEY, LOST_KEY, ClusterLife, encode_life, why_marked
+from topology.members.cluster import begin_new_life, read_cluster
+from topology.members.history import why_from_snapshot
+from topology.members.history_core import KEPT_LIVES, MalformedMemory, SeenHistory, digest, why_restored
+from topology.members.membership import FenceReason, Membership
 
 ROUTER = RouterRecord("r1", 5)
 FIRST, SECOND = b"\1\2\3\4", b"\5\6\7\x08"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topology.lease_clock import LeaseClock
+from topology.members.lease_clock import LeaseClock
 
 TTL_S = 9.0
 PERIOD_S = 1.0

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology import linkstate
-from topology.linkstate import MAX_AGE_S, REFRESH_S, SILENCE_S, DropNeighbour, Effect, LinkStateView, SendTo
-from topology.linkstate_codec import (
+from topology.links import linkstate
+from topology.links.linkstate import MAX_AGE_S, REFRESH_S, SILENCE_S, DropNeighbour, Effect, LinkStateView, SendTo
+from topology.links.linkstate_codec import (
     MAX_NODE_ID_BYTES,
     Announcement,
     Heartbeat,
@@ -23,7 +23,7 @@ from topology.linkstate_codec import (
     decode_message,
     encode_message,
 )
-from topology.paths import Graph, best_paths
+from topology.links.paths import Graph, best_paths
 
 
 class Mesh:

@@ -16,15 +16,15 @@ from delivery_records.model.inputs import StoreHealth, ViewChanges, ViewSnapshot
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, View
 from tests.support.stores import DEADLINE_S, eventually
-from topology import keep_alive
-from topology.attachments import CLUSTER_KEY, encode_record, router_store_key, store_key
-from topology.etcd_server import EtcdServer
-from topology.gateway_http import GatewayOptions
-from topology.gateway_store import GatewayStore
-from topology.lease_clock import FENCE_FRACTION
-from topology.membership import FenceReason, Membership, MembershipInput
-from topology.memory_store import MemoryEtcd
-from topology.store import PREFIX, UNCONDITIONAL, ClusterStore, StoreRejected, StoreUnavailable
+from topology.etcd.gateway_http import GatewayOptions
+from topology.etcd.gateway_store import GatewayStore
+from topology.etcd.memory_store import MemoryEtcd
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import PREFIX, UNCONDITIONAL, ClusterStore, StoreRejected, StoreUnavailable
+from topology.keys.attachments import CLUSTER_KEY, encode_record, router_store_key, store_key
+from topology.members import keep_alive
+from topology.members.lease_clock import FENCE_FRACTION
+from topology.members.membership import FenceReason, Membership, MembershipInput
 
 TTL_S = 10
 # For tests that wait for its end.
@@ -262,7 +262,7 @@ async def test_an_event_loop_stalled_for_too_long_loses_its_lease(
 
 async def test_a_loop_that_runs_keeps_its_lease_however_long(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_alive, "STALL_LIMIT_S", 1.0)
-    monkeypatch.setattr("topology.membership.PULSE_S", 0.1)
+    monkeypatch.setattr("topology.members.membership.PULSE_S", 0.1)
     async with member(network, ttl_s=SHORT_TTL_S) as follower:
         await asyncio.sleep(2.5)
         assert follower.membership.vet(time.monotonic())
@@ -272,8 +272,8 @@ async def test_a_process_stopped_beyond_its_lease_fences_itself_when_it_goes_on(
     program = """
 import asyncio, sys, time
 from delivery_records.model.view import RouterRecord
-from topology.gateway_store import GatewayStore
-from topology.membership import Membership
+from topology.etcd.gateway_store import GatewayStore
+from topology.members.membership import Membership
 async def main():
     membership = await Membership.join(lambda: GatewayStore([sys.argv[1]]), RouterRecord("stopped", 0), 2)
     print(f"{membership.rid:x}", flush=True)

@@ -9,7 +9,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topology.paths import Graph, best_paths
+from topology.links.paths import Graph, best_paths
 
 
 def random_graph(seed: int, routers: int, density: float, symmetric: bool = True) -> dict[int, dict[int, int]]:

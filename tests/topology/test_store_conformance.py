@@ -1,4 +1,4 @@
-"""What every store promises (`topology.store.Store`): one suite for the memory store and a real etcd."""
+"""What every store promises (`topology.etcd.store.Store`): one suite for the memory store and a real etcd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.stores import DEADLINE_S, StorePlace, eventually, next_batch, watch_events
-from topology.store import (
+from topology.etcd.store import (
     ABSENT,
     UNCONDITIONAL,
     CompactedError,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.scripted_etcd import Script, Watch, key_of, scripted_gateway, scripted_grpc
 from tests.support.stores import ETCD_STORES, EtcdClientOptions, next_batch
-from topology.store import StoreReplaced
+from topology.etcd.store import StoreReplaced
 
 PATIENT = EtcdClientOptions(call_timeout_s=30.0, connect_timeout_s=10.0, watch_silence_s=30.0)
 """Nothing here is to be opened again for want of time."""

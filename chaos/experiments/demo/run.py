@@ -25,7 +25,7 @@ from chaos.network.strikes import Strikes
 from chaos.network.trial import Trial, TrialFailed
 from delivery_records.model.topics import matches
 from router.commands.local_network import LocalNetwork, LocalNetworkError
-from topology.store import StoreError
+from topology.etcd.store import StoreError
 
 TOPICS = {"odd": "demo/odd", "even": "demo/even"}
 """Each publisher's name, with its topic: odd rows of the source, and even ones."""

@@ -18,7 +18,7 @@ from chaos.experiments.spark_demo import FLIGHTS_TOPIC, JOB
 from chaos.experiments.spark_demo.job import QUERY_FAILED, JobPlan
 from chaos.experiments.spark_demo.sessions import kill_session
 from chaos.network.trial import TrialFailed
-from topology.etcd_server import free_port
+from topology.etcd.server import free_port
 
 START_S = 300.0
 """From start to the node's first word: all of these are seconds, and minutes on a machine that is busy with others."""

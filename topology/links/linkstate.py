@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from delivery_records.model.inputs import PathsChanged
-from topology.linkstate_codec import (
+from topology.links.linkstate_codec import (
     MAX_COST,
     MAX_NEIGHBOURS,
     MAX_STATES,
@@ -22,7 +22,7 @@ from topology.linkstate_codec import (
     LinkStateMessage,
     LinkStateUpdate,
 )
-from topology.paths import NO_PATHS, Paths, best_paths
+from topology.links.paths import NO_PATHS, Paths, best_paths
 
 HEARTBEAT_S = 0.5
 """Between two heartbeats to a neighbour: 10 bytes each, four of them fit in a silence."""

@@ -5,20 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 
-from topology.attachments import (
-    CLUSTER_KEY,
-    LOST_KEY,
-    ClusterLife,
-    LostHistory,
-    MalformedValue,
-    decode_life,
-    encode_life,
-    encode_lost,
-    new_life,
-    why_marked,
-)
-from topology.history_core import SeenHistory, digest, why_restored
-from topology.store import (
+from topology.etcd.store import (
     ABSENT,
     PREFIX,
     RESTORED_ADVICE,
@@ -32,6 +19,19 @@ from topology.store import (
     StoreTimeout,
     StoreUnavailable,
 )
+from topology.keys.attachments import (
+    CLUSTER_KEY,
+    LOST_KEY,
+    ClusterLife,
+    LostHistory,
+    MalformedValue,
+    decode_life,
+    encode_life,
+    encode_lost,
+    new_life,
+    why_marked,
+)
+from topology.members.history_core import SeenHistory, digest, why_restored
 
 LAST_EVENT_S = 2.0
 """For etcd to report an event of the past once more; it takes milliseconds."""

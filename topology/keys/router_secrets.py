@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Iterable
 
 from delivery_records.model.view import Kind, RouterRecord, rid_of_key
-from topology.attachments import MAX_VALUE_BYTES, encode_record
-from topology.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.etcd.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.keys.attachments import MAX_VALUE_BYTES, encode_record
 
 SECRET_BYTES = 32
 """As long as the output of the hash that it is a key of (RFC 2104, section 3)."""

@@ -11,8 +11,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from topology.lease_clock import LeaseClock
-from topology.store import ClusterStore, LeaseLost, StoreError
+from topology.etcd.store import ClusterStore, LeaseLost, StoreError
+from topology.members.lease_clock import LeaseClock
 
 RETRY_S = 0.2
 """After a keep-alive that failed: some ten tries fit before the fence deadline."""

@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
-from topology.attachments import (
+from topology.etcd.store import ABSENT, PREFIX, ClusterStore, StoreTimeout
+from topology.keys.attachments import (
     CLUSTER_KEY,
     LOST_KEY,
     ClusterLife,
@@ -21,8 +22,7 @@ from topology.attachments import (
     new_life,
     readable_changes,
 )
-from topology.history import log_lead, why_broken
-from topology.store import ABSENT, PREFIX, ClusterStore, StoreTimeout
+from topology.members.history import log_lead, why_broken
 
 LOOK_S = 0.25
 """Between two looks while router keys of before are to end."""

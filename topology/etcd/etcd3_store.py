@@ -12,10 +12,10 @@ from typing import Any
 
 from yarl import URL
 
-from topology.etcd3_rpc import Answers, Etcd3Client, Etcd3Options
-from topology.etcd_members import Silent, TokenRefused, Unanswered
-from topology.gateway_codec import is_about_token
-from topology.store import (
+from topology.etcd.etcd3_rpc import Answers, Etcd3Client, Etcd3Options
+from topology.etcd.gateway_codec import is_about_token
+from topology.etcd.members import Silent, TokenRefused, Unanswered
+from topology.etcd.store import (
     Beside,
     CompactedError,
     EventKind,
@@ -31,7 +31,7 @@ from topology.store import (
 
 
 class Etcd3Store:
-    """A client of etcd; implements `topology.store.Store`."""
+    """A client of etcd; implements `topology.etcd.store.Store`."""
 
     def __init__(self, endpoints: Sequence[str], options: Etcd3Options | None = None) -> None:
         """Talk to these members.

@@ -32,24 +32,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from delivery_records.model.inputs import StoreHealth, ViewChanges, ViewSnapshot
 from delivery_records.model.view import RouterRecord
-from topology.attachments import (
-    CLUSTER_KEY,
-    LOST_KEY,
-    ClusterLife,
-    MalformedValue,
-    change_of_event,
-    change_of_stored,
-    decode_life,
-    readable_changes,
-    router_store_key,
-    why_marked,
-)
-from topology.history import join_life
-from topology.history_core import SeenHistory
-from topology.keep_alive import KeepAliveThread
-from topology.lease_clock import LeaseClock
-from topology.router_secrets import RouterSecrets
-from topology.store import (
+from topology.etcd.store import (
     PREFIX,
     UNCONDITIONAL,
     ClusterStore,
@@ -65,6 +48,23 @@ from topology.store import (
     WatchBatch,
     WatchEvent,
 )
+from topology.keys.attachments import (
+    CLUSTER_KEY,
+    LOST_KEY,
+    ClusterLife,
+    MalformedValue,
+    change_of_event,
+    change_of_stored,
+    decode_life,
+    readable_changes,
+    router_store_key,
+    why_marked,
+)
+from topology.keys.router_secrets import RouterSecrets
+from topology.members.history import join_life
+from topology.members.history_core import SeenHistory
+from topology.members.keep_alive import KeepAliveThread
+from topology.members.lease_clock import LeaseClock
 
 LEASE_TTL_S = 10
 """Survives an etcd election and lost keep-alives; a dead router holds confirmations up for so long (A-6)."""

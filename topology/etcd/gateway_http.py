@@ -14,8 +14,9 @@ from typing import NoReturn
 import aiohttp
 from yarl import URL
 
-from topology import gateway_codec as codec
-from topology.etcd_members import (
+from topology.etcd import gateway_codec as codec
+from topology.etcd.gateway_codec import GatewayFormatError, JsonObject
+from topology.etcd.members import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     SNAPSHOT_TIMEOUT_S,
@@ -26,7 +27,6 @@ from topology.etcd_members import (
     Unanswered,
     raise_error,
 )
-from topology.gateway_codec import GatewayFormatError, JsonObject
 
 
 @dataclass(frozen=True, slots=True)

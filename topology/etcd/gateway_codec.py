@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from topology.store import Beside, EventKind, Stored, WatchEvent
+from topology.etcd.store import Beside, EventKind, Stored, WatchEvent
 
 JsonObject: TypeAlias = Mapping[str, Any]
 

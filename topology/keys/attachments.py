@@ -27,7 +27,7 @@ from delivery_records.model.view import (
     rid_of_key,
     router_key,
 )
-from topology.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.etcd.store import PREFIX, EventKind, Stored, WatchEvent
 
 CLUSTER_KEY = PREFIX + "cluster"
 """Holds the `ClusterLife`: the cluster nonce, which is part of every network tag, and what belongs to it."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 
-from topology.store import (
+from topology.etcd.store import (
     PREFIX,
     UNCONDITIONAL,
     ClusterStore,

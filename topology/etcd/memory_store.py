@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from topology.store import (
+from topology.etcd.store import (
     Beside,
     CompactedError,
     EventKind,
@@ -268,7 +268,7 @@ class _Watcher:
 
 
 class MemoryStore:
-    """A client of a `MemoryEtcd`; implements `topology.store.Store`."""
+    """A client of a `MemoryEtcd`; implements `topology.etcd.store.Store`."""
 
     def __init__(self, etcd: MemoryEtcd) -> None:
         """Talk to `etcd`; `faults` are this client's own."""

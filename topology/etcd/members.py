@@ -14,8 +14,8 @@ from typing import NoReturn, TypeVar
 
 from yarl import URL
 
-from topology.gateway_codec import ErrorClass, classify_error
-from topology.store import (
+from topology.etcd.gateway_codec import ErrorClass, classify_error
+from topology.etcd.store import (
     RESTORED_ADVICE,
     LeaseLost,
     StoreAuthError,

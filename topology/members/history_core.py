@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topology.store import EMPTIED_ADVICE, RESTORED_ADVICE, WatchEvent
+from topology.etcd.store import EMPTIED_ADVICE, RESTORED_ADVICE, WatchEvent
 
 KEPT_LIVES = 16
 """Nonces that are remembered; an operator draws a new one once in years."""

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from yarl import URL
 
-from topology.etcd_members import (
+from topology.etcd.members import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     SNAPSHOT_TIMEOUT_S,

@@ -11,15 +11,24 @@ from collections.abc import AsyncGenerator, Sequence
 
 from yarl import URL
 
-from topology import gateway_codec as codec
-from topology.gateway_codec import GatewayFormatError, JsonObject
-from topology.gateway_http import GatewayClient, GatewayOptions
-from topology.gateway_watch import watch
-from topology.store import Beside, LeaseLost, LogProgress, PutResult, StoreAuthError, Stored, StoreRejected, WatchBatch
+from topology.etcd import gateway_codec as codec
+from topology.etcd.gateway_codec import GatewayFormatError, JsonObject
+from topology.etcd.gateway_http import GatewayClient, GatewayOptions
+from topology.etcd.gateway_watch import watch
+from topology.etcd.store import (
+    Beside,
+    LeaseLost,
+    LogProgress,
+    PutResult,
+    StoreAuthError,
+    Stored,
+    StoreRejected,
+    WatchBatch,
+)
 
 
 class GatewayStore:
-    """A client of etcd; implements `topology.store.Store`."""
+    """A client of etcd; implements `topology.etcd.store.Store`."""
 
     def __init__(self, endpoints: Sequence[str], options: GatewayOptions | None = None) -> None:
         """Talk to these members.

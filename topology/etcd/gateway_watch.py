@@ -13,11 +13,11 @@ from contextlib import aclosing
 import aiohttp
 from yarl import URL
 
-from topology import gateway_codec as codec
-from topology.etcd_members import Silent, TokenRefused, Unanswered, raise_error
-from topology.gateway_codec import GatewayFormatError, JsonObject
-from topology.gateway_http import GatewayClient
-from topology.store import CompactedError, StoreRejected, WatchBatch, WatchEvent
+from topology.etcd import gateway_codec as codec
+from topology.etcd.gateway_codec import GatewayFormatError, JsonObject
+from topology.etcd.gateway_http import GatewayClient
+from topology.etcd.members import Silent, TokenRefused, Unanswered, raise_error
+from topology.etcd.store import CompactedError, StoreRejected, WatchBatch, WatchEvent
 
 MAX_LINE_BYTES = 64 << 20
 """etcd cuts responses into fragments of about 2 MiB; a longer line than this is not etcd's."""

@@ -1,0 +1,1 @@
+"""What routers write to etcd: attachments, services, secrets; their keys and values."""
