@@ -35,6 +35,7 @@ UNITS = {
     ],
     "delivery_records.compiled": ["delivery_records"],
     "router.compiled": [
+        "router/amqp/offers.py",
         "router/records_driver.py",
         *(
             f"router/clients/{name}.py"
@@ -43,7 +44,6 @@ UNITS = {
                 "connection",
                 "delivery_states",
                 "message_edits",
-                "offers",
                 "places",
                 "publisher_link",
                 "session_window",

@@ -27,7 +27,7 @@ from raw_clients import ATTACH, EMPTY_FRAME, TRANSFER, RawClient, connected, wai
 
 from oncewire.client import connect
 from router.commands.local_network import LocalNetwork, LocalRouter
-from router.config_loading import SETTINGS
+from router.settings.config_loading import SETTINGS
 
 UNLIMITED = {
     "limits.max_connections": "100000",

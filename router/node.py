@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 from delivery_records.model.view import RouterRecord
 from oncewire.transport.turn import Turn
-from router.admission import Gates
+from router.authentication.login_setup import checks_of
+from router.authentication.tls import RouterTls
+from router.authentication.users import warn_of_open_file
 from router.clients.listener import ClientListener
-from router.config import RouterConfig
-from router.event_loop_lag import LoopWatch
-from router.lifecycle import Lifecycle
-from router.listening import reachable
-from router.login_setup import checks_of
-from router.logs import EventLog, RouterEvent
+from router.incarnations.lifecycle import Lifecycle
+from router.incarnations.store_setup import store_factory
 from router.operator.surface import OperatorSurface
 from router.operator.worker_front import path_of_worker
 from router.peers.listener import NeighbourListener
-from router.store_setup import store_factory
-from router.tls import RouterTls
-from router.users import warn_of_open_file
+from router.process.admission import Gates
+from router.process.event_loop_lag import LoopWatch
+from router.process.listening import reachable
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 
 READY_CHECK_S = 0.01
 

@@ -16,8 +16,8 @@ from delivery_records import Records
 from delivery_records.model import effects
 from delivery_records.model.inputs import Input, SendFailed, SessionRoom, StoreFailed, StoreFailure
 from oncewire.wire import vocabulary
-from router.clients.offers import Offers
-from router.logs import EventLog, Part
+from router.amqp.offers import Offers
+from router.process.logs import EventLog, Part
 
 _EVERYWHERE: Final[Mapping[str, object]] = {vocabulary.SAME_EVERYWHERE: True}
 _UNKNOWN: Final[tuple[str, Mapping[str, object]]] = ("", {})

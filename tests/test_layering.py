@@ -75,7 +75,7 @@ class Layer:
 # The table of the architecture page. yarl is the URL type of aiohttp's interface and comes with it.
 ROUTER = frozenset({"router", "topology", "delivery_records", "oncewire"})
 # The router's own way up: rooms of its transport, then what joins them, then the operator's side, then commands.
-JOINS_ROOMS = frozenset({"router.incarnation", "router.lifecycle", "router.node"})
+JOINS_ROOMS = frozenset({"router.incarnations", "router.node"})
 LAYERS: Mapping[str, Layer] = {
     "oncewire": Layer(frozenset({"oncewire"})),
     "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
@@ -97,7 +97,8 @@ LAYERS: Mapping[str, Layer] = {
     "topology/inspector/schema": Layer(frozenset({"topology.inspector.schema", "delivery_records"})),
     "router": Layer(ROUTER, BASE_INSTALL),
     "router/clients": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}),
-    # Below clients and peers, which both carry routed links.
+    # Below clients and peers, which both use AMQP and carry routed links.
+    "router/amqp": Layer(frozenset({"router.amqp", "oncewire.wire"})),
     "router/routed": Layer(frozenset({"router.routed", "oncewire.wire"})),
     "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
@@ -247,6 +248,25 @@ PLANS: Mapping[str, Plan] = {
     ),
     # Who uses etcd, then what stands in it, then access to it. `inspector` and `links` use none of them.
     "topology": Plan(("shard_leases", "cli", "inspector", "members", "keys", "etcd", "links"), 9),
+    # Who starts a router, what it shows, what it runs, the two kinds of connection, and what these share.
+    "router": Plan(
+        (
+            "__main__",
+            "commands",
+            "node",
+            "operator",
+            "incarnations",
+            "clients",
+            "peers",
+            "records_driver",
+            "authentication",
+            "process",
+            "settings",
+            "amqp",
+            "routed",
+        ),
+        15,
+    ),
 }
 
 
@@ -336,7 +356,7 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("topology/members/membership.py", "from router import node"),
         ("topology/members/membership.py", "import oncewire.wire"),
         ("topology/members/membership.py", "import networkx"),
-        ("topology/cli.py", "import router.config"),
+        ("topology/cli.py", "import router.settings.config"),
         ("topology/inspector/schema/clients.py", "from topology.inspector import rows_core"),
         ("oncewire/settings/loading.py", "import oncewire.client"),
         ("router/node.py", "import bridges.mqtt"),
@@ -347,8 +367,9 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("router/clients/listener.py", "from router.peers.neighbours import Neighbours"),
         ("router/clients/listener.py", "import aiohttp"),
         ("router/peers/neighbours.py", "from router.operator.status import Numbers"),
-        ("router/peers/dialing.py", "import router.incarnation"),
+        ("router/peers/dialing.py", "import router.incarnations.incarnation"),
         ("router/routed/half.py", "from router.clients.listener import ClientListener"),
+        ("router/amqp/errors.py", "from router.settings.config import RouterConfig"),
         ("router/operator/service.py", "from router.commands import manage"),
         ("bridges/node/journal.py", "import router"),
         ("bridges/node/journal.py", "import delivery_records"),
@@ -369,7 +390,7 @@ def test_a_planted_import_across_layers_is_found(path: str, statement: str) -> N
         ("topology/etcd/gateway_store.py", "import aiohttp"),
         ("topology/cli.py", "from oncewire.cli.errors import CliError"),
         ("router/node.py", "from topology.etcd.store import Store"),
-        ("router/peers/neighbours.py", "from router.logs import EventLog"),
+        ("router/peers/neighbours.py", "from router.process.logs import EventLog"),
         ("router/operator/inspection.py", "from router.clients.listener import ClientListener"),
         ("bridges/mqtt/listener.py", "import delivery_records"),
         ("bridges/spark/source.py", "import pyspark"),

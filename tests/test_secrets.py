@@ -20,9 +20,9 @@ from oncewire.client import connect
 from oncewire.client.errors import ClientError
 from oncewire.client.failover import parse_url
 from oncewire.client.transactions.opening import open_store
-from router.config import RouterConfig
-from router.config_loading import format_config, load
 from router.operator.reload import values_of
+from router.settings.config import RouterConfig
+from router.settings.config_loading import format_config, load
 
 HALVES = ("PaSs", "wOrD")
 """Of each password below: a message must not even hold one of them."""

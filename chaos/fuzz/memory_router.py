@@ -7,16 +7,16 @@ import asyncio
 from chaos.fuzz.target import Finding
 from delivery_records.model.view import RouterRecord
 from oncewire.transport.turn import Turn
-from router.admission import Gates
+from router.authentication.tls import RouterTls
 from router.clients.listener import ClientListener
-from router.config_loading import load
-from router.event_loop_lag import LoopWatch
-from router.incarnation import Incarnation
-from router.lifecycle import Lifecycle
-from router.logs import EventLog
+from router.incarnations.incarnation import Incarnation
+from router.incarnations.lifecycle import Lifecycle
 from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
-from router.tls import RouterTls
+from router.process.admission import Gates
+from router.process.event_loop_lag import LoopWatch
+from router.process.logs import EventLog
+from router.settings.config_loading import load
 from topology.etcd.memory_store import MemoryEtcd
 
 READY_S = 30.0

@@ -14,7 +14,7 @@ from chaos.fuzz.mutations import TEXTS, json_value, mutate_octets, mutate_text
 from chaos.fuzz.target import Finding, InputTarget
 from oncewire.cli.errors import CliError
 from oncewire.settings.schema import Setting
-from router.config_loading import SETTINGS, format_config, load
+from router.settings.config_loading import SETTINGS, format_config, load
 
 EACH = 4
 WHOLE = (
@@ -126,11 +126,11 @@ SETTINGS_TARGET = InputTarget(
     "why and what to do",
     (
         "oncewire.settings",
-        "router.config",
-        "router.config_loading",
-        "router.settings",
-        "router.access_rules",
-        "router.certificate_users",
+        "router.settings.config",
+        "router.settings.config_loading",
+        "router.settings.values",
+        "router.settings.access_rules",
+        "router.settings.certificate_users",
     ),
     _inputs,
     take,

@@ -14,12 +14,12 @@ from router.clients.client_quota import ClientQuota
 from router.clients.inner_links import InnerPublisher, InnerRoute
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, lighten
-from router.config import RouterConfig
-from router.logs import RouterEvent
+from router.process.logs import RouterEvent
 from router.routed.choice_core import prefix_of
 from router.routed.half import Carrier
 from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routed.terms import Origin
+from router.settings.config import RouterConfig
 
 
 class Served(Protocol):

@@ -1,4 +1,4 @@
-"""What users use of this router, and the quotas they have (router/quotas.py).
+"""What users use of this router, and the quotas they have (router/settings/quotas.py).
 
 They are looked at when a client opens, begins a session or attaches, never for a message. Whoever has not logged in
 counts by address, as for the rate of attaches; keys without a login count together. A link that has a key keeps it:
@@ -21,10 +21,10 @@ from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal
 from router.clients.session_window import SessionWindows
 from router.clients.user_bytes import UserBytes, Waiter
-from router.config import RouterConfig
-from router.quotas import NO_QUOTA, QuotaRule
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks
+from router.settings.config import RouterConfig
+from router.settings.quotas import NO_QUOTA, QuotaRule
 
 _Attach: TypeAlias = PublisherAttach | SubscriberAttach
 _Who: TypeAlias = tuple[str, str]

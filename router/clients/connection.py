@@ -58,7 +58,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
 )
-from router.amqp_errors import amqp_error
+from router.amqp.errors import amqp_error
 from router.clients import attach_kinds, incoming_attaches
 from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_links import AnonymousLinks
@@ -82,7 +82,7 @@ from router.clients.places import Places
 from router.clients.publisher_link import LargeEvent, PublisherLink
 from router.clients.session_window import SessionWindows
 from router.clients.subscriber_link import SubscriberLink
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
 
@@ -272,7 +272,7 @@ class ClientConnection(PacedProtocol):
         self.listener.remove(self)
 
     def expire_after(self, seconds: float) -> None:
-        """See `router.authentication.ExpiringCaller`."""
+        """See `router.authentication.authenticators.ExpiringCaller`."""
         if self._transport is not None:  # else it has ended while the login was checked
             self._expiry.begin(seconds, self._loop)
 

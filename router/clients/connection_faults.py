@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from oncewire.wire import INTERNAL_ERROR
-from router.logs import EventLog, Part
+from router.process.logs import EventLog, Part
 
 
 class FailingClient(Protocol):

@@ -12,9 +12,9 @@ from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.session_window import SessionWindows, WindowLimits
 from router.clients.sole_connection import SoleConnections
-from router.config import RouterConfig
-from router.logs import EventLog
+from router.process.logs import EventLog
 from router.routed.links import RoutedLinks
+from router.settings.config import RouterConfig
 
 C_contra = TypeVar("C_contra", contravariant=True)
 """The connection, which names its owner: so this file does not import it."""

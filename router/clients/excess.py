@@ -9,8 +9,8 @@ from typing import Protocol
 
 from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Connection, ConnectionState, ReceiverLink
 from router.clients.excess_core import LINKS, PART_TIME_S, SESSIONS, SHARE, SMALL_BYTES, Parts, too_much
-from router.config import RouterConfig
 from router.routed.half import CarriedLinks
+from router.settings.config import RouterConfig
 
 PERIOD_S = 1.0
 """In which all are looked at once."""

@@ -17,7 +17,7 @@ from oncewire.wire import (
     Target,
     TerminusExpiryPolicy,
 )
-from router.clients.addresses import plain, to_of
+from router.amqp.addresses import plain, to_of
 from router.clients.anonymous_owner import AnonymousOwner
 from router.clients.inner_links import NAME_SEPARATOR, Inner, InnerPublisher, InnerRoute, Outer
 from router.clients.link_refusal import LinkRefusal, refuse_unless_topic

@@ -9,7 +9,7 @@ from delivery_records.model.inputs import LinkPlace
 from oncewire.wire import Link
 from router.clients.large_sending import Sendings
 from router.clients.link_policy import LinkPolicy
-from router.logs import EventLog
+from router.process.logs import EventLog
 from router.records_driver import RecordsDriver
 
 

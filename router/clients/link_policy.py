@@ -12,14 +12,14 @@ from delivery_records.model.topics import in_vhost, split_vhost
 from delivery_records.model.view import Subscription, View
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.access_rules import adopts, may_publish, may_subscribe, patience_of
-from router.clients.addresses import creator_of, is_made, made_in, new_address
+from router.amqp.addresses import creator_of, is_made, made_in, new_address
 from router.clients.link_refusal import LinkRefusal
 from router.clients.shared_subscriptions import names_of
-from router.config import RouterConfig
-from router.groups import groups_of
-from router.quotas import QuotaRule, quota_of
-from router.virtual_hosts import VhostRefused, vhost_of
+from router.settings.access_rules import adopts, may_publish, may_subscribe, patience_of
+from router.settings.config import RouterConfig
+from router.settings.groups import groups_of
+from router.settings.quotas import QuotaRule, quota_of
+from router.settings.virtual_hosts import VhostRefused, vhost_of
 
 MAX_SHOWN = 100
 """Characters of an address in an error; the text must fit the client's frames."""

@@ -21,7 +21,7 @@ from oncewire.wire import (
     Target,
     TerminusExpiryPolicy,
 )
-from router.clients.addresses import plain
+from router.amqp.addresses import plain
 from router.clients.delivery_states import outcome_of
 
 QUEUE = "queue"

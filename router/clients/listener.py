@@ -34,9 +34,9 @@ from oncewire.wire import (
     Symbol,
 )
 from oncewire.wire.vocabulary import ANONYMOUS_RELAY, EXACTLY_ONCE, FAILOVER_LIST, SHARED_SUBSCRIPTIONS
-from router.admission import Gates
-from router.authentication import Checks
-from router.certificate_users import certificate_of, user_of
+from router.authentication.authenticators import Checks
+from router.authentication.passwords import Logins
+from router.authentication.users import load_users
 from router.clients.attach_pace import AttachPace
 from router.clients.attach_rate_core import AttachRates
 from router.clients.client_quota import ClientQuota, Uses
@@ -47,15 +47,15 @@ from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
 from router.clients.sole_connection import SOLE_CONNECTION, SoleConnections
-from router.config import RouterConfig, anonymous_is_allowed
-from router.event_loop_lag import Census
-from router.listening import listen
-from router.logs import EventLog, RouterEvent
-from router.passwords import Logins
+from router.process.admission import Gates
+from router.process.event_loop_lag import Census
+from router.process.listening import listen
+from router.process.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, served_prefixes
-from router.users import load_users
-from router.virtual_hosts import VhostRefused
+from router.settings.certificate_users import certificate_of, user_of
+from router.settings.config import RouterConfig, anonymous_is_allowed
+from router.settings.virtual_hosts import VhostRefused
 
 PRODUCT = "oncewire"
 QUEUE_SCHEME = "queue://"

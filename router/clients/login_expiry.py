@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from oncewire.wire import UNAUTHORIZED_ACCESS
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 
 
 class LoggedIn(Protocol):

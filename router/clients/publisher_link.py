@@ -41,9 +41,9 @@ from oncewire.wire import (
     ULong,
     vocabulary,
 )
-from router.amqp_errors import amqp_error
+from router.amqp.addresses import plain
+from router.amqp.errors import amqp_error
 from router.clients import delivery_states
-from router.clients.addresses import plain
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,

@@ -16,7 +16,7 @@ from typing import Final
 from delivery_records.model.budget import Budget
 from delivery_records.model.limits import FIRST_CREDIT
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
-from router.clients.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, OPEN_BYTES, Offer, Offers
+from router.amqp.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, OPEN_BYTES, Offer, Offers
 from router.clients.user_bytes import UserBytes, Waiter
 from router.records_driver import RecordsDriver
 

@@ -37,8 +37,8 @@ from oncewire.wire import (
     vocabulary,
 )
 from oncewire.wire.map_parts import entries_stated, parts_of, read_part, stated_entries
+from router.amqp.addresses import plain
 from router.clients import delivery_states
-from router.clients.addresses import plain
 from router.clients.large_sending import Sending
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
@@ -51,7 +51,7 @@ from router.clients.link_refusal import (
 )
 from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 from router.clients.shared_subscriptions import granted, share_of
-from router.logs import RouterEvent
+from router.process.logs import RouterEvent
 
 _TOO_LARGE = "amqp:link:message-size-exceeded: the message is larger than the subscriber's max-message-size"
 

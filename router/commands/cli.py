@@ -11,9 +11,9 @@ import click
 
 from oncewire.cli import variables
 from oncewire.settings.options_cli import setting_options
-from router.config import RouterConfig
-from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, has_secrets_of, load
-from router.worker import Worker
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, has_secrets_of, load
+from router.settings.worker import Worker
 
 
 @click.command("router", short_help="Run one router.")

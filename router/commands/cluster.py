@@ -14,9 +14,9 @@ from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
-from router.config import RouterConfig
-from router.config_loading import SETTINGS, SHORT_FLAGS, load
-from router.store_setup import store_factory
+from router.incarnations.store_setup import store_factory
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS, SHORT_FLAGS, load
 from topology.etcd.store import ClusterStore, StoreError
 from topology.members.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_new_life, read_cluster
 

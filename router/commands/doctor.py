@@ -18,7 +18,7 @@ from oncewire.cli.local_registry import running_network
 from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
 from router.commands.doctor_checks import Finding, State, check_certificates, check_descriptors, check_etcd, check_ports
-from router.config_loading import SETTINGS, SHORT_FLAGS, load
+from router.settings.config_loading import SETTINGS, SHORT_FLAGS, load
 
 VERDICT_NO = 1
 _PARTS = ("etcd_", "listen_", "http_host", "http_port", "tls_", "inter_router_", "max_connections", "standalone")

@@ -21,10 +21,10 @@ from pathlib import Path
 import aiohttp
 
 from oncewire.cli.errors import CliError
-from router.admission import shares
-from router.config import RouterConfig
-from router.revocation_core import MalformedDerError, validity
-from router.store_setup import etcd_tls, store_factory
+from router.authentication.revocation_core import MalformedDerError, validity
+from router.incarnations.store_setup import etcd_tls, store_factory
+from router.process.admission import shares
+from router.settings.config import RouterConfig
 from topology.etcd.store import StoreError
 from topology.members.cluster import ClusterState, read_cluster
 

@@ -30,7 +30,7 @@ from oncewire.cli import variables
 from oncewire.cli.errors import CliError
 from oncewire.cli.local_registry import asked_to_start, registered
 from oncewire.cli.program import name_as_typed
-from router.config_loading import SETTINGS
+from router.settings.config_loading import SETTINGS
 from topology.etcd.server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port, is_free
 
 READY_TIMEOUT_S = 60.0

@@ -17,7 +17,7 @@ from oncewire.cli.contexts import load_contexts
 from oncewire.cli.errors import CliError
 from oncewire.cli.program import name_as_typed
 from router.commands.local_network import LocalNetwork
-from router.config_loading import SETTINGS
+from router.settings.config_loading import SETTINGS
 
 _USED = frozenset({SETTINGS["store"].variable, SETTINGS["log_level"].variable})
 """Of settings of a router: `oncewire local` has an option for each of these."""

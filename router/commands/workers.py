@@ -22,13 +22,13 @@ from typing import Any
 
 from oncewire.cli.errors import EXIT_MISUSE, CliError
 from router.commands.parent_watch import die_with_parent
-from router.config import RouterConfig
-from router.config_loading import SETTINGS
-from router.joining import pause
-from router.listening import reserve
-from router.log_output import set_up_logging
-from router.logs import EventLog, RouterEvent
-from router.worker import name_of
+from router.incarnations.joining import pause
+from router.process.listening import reserve
+from router.process.log_output import set_up_logging
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS
+from router.settings.worker import name_of
 
 FIRST_AGAIN_S = 0.2
 """Before a worker that died is started again: its sockets are closed by then, and its clients are elsewhere."""

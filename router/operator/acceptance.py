@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from delivery_records.diagnostics.figures import PublisherFigures
 from delivery_records.model.effects import Dispose
-from router.incarnation import Incarnation
+from router.incarnations.incarnation import Incarnation
 from topology.inspector.rates_core import MINUTE_S, Acceptances, Quantiles
 from topology.inspector.topic_names_core import topic_name
 

@@ -22,13 +22,13 @@ from oncewire.cli.users import Users
 from oncewire.transport import login_work
 from oncewire.transport.guarded_logins import GuardedLogins, TooManyLogins
 from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
-from router.authentication import Checks, Login, LoginRefused, LoginUndecided
-from router.certificate_users import certificate_of, user_of
-from router.config import RouterConfig, anonymous_is_allowed, is_loopback
-from router.groups import MARK, groups_of
-from router.logs import EventLog, RouterEvent
+from router.authentication.authenticators import Checks, Login, LoginRefused, LoginUndecided
+from router.authentication.users import load_users
 from router.operator.stated_callers import STATED_CALLER, StatedCallers, StatementRefused
-from router.users import load_users
+from router.process.logs import EventLog, RouterEvent
+from router.settings.certificate_users import certificate_of, user_of
+from router.settings.config import RouterConfig, anonymous_is_allowed, is_loopback
+from router.settings.groups import MARK, groups_of
 from topology.inspector.schema.model import Role
 
 READING = frozenset({"GET", "HEAD"})

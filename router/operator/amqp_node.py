@@ -32,9 +32,9 @@ from oncewire.wire import (
 )
 from router.clients.link_refusal import LinkRefusal, refuse_filters
 from router.clients.local_node import NodeClient, NodeLink
-from router.logs import EventLog
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.amqp_requests import Answering, Request, encode_answer, read_request
+from router.process.logs import EventLog
 from topology.inspector.schema.model import Role
 
 ADDRESS = "$management"

@@ -18,20 +18,20 @@ from oncewire.cli.errors import CliError
 from oncewire.cli.users import Users
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import CONNECTION_FORCED
-from router import log_output
+from router.authentication.tls import RouterTls
+from router.authentication.users import load_users, warn_of_open_file
 from router.clients.listener import ClientListener
-from router.config import RouterConfig
-from router.config_loading import SETTINGS, check
-from router.incarnation import Incarnation
-from router.logs import EventLog, RouterEvent
+from router.incarnations.incarnation import Incarnation
 from router.operator.access import Access, Caller
 from router.operator.arguments import ManagementError
 from router.operator.policy import explain, use_of
 from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.operator.schema import POLICY
 from router.operator.trial_messages import TrialMessages, trial_of
-from router.tls import RouterTls
-from router.users import load_users, warn_of_open_file
+from router.process import log_output
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS, check
 from topology.inspector.topic_names_core import topic_name
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0

@@ -13,12 +13,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from oncewire.cli.errors import CliError
 from oncewire.transport.accepting import Listener, port_of
 from oncewire.transport.gate import ListenerGate
-from router.listening import listen, listen_at
-from router.logs import EventLog
 from router.operator.access import Access, Handler, Route, add_routes, is_from_worker, refusal
 from router.operator.metrics import Metrics
 from router.operator.status import Status
 from router.operator.worker_front import WorkerFront
+from router.process.listening import listen, listen_at
+from router.process.logs import EventLog
 from topology.inspector.schema.model import Role
 
 _LOG = web.AppKey("log", EventLog)

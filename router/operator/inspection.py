@@ -9,7 +9,7 @@ from typing import Protocol
 from delivery_records.model.inputs import Input, ViewChanges, ViewSnapshot
 from delivery_records.model.view import Kind, PublisherRecord, SubscriptionRecord
 from router.clients.listener import ClientListener
-from router.incarnation import Incarnation
+from router.incarnations.incarnation import Incarnation
 from router.operator.inspection_local import LocalTables, Pulse
 from router.operator.inspection_view import ViewTables, topic_head
 from router.operator.rates import SERIES, Rates

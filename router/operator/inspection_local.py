@@ -19,7 +19,7 @@ from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
 from router.clients.listener import ClientListener
 from router.clients.subscriber_link import SubscriberLink
-from router.incarnation import Incarnation
+from router.incarnations.incarnation import Incarnation
 from router.operator.inspection_view import ViewTables, seconds
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name

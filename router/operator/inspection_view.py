@@ -15,8 +15,8 @@ from delivery_records.model.terms import timeout_of
 from delivery_records.model.timers import Timer
 from delivery_records.model.topics import is_pattern, matches, split_vhost
 from delivery_records.model.view import Publisher, Router, Subscription
-from router.incarnation import Incarnation
-from router.topic_rules import described
+from router.incarnations.incarnation import Incarnation
+from router.settings.topic_rules import described
 from topology.inspector.owners_core import Owner, owner_of
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named

@@ -9,12 +9,12 @@ from typing import TypeAlias
 from delivery_records.model.topics import in_vhost
 from delivery_records.model.view import View
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.access_rules import RIGHTS, AccessRule, SlowRule, adopts, allowing_rule, decide, slow_number
 from router.clients.client_quota import Uses
-from router.config import RouterConfig
-from router.groups import groups_of
-from router.quotas import QuotaRule, quota_number
-from router.topic_rules import described, topic_rule_number
+from router.settings.access_rules import RIGHTS, AccessRule, SlowRule, adopts, allowing_rule, decide, slow_number
+from router.settings.config import RouterConfig
+from router.settings.groups import groups_of
+from router.settings.quotas import QuotaRule, quota_number
+from router.settings.topic_rules import described, topic_rule_number
 from topology.inspector.schema.model import Role
 
 _Row: TypeAlias = dict[str, object]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from router.access_rules import allowing_rule, decide
-from router.config import RouterConfig
-from router.groups import groups_of
-from router.logs import EventLog, RouterEvent
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.policy import ROLES_BY_RIGHT
+from router.process.logs import EventLog, RouterEvent
+from router.settings.access_rules import allowing_rule, decide
+from router.settings.config import RouterConfig
+from router.settings.groups import groups_of
 
 QUEUE = "queue://"
 """Begins the address of a queue (docs/workqueue.md)."""

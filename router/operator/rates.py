@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from delivery_records.model.outcomes import Decision
 from router.clients.subscriber_link import SubscriberLink
-from router.incarnation import Incarnation
+from router.incarnations.incarnation import Incarnation
 from router.operator.acceptance import AcceptanceTimes
 from topology.inspector.rates_core import POINT_S, Counters, Quantiles, Series
 from topology.inspector.rows_core import LINKS, PUBLISHERS, ROUTERS, SUBSCRIPTIONS, TOPICS, Row

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from oncewire.settings.reference import settings_table, table
 from oncewire.settings.reference import written as with_parts
-from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
 from router.operator.schema import CONFIG, TYPES
+from router.settings.config_loading import SETTINGS
 from topology.inspector.rows_core import COLLECTIONS
 from topology.inspector.schema.catalogue import SHOWN, entity_of
 from topology.inspector.schema.model import Attribute, EntityType, Operation

@@ -8,8 +8,8 @@ from typing import Any
 
 from oncewire.settings.parsers import without_login
 from oncewire.settings.schema import Applies, Setting
-from router.config import RouterConfig
-from router.config_loading import SETTINGS
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS
 
 _MEANT_FOR = {
     "allow_anonymous": ("listen_host", "http_host"),  # where clients connect by WebSocket

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from oncewire.settings.schema import Setting
-from router.config import RouterConfig
-from router.config_loading import SETTINGS
 from router.operator.reload import values_of
+from router.settings.config import RouterConfig
+from router.settings.config_loading import SETTINGS
 from topology.inspector.schema.catalogue import MANAGED
 from topology.inspector.schema.model import KEY, Attribute, EntityType, Operation, Role, Type
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from delivery_records.model.effects import OrderEnding
 from delivery_records.model.trace import Choice
-from router.logs import EventLog, RouterEvent
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check
 from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
+from router.process.logs import EventLog, RouterEvent
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
 from topology.inspector.schema.model import READER, EntityType, Operation, Role

@@ -11,14 +11,14 @@ from delivery_records.diagnostics.figures import Totals
 from delivery_records.model.durations import Durations
 from delivery_records.model.topics import split_vhost
 from oncewire.transport.gate import ListenerGate
-from router.access_rules import DEFAULT_VHOST
+from router.authentication.tls import RouterTls
 from router.clients.listener import ClientListener
-from router.event_loop_lag import LoopWatch
-from router.incarnation import Incarnation
-from router.logs import EventLog
+from router.incarnations.incarnation import Incarnation
 from router.operator.status import Numbers, VhostNumbers
 from router.operator.telemetry import Telemetry
-from router.tls import RouterTls
+from router.process.event_loop_lag import LoopWatch
+from router.process.logs import EventLog
+from router.settings.access_rules import DEFAULT_VHOST
 
 
 class Accounts:

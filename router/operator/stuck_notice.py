@@ -10,7 +10,7 @@ from delivery_records import Records
 from delivery_records.diagnostics.lateness import STUCK_S
 from delivery_records.diagnostics.waits import Owing, Reason
 from oncewire.transport.log_limit_core import LogLimit
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 from topology.inspector.owners_core import owner_of
 from topology.inspector.topic_names_core import topic_facts
 

@@ -10,14 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from router.admission import Gates
+from router.authentication.tls import RouterTls
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
-from router.config import RouterConfig
-from router.event_loop_lag import LoopWatch
-from router.incarnation import DRAIN_EXTRA_S, Incarnation
-from router.lifecycle import Lifecycle
-from router.logs import EventLog
+from router.incarnations.incarnation import DRAIN_EXTRA_S, Incarnation
+from router.incarnations.lifecycle import Lifecycle
 from router.operator.access import Access, caller_of, role_named
 from router.operator.amqp_node import ADDRESS, ManagementNode
 from router.operator.amqp_requests import Answering
@@ -37,8 +34,11 @@ from router.operator.stuck_notice import StuckNotice
 from router.operator.telemetry import telemetry_of
 from router.operator.websocket import WebSocketEntrance
 from router.operator.worker_front import WorkerFront
-from router.tls import RouterTls
-from router.worker import Worker
+from router.process.admission import Gates
+from router.process.event_loop_lag import LoopWatch
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
+from router.settings.worker import Worker
 from topology.inspector.api import Inspector
 from topology.inspector.asking import StateCaller
 from topology.inspector.queues_api import QueuesApi

@@ -17,9 +17,9 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.topics import split_vhost
 from oncewire.cli.errors import CliError
 from oncewire.settings.parsers import without_login
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
 from router.operator.span_core import DeliverySpans, Kind, Span
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 
 if TYPE_CHECKING:
     from delivery_records import Records

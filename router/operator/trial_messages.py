@@ -15,15 +15,15 @@ from delivery_records.model.inputs import LinkDetach, LinkLost, LossCause, Owner
 from delivery_records.model.tags import network_tag
 from delivery_records.model.topics import TopicError, check_topic, split_vhost
 from oncewire.wire import BodyKind, Message, Properties, encode_message
-from router.access_rules import adopts, may_publish
-from router.clients.addresses import MADE_PREFIX
+from router.amqp.addresses import MADE_PREFIX
 from router.clients.link_refusal import RESERVED_PREFIX
-from router.config import RouterConfig
-from router.groups import groups_of
-from router.incarnation import Incarnation
+from router.incarnations.incarnation import Incarnation
 from router.operator.access import AccessDenied, Caller
 from router.operator.arguments import ManagementError
-from router.virtual_hosts import VhostRefused, vhost_of
+from router.settings.access_rules import adopts, may_publish
+from router.settings.config import RouterConfig
+from router.settings.groups import groups_of
+from router.settings.virtual_hosts import VhostRefused, vhost_of
 from topology.inspector.topic_names_core import topic_named
 
 CONTAINER_ID = "oncewire-inspector"

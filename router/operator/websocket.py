@@ -12,9 +12,9 @@ from oncewire.transport.gate import ListenerGate
 from oncewire.transport.tls import SHUTDOWN_S
 from oncewire.transport.websocket import PASSED_ON_BYTES, SUBPROTOCOL, WebSocketTransport, pass_on_frames
 from router.clients.listener import ClientListener, Entrance
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
 from router.operator.access import Access, AccessDenied, Route, is_forwarded, refusal
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 
 PATH = "/amqp"
 

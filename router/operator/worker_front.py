@@ -18,7 +18,7 @@ from aiohttp import web
 from router.operator.access import CALLER, Access, AccessDenied, Caller, Route, refusal, stated
 from router.operator.metrics_merge_core import merged
 from router.operator.stated_callers import STATED_CALLER
-from router.worker import Worker, name_of
+from router.settings.worker import Worker, name_of
 from topology.inspector.schema.model import Role
 from topology.inspector.watching import HEARTBEAT_S, MAX_WISH_BYTES
 

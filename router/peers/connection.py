@@ -42,11 +42,11 @@ from oncewire.wire import (
     Target,
 )
 from oncewire.wire.vocabulary import ROUTER_PROOF
-from router.amqp_errors import amqp_error
-from router.logs import EventLog, Part
+from router.amqp.errors import amqp_error
 from router.peers.handshake import NeighbourIdentity
 from router.peers.output import NeighbourOutput, QueuedFrame
 from router.peers.proof import Verdict
+from router.process.logs import EventLog, Part
 from router.routed.half import FIRST_FRAMES, CarriedLinks, Half
 from router.routed.terms import way_of
 

@@ -15,11 +15,11 @@ from delivery_records import Records
 from delivery_records.model.view import RouterRecord
 from oncewire.transport.connecting import connect, connect_to_path
 from oncewire.transport.tls import HANDSHAKE_S, fault_of
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
 from router.peers.connection import NeighbourConnection
 from router.peers.neighbours import Neighbours
-from router.settings import ConnectorSettings
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
+from router.settings.values import ConnectorSettings
 
 BACK_OFF_MIN_S = 0.05
 CONNECT_TIMEOUT_S = 2.0

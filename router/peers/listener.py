@@ -8,9 +8,9 @@ from functools import partial
 
 from oncewire.transport.accepting import Listener, port_of
 from oncewire.transport.gate import ListenerGate
-from router.config import RouterConfig
-from router.listening import listen, listen_at
 from router.peers.neighbours import Neighbours
+from router.process.listening import listen, listen_at
+from router.settings.config import RouterConfig
 
 LOOPBACK = "localhost"
 """As which the Unix socket counts: only this machine can connect."""

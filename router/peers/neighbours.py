@@ -35,18 +35,18 @@ from oncewire.wire import (
     password_mechanisms,
 )
 from oncewire.wire.vocabulary import INTER_ROUTER, ROUTED_LINKS
-from router.config import RouterConfig, anonymous_is_allowed
-from router.logs import EventLog, RouterEvent
-from router.passwords import Logins, nonce
+from router.authentication.passwords import Logins, nonce
 from router.peers.connection import NeighbourConnection
 from router.peers.handshake import NeighbourIdentity, identify, open_properties
 from router.peers.inbox import Inbox
 from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.peers.proof import CHALLENGE_BYTES, Handshake, Verdict
+from router.peers.routing import Routing
+from router.process.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, RoutedRefusal
-from router.routing import Routing
+from router.settings.config import RouterConfig, anonymous_is_allowed
 from topology.links.linkstate_codec import LinkStateError
 from topology.members.membership import Membership
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from oncewire.client.bench import percentiles_ms, rate
+from router.authentication.revocation_core import validity
 from router.commands.doctor_checks import (
     IS_ROUTER,
     State,
@@ -24,8 +25,7 @@ from router.commands.doctor_checks import (
     etcd_version,
     holder_of,
 )
-from router.config_loading import load
-from router.revocation_core import validity
+from router.settings.config_loading import load
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority
 from tests.support.terminal import ONCEWIRE

@@ -19,7 +19,7 @@ import pytest
 
 from oncewire.cli import variables
 from oncewire.cli.commands import COMMAND_GROUP
-from router.config_loading import SETTINGS, load
+from router.settings.config_loading import SETTINGS, load
 from tests.support.terminal import ONCEWIRE, on_terminal
 from topology.etcd.server import free_port
 

@@ -14,7 +14,7 @@ import pytest
 
 from oncewire.cli.users_file import line_of, write
 from oncewire.client import AuthenticationFailed, connect
-from router.config_loading import load
+from router.settings.config_loading import load
 from tests.docs.code_blocks import blocks_of, commands_of
 from tests.router.processes import running_router
 from tests.support.helm import CHART, KUBERNETES, helm, rendered
@@ -153,7 +153,7 @@ def test_the_settings_of_the_chart_are_settings_of_the_router(values: tuple[str,
 
 
 def _names_of_settings() -> set[str]:
-    from router.config_loading import SETTINGS
+    from router.settings.config_loading import SETTINGS
 
     return {"ONCEWIRE_" + re.sub(r"[.-]", "_", setting.key).upper() for setting in SETTINGS.values()}
 

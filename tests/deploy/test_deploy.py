@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from oncewire.cli.errors import CliError
-from router.config_loading import load
+from router.settings.config_loading import load
 from tests.router.processes import running_router
 from tests.support.prometheus import find_program
 

@@ -11,7 +11,7 @@ from typing import Any
 from delivery_records.model.limits import LETTER_ERROR_CHARS
 from oncewire.client import connect
 from oncewire.wire import vocabulary
-from router.config_loading import load
+from router.settings.config_loading import load
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import running_router
 

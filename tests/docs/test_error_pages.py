@@ -46,7 +46,7 @@ def test_each_condition_that_the_code_names_has_a_page(generator: dict[str, Any]
 
 def test_each_setting_and_error_that_the_pages_name_exists() -> None:
     import oncewire.client
-    from router.config_loading import SETTINGS
+    from router.settings.config_loading import SETTINGS
 
     keys = {setting.key for setting in SETTINGS.values()}
     text = (FOLDER / "conditions.toml").read_text(encoding="utf-8")

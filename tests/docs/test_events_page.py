@@ -15,8 +15,8 @@ from delivery_records.model.outcomes import Decision
 from oncewire.client import connect
 from router.commands.local_network import LocalNetwork
 from router.commands.log_merge_core import parse
-from router.log_output import LIBRARY_MESSAGE, JsonFormatter, TextFormatter
-from router.logs import RouterEvent
+from router.process.log_output import LIBRARY_MESSAGE, JsonFormatter, TextFormatter
+from router.process.logs import RouterEvent
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from oncewire.transport.guarded_logins import FAILURE_WINDOW_S, MAX_FAILURES
+from router.authentication.passwords import GUESS_WINDOW_S, MAX_GUESSES
 from router.commands.manage import manage
-from router.config_loading import SETTINGS
-from router.logs import RouterEvent
 from router.operator.access import PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
@@ -17,7 +16,8 @@ from router.operator.management_routes import PREFIX
 from router.operator.reference import INSPECTOR_PAGE, PAGE, SETTINGS_PAGE, written
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
-from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
+from router.process.logs import RouterEvent
+from router.settings.config_loading import SETTINGS
 from topology.inspector.schema.model import Role
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from chaos.experiments.catalogue import catalogue
 from delivery_records.model.outcomes import Decision
 from oncewire.cli.run import root_command
 from oncewire.settings.schema import settings_of
-from router.config import RouterConfig
-from router.logs import RouterEvent
+from router.process.logs import RouterEvent
+from router.settings.config import RouterConfig
 from tests.router.processes import running_router
 
 ROOT = Path(__file__).parents[2]

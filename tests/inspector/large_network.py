@@ -19,8 +19,8 @@ import pytest
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import RouterRecord, SubscriptionMode, SubscriptionRecord
 from router import node as router_node
-from router.config import RouterConfig
 from router.node import RouterNode
+from router.settings.config import RouterConfig
 from topology.etcd.memory_store import MemoryEtcd
 from topology.keys.attachments import encode_record, router_store_key, store_key
 from topology.links.linkstate_codec import Announcement, LinkStateUpdate, encode_message

@@ -15,8 +15,8 @@ from delivery_records.publisher.arrivals import FEW_MARKS, Arrivals
 from delivery_records.publisher.window import Window
 from oncewire.client import Publisher, Subscriber, connect
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
 from router.node import RouterNode
+from router.settings.config import RouterConfig
 from topology.inspector.merging_core import histories, is_own, merged
 from topology.inspector.rates_core import (
     ACCEPTANCE_S,

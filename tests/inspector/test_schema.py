@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from oncewire.wire import Message, decode_message
-from router.config import RouterConfig
-from router.logs import EventLog
 from router.operator import reference
 from router.operator.access import Access, Caller
 from router.operator.amqp_requests import Answering, read_request
 from router.operator.schema import as_data
 from router.operator.service import Management
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
 from topology.inspector.rows_core import WATCHABLE, Head, Row
 from topology.inspector.schema.catalogue import MANAGED, SHOWN, columns_of, entity_of, page_module
 from topology.inspector.schema.model import Column, Role, Unit, integer

@@ -13,8 +13,8 @@ from bridges.node.tls import TlsFiles
 from oncewire.client import connect
 from oncewire.transport.tls import TlsFiles as ClientFiles
 from oncewire.transport.tls import rotating_client_context
-from router.config import RouterConfig
-from router.store_setup import store_factory
+from router.incarnations.store_setup import store_factory
+from router.settings.config import RouterConfig
 from tests.client.shell_helpers import LONG
 from tests.node.tls_proxy import Authority, make_authority, tls_in_front_of
 from tests.router.processes import RouterProcess, running_router

@@ -10,11 +10,11 @@ from aiohttp import web
 from oncewire.cli.users import Users, token
 from oncewire.transport.guarded_logins import MAX_ADDRESSES, MAX_FAILURES
 from oncewire.wire import SaslClient, SaslOutcome
-from router.config import RouterConfig
-from router.logs import EventLog
+from router.authentication.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
 from router.operator.access import Access, AccessDenied, Caller, Route, add_routes
 from router.operator.http import _LOG, _say_as_json
-from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until

@@ -15,7 +15,7 @@ from oncewire.client import ClientEvent, LinkRefused, Message, SubscriptionsEnde
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.access_rules import (
+from router.settings.access_rules import (
     AccessRule,
     SlowRule,
     access_rules,
@@ -27,8 +27,8 @@ from router.access_rules import (
     patience_of,
     slow_rules,
 )
-from router.config_loading import format_config, load
-from router.groups import groups_of
+from router.settings.config_loading import format_config, load
+from router.settings.groups import groups_of
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from oncewire.transport.admission_core import PATIENCE_S, Admission, group_of
-from router.admission import shares
-from router.config import RouterConfig
+from router.process.admission import shares
+from router.settings.config import RouterConfig
 
 TIME_S = 10.0
 LATER = PATIENCE_S + 0.1

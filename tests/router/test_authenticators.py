@@ -15,9 +15,9 @@ from aiohttp import web
 
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.wire import PLAIN, PlainClient
-from router.authentication import MAX_CHECKS, Checks, Identity, Login, LoginRefused, LoginUndecided
-from router.logs import EventLog
-from router.passwords import MAX_GUESSES
+from router.authentication.authenticators import MAX_CHECKS, Checks, Identity, Login, LoginRefused, LoginUndecided
+from router.authentication.passwords import MAX_GUESSES
+from router.process.logs import EventLog
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import run_to_end, running_router
 from tests.router.raw_client import login_outcome
@@ -143,7 +143,7 @@ def attempt(user: str = "ann") -> Login:
 
 
 async def test_checks_have_a_limit_and_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.authentication.CHECK_S", 0.5)
+    monkeypatch.setattr("router.authentication.authenticators.CHECK_S", 0.5)
     scripted, log = Scripted(), EventLog("r1")
     checks = Checks(scripted, log)
     scripted.is_held = True

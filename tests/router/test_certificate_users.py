@@ -17,8 +17,8 @@ from oncewire.cli.users_file import write
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.wire import EXTERNAL, ExternalClient, SaslClient, SaslOutcome
 from oncewire.wire.performatives import SaslMechanisms
-from router.certificate_users import CertificateRule, certificate_rules, user_of
-from router.config_loading import load
+from router.settings.certificate_users import CertificateRule, certificate_rules, user_of
+from router.settings.config_loading import load
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
 from tests.support.certificates import CertificateFiles, TestAuthority

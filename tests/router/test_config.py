@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from oncewire.cli.errors import CliError
-from router.config_loading import SETTINGS, LoadedConfig, format_config, load
-from router.settings import ConnectorSettings
+from router.settings.config_loading import SETTINGS, LoadedConfig, format_config, load
+from router.settings.values import ConnectorSettings
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

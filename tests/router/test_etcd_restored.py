@@ -16,7 +16,7 @@ from oncewire.wire import ACCEPTED, Source, Symbol, Target, decode_message
 from router.commands.cluster import cluster
 from router.commands.doctor_checks import check_etcd
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
+from router.settings.config import RouterConfig
 from tests.router.processes import run_to_end, running_router
 from tests.router.raw_client import (
     DEADLINE_S,

@@ -18,9 +18,9 @@ import pytest
 
 from oncewire.cli.errors import CliError
 from router.commands.local_network import LocalNetwork
-from router.config_loading import load
-from router.event_loop_lag import MIN_ENDED, Census, LoopWatch
-from router.logs import EventLog, RouterEvent
+from router.process.event_loop_lag import MIN_ENDED, Census, LoopWatch
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config_loading import load
 from tests.router.processes import running_router
 from tests.router.raw_client import until
 from topology.etcd.server import free_port

@@ -11,16 +11,16 @@ import pytest
 
 from oncewire.transport.turn import Turn
 from oncewire.wire import AmqpError
-from router.amqp_errors import amqp_error
+from router.amqp.errors import amqp_error
+from router.authentication.tls import RouterTls
 from router.clients.connection import ClientConnection
 from router.clients.listener import ClientListener
-from router.config import RouterConfig
-from router.event_loop_lag import LoopWatch
-from router.logs import EventLog, Part
 from router.operator.metrics import Metrics
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
-from router.tls import RouterTls
+from router.process.event_loop_lag import LoopWatch
+from router.process.logs import EventLog, Part
+from router.settings.config import RouterConfig
 from tests.router.raw_client import DEADLINE_S, RawClient, until
 
 TURNS = 50

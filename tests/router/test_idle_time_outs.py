@@ -6,7 +6,7 @@ import pytest
 
 from oncewire.client.connection import IDLE_TIME_OUT_S
 from oncewire.wire import Connection, ConnectionClosed, ConnectionLost, Event, Role
-from router.settings_of_clients import IDLE_TIMEOUT_S
+from router.settings.of_clients import IDLE_TIMEOUT_S
 
 STOPPED_S = 3.0
 """A client whose router is stopped notices it by then."""

@@ -32,7 +32,7 @@ from oncewire.wire import (
 )
 from router.clients.large_sending import Sending, Sendings
 from router.clients.publisher_link import PublisherLink
-from router.logs import EventLog
+from router.process.logs import EventLog
 from router.records_driver import RecordsDriver
 from tests.support.engines import RawPeer, frame, read_frames
 

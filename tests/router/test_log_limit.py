@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from oncewire.transport.log_limit_core import AGAIN_S, MAX_EVENTS, LogLimit
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 
 
 def test_an_event_is_logged_once_a_minute_with_how_often_it_came() -> None:

@@ -19,8 +19,8 @@ import pytest
 from delivery_records.model.effects import Note
 from delivery_records.model.outcomes import Decision
 from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
-from router.log_output import JsonFormatter, TextFormatter
-from router.logs import EventLog, RouterEvent
+from router.process.log_output import JsonFormatter, TextFormatter
+from router.process.logs import EventLog, RouterEvent
 from tests.delivery_records.harness import Net
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)

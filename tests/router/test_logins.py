@@ -22,11 +22,11 @@ from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
 from oncewire.wire import SCRAM_HASHES, ConnectionClosed, Deferred, SaslClient, ScramClient, Symbol, password_mechanisms
 from oncewire.wire.performatives import SaslMechanisms
+from router.authentication.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
+from router.authentication.users import load_users
 from router.commands.local_network import LocalNetwork
 from router.commands.users import users
-from router.config_loading import load
-from router.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
-from router.users import load_users
+from router.settings.config_loading import load
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until

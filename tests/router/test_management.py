@@ -15,10 +15,10 @@ import pytest
 from oncewire.client import ClientEvent, NewIncarnation, SubscriptionExpired, connect
 from oncewire.wire import ConnectionClosed, Symbol
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
 from router.operator.reload import compare, values_of
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
+from router.settings.config import RouterConfig
 from tests.router.management_calls import PREFIX, call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow, SenderSettleMode, Source, Symbol, Target
-from router.clients.offers import IDLE_FRAMES
+from router.amqp.offers import IDLE_FRAMES
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
 

@@ -14,7 +14,7 @@ from oncewire.wire import ACCEPTED, DeliveryReceived, decode_message
 from oncewire.wire.message import Header, Message, encode_message
 from router.clients.message_ttl import read_ttl
 from router.commands.local_network import LocalNetwork
-from router.topic_rules import MAX_TTL_S, described, policy_by, topic_rules
+from router.settings.topic_rules import MAX_TTL_S, described, policy_by, topic_rules
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber

@@ -20,12 +20,12 @@ from oncewire.client import connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import ConnectionClosed, ConnectionOpened, SaslClient, SessionBegun, SessionEnded, Source, Target
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.config import RouterConfig
-from router.config_loading import format_config, load
-from router.groups import fits, groups, groups_of
-from router.logs import EventLog
 from router.operator.access import Access
-from router.quotas import NO_QUOTA, QuotaRule, quota_of, quota_rules
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
+from router.settings.config_loading import format_config, load
+from router.settings.groups import fits, groups, groups_of
+from router.settings.quotas import NO_QUOTA, QuotaRule, quota_of, quota_rules
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, router_command, running_router
 from tests.router.raw_client import RawClient, until

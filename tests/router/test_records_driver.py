@@ -9,7 +9,7 @@ from delivery_records.model import effects
 from delivery_records.model.inputs import PublisherAttach, RouterDatagram, StoreHealth, ViewSnapshot
 from delivery_records.model.messages import Hello
 from delivery_records.model.view import Change, Kind, RouterRecord, router_key
-from router.logs import EventLog, Part
+from router.process.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until
 

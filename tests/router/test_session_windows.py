@@ -16,7 +16,7 @@ from oncewire.wire import (
     Source,
     Target,
 )
-from router.clients.offers import IDLE_BYTES, QUICK_S, Offers
+from router.amqp.offers import IDLE_BYTES, QUICK_S, Offers
 from router.clients.session_window import FIRST_WINDOW, ROUTER_PART, STREAM_BYTES, SessionWindows, Stored, WindowLimits
 
 KIB = 1024

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from router.store_operations import PARALLEL, STARTS_PER_TURN, Starts
+from router.incarnations.store_operations import PARALLEL, STARTS_PER_TURN, Starts
 
 
 class Operations:

@@ -14,8 +14,8 @@ from delivery_records.diagnostics.lateness import STUCK_S
 from oncewire.client import connect
 from oncewire.client.transactions import Consumer
 from oncewire.transport.log_limit_core import AGAIN_S
-from router.logs import EventLog
 from router.operator.stuck_notice import MOST, StuckNotice
+from router.process.logs import EventLog
 from tests.delivery_records.harness import Net
 from tests.router.processes import running_router
 

@@ -16,12 +16,12 @@ from oncewire.cli.errors import CliError
 from oncewire.client import Client
 from oncewire.client import connect as connect_client
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
-from router.logs import EventLog
 from router.operator import telemetry as telemetry_module
 from router.operator.span_core import Kind, Span
 from router.operator.telemetry import Telemetry, telemetry_of
 from router.operator.trace_context import TraceContext
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
 from tests.router.processes import running_router
 from tests.router.relay import assert_no_internal_error
 from tests.support.otlp_collector import Collector, running_collector

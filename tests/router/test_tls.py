@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 
 from oncewire.client import ClientEvent, Disconnected, connect
+from router.authentication.tls import RouterTls
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
-from router.logs import EventLog
-from router.tls import RouterTls
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.support.certificates import CertificateFiles, TestAuthority, replace_file
 from topology.etcd.server import free_port

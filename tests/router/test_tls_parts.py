@@ -23,10 +23,10 @@ from oncewire.transport.tls import TlsFiles, rotating_client_context, server_con
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Fields, Role
 from oncewire.wire.vocabulary import FAILOVER_LIST
+from router.authentication.revocation_core import MalformedDerError, certificate_id, revoked_in
 from router.clients.redirect import LIST_BYTES, redirect_info, server_list
-from router.config_loading import load
-from router.listening import listen
-from router.revocation_core import MalformedDerError, certificate_id, revoked_in
+from router.process.listening import listen
+from router.settings.config_loading import load
 from tests.support.certificates import TestAuthority
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"

@@ -22,7 +22,7 @@ from oncewire.client import AuthenticationFailed, ClientEvent, Connected, Discon
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
 from oncewire.wire import XOAUTH2, ConnectionClosed, OAuthBearerClient, SaslClient
-from router.config_loading import load
+from router.settings.config_loading import load
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until

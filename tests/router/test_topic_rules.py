@@ -18,9 +18,9 @@ from oncewire.client import OutcomeKind, connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import RELEASED, DispositionReceived, Rejected
 from router.commands.local_network import LocalNetwork
-from router.config import RouterConfig
-from router.config_loading import format_config, load
-from router.topic_rules import TopicRule, described, topic_rule_number, topic_rules
+from router.settings.config import RouterConfig
+from router.settings.config_loading import format_config, load
+from router.settings.topic_rules import TopicRule, described, topic_rule_number, topic_rules
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until

@@ -15,10 +15,10 @@ import pytest
 from delivery_records.model.topics import VHOST_SEPARATOR, in_vhost
 from oncewire.client import AuthenticationFailed, Client, LinkRefused, Subscriber, connect
 from oncewire.settings.parsers import NotAllowed
-from router.access_rules import AccessRule, SlowRule, may_publish, may_subscribe, patience_of
 from router.commands.local_network import LocalNetwork
-from router.config_loading import format_config, load
-from router.virtual_hosts import VhostRefused, VirtualHost, vhost_of, virtual_hosts
+from router.settings.access_rules import AccessRule, SlowRule, may_publish, may_subscribe, patience_of
+from router.settings.config_loading import format_config, load
+from router.settings.virtual_hosts import VhostRefused, VirtualHost, vhost_of, virtual_hosts
 from tests.router.processes import RouterProcess, running_router
 from tests.router.relay import assert_no_internal_error
 from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from delivery_records.model.view import Change, Kind, RouterRecord, View, router_key
 from oncewire.cli.errors import CliError
 from router.clients.redirect import other_routers
-from router.config import RouterConfig
-from router.config_loading import load
 from router.operator.metrics_merge_core import merged
 from router.peers.dialing import Dialing
-from router.worker import Worker
+from router.settings.config import RouterConfig
+from router.settings.config_loading import load
+from router.settings.worker import Worker
 from topology.keys.attachments import decode_record, encode_record
 
 FOLDER = Path("/run/oncewire-x")

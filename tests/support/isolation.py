@@ -15,7 +15,7 @@ import pytest
 
 from oncewire.cli import variables
 from oncewire.cli.local_registry import registered
-from router.config_loading import SETTINGS
+from router.settings.config_loading import SETTINGS
 from tests.support.ports import PortBlock, claimed_block
 from topology.etcd import server as etcd_server
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from delivery_records.model import effects, inputs
 from router.peers.dialing import BACK_OFF_MIN_S
-from router.settings_of_network import REDIAL_S
+from router.settings.of_network import REDIAL_S
 from tests.delivery_records.harness import Net
 from tests.delivery_records.nodes import Node
 from topology.links.linkstate import DropNeighbour, Effect, LinkStateView

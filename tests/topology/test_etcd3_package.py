@@ -13,8 +13,8 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig
-from router.store_setup import store_factory
+from router.incarnations.store_setup import store_factory
+from router.settings.config import RouterConfig
 from tests.support.stores import watch_events
 from topology.etcd.etcd3_rpc import Etcd3Missing, load_packages
 from topology.etcd.server import EtcdServer

@@ -19,8 +19,8 @@ import pytest
 from tests.support.etcd_releases import RELEASES, etcd_of
 from tests.support.slow_relay import SlowRelay, slow_relay_to
 from tests.support.stores import DEADLINE_S, ETCD_STORES, EtcdClientOptions, eventually, post
-from topology.etcd_server import EtcdServer
-from topology.store import ClusterStore, CompactedError
+from topology.etcd.server import EtcdServer
+from topology.etcd.store import ClusterStore, CompactedError
 
 PATIENT = EtcdClientOptions(call_timeout_s=30.0, connect_timeout_s=10.0, watch_silence_s=DEADLINE_S)
 """The watch that was stalled goes on: it is not opened again for want of time."""

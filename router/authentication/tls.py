@@ -25,9 +25,9 @@ from oncewire.transport.tls import (
     client_context,
     server_context,
 )
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
-from router.revocation_core import CertificateId, certificate_id, revoked_in
+from router.authentication.revocation_core import CertificateId, certificate_id, revoked_in
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 
 LOG_AGAIN_S = 60.0
 """A handshake that fails for a reason that was logged is logged again after this time; all of them are counted."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 
 PERIOD_S = 0.1
 ALARM_S = 0.25

@@ -33,8 +33,8 @@ from oncewire.wire import (
     Success,
     verified_name,
 )
-from router.logs import EventLog, RouterEvent
-from router.passwords import PROOFS_PER_GUESS, Caller, Guesses
+from router.authentication.passwords import PROOFS_PER_GUESS, Caller, Guesses
+from router.process.logs import EventLog, RouterEvent
 
 GROUP = "oncewire.authenticators"
 MECHANISMS = (OAUTHBEARER, XOAUTH2, PLAIN)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from oncewire.settings.parsers import KIB, MIB, TIB, NotAllowed, Parser, number, size, whole_number
-from router.access_rules import MAX_RULES, names, tables
-from router.groups import fits
+from router.settings.access_rules import MAX_RULES, names, tables
+from router.settings.groups import fits
 
 MAX_TIMEOUT_S = 2_592_000
 """The most that limits.publisher_timeout_cap_s can be."""

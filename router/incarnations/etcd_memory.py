@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 from topology.members.history_core import MalformedMemory, SeenHistory
 
 KEEP_S = 1.0

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from delivery_records.model.effects import Propose, Read, SharedPut
 from delivery_records.model.inputs import Input, ReadDone, StoreFailed, StoreFailure
 from delivery_records.model.view import Kind, PublisherRecord, SubscriptionRecord
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.etcd.members import FULL_ADVICE
 from topology.etcd.store import Beside, ClusterStore, StoreError, StoreFull, StoreTimeout

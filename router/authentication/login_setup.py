@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from oncewire.cli.errors import CliError
-from router.authentication import Checks, load_authenticator
-from router.config import RouterConfig
-from router.logs import EventLog
+from router.authentication.authenticators import Checks, load_authenticator
+from router.process.logs import EventLog
+from router.settings.config import RouterConfig
 
 
 def checks_of(config: RouterConfig, log: EventLog) -> Checks | None:
@@ -19,7 +19,7 @@ def checks_of(config: RouterConfig, log: EventLog) -> Checks | None:
     if not config.has_tokens:
         return None
     try:
-        from router.json_web_tokens import TokenAuthenticator
+        from router.authentication.json_web_tokens import TokenAuthenticator
     except ImportError as error:
         raise CliError(
             "the settings jwt.* cannot be used", str(error), "install the extra: pip install 'oncewire[jwt]'"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.access_rules import names, tables
-from router.groups import fits
+from router.settings.access_rules import names, tables
+from router.settings.groups import fits
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Without the signs that stand around it: `user@NAME`, `vhost:NAME`, `$NAME/topic`."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from delivery_records.model.patience import Patience, SlowAction
 from delivery_records.model.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
-from router.groups import fits
+from router.settings.groups import fits
 
 DEFAULT_VHOST = "$default"
 """Stands in rules for the default virtual host; `*` fits it, too."""

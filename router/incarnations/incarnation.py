@@ -17,20 +17,20 @@ from delivery_records.model.effects import RoomAgain
 from delivery_records.model.inputs import Drain, Input, PoliciesChanged
 from delivery_records.model.message_format import MessageFormat
 from oncewire.transport.turn import Turn
+from router.authentication.tls import RouterTls
 from router.clients.listener import ClientListener
 from router.clients.message_edits import Annotator, make_letter
 from router.clients.message_filters import AmqpFilters
 from router.clients.message_groups import read_group
 from router.clients.message_ttl import read_ttl
-from router.config import RouterConfig
-from router.logs import EventLog, Part
+from router.incarnations.store_operations import StoreOperations
 from router.peers.dialing import Dialing
 from router.peers.link_costs import LinkCosts
 from router.peers.neighbours import Neighbours
+from router.process.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks
-from router.store_operations import StoreOperations
-from router.tls import RouterTls
+from router.settings.config import RouterConfig
 from topology.keys.services import Places, ServiceDirectory
 from topology.members.membership import Membership
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from oncewire.cli.errors import CliError
 from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context, rotating_client_context
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 from topology.etcd.gateway_http import GatewayOptions
 from topology.etcd.gateway_store import GatewayStore
 from topology.etcd.memory_store import MemoryEtcd

@@ -9,9 +9,9 @@ from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import in_force
 from oncewire.settings.schema import settings_of
 from oncewire.wire import LocalProtocolError, saslprep
-from router.config import RouterConfig, anonymous_is_allowed
-from router.groups import MARK, named_groups
-from router.worker import name_of
+from router.settings.config import RouterConfig, anonymous_is_allowed
+from router.settings.groups import MARK, named_groups
+from router.settings.worker import name_of
 from topology.links.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
 MAX_ID = 64

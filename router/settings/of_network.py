@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from oncewire.settings.parsers import host_names, number, one_of, text, urls, whole_number, yes_or_no
 from oncewire.settings.schema import Applies, setting
-from router.settings import ROLES, ConnectorSettings, connectors, origins
-from router.settings_of_clients import ANONYMOUS, PORT, ClientSettings
+from router.settings.of_clients import ANONYMOUS, PORT, ClientSettings
+from router.settings.values import ROLES, ConnectorSettings, connectors, origins
 from topology.links import linkstate
 
 HTTP_CONNECTIONS = 256

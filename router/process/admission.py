@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from oncewire.transport.admission_core import Admission
 from oncewire.transport.gate import ListenerGate
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 
 SPARE_DESCRIPTORS = 64
 """For etcd, logs, files of certificates and users, and what libraries open."""

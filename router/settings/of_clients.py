@@ -15,14 +15,14 @@ from oncewire.settings.tokens import (
     algorithms,
     keys_url,
 )
-from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
-from router.certificate_users import CertificateRule, certificate_rules
-from router.groups import groups
-from router.quotas import QuotaRule, quota_rules
-from router.settings import ROLES
-from router.topic_rules import TopicRule, topic_rules
-from router.virtual_hosts import VirtualHost, virtual_hosts
-from router.worker import MOST_WORKERS
+from router.settings.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
+from router.settings.certificate_users import CertificateRule, certificate_rules
+from router.settings.groups import groups
+from router.settings.quotas import QuotaRule, quota_rules
+from router.settings.topic_rules import TopicRule, topic_rules
+from router.settings.values import ROLES
+from router.settings.virtual_hosts import VirtualHost, virtual_hosts
+from router.settings.worker import MOST_WORKERS
 
 IDLE_TIMEOUT_S = 10.0
 """How long a router waits for a silent client before it closes the connection. A shorter time would disconnect stock
@@ -35,7 +35,7 @@ ANONYMOUS = "loopback, always or never"
 class ClientSettings:
     """The first part of a router's settings.
 
-    `router.config.RouterConfig` has all of them, and a dataclass goes on in another file by inheritance only.
+    `router.settings.config.RouterConfig` has all of them, and a dataclass goes on in another file by inheritance only.
     """
 
     id: str = setting(

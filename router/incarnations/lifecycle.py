@@ -10,15 +10,15 @@ from typing import Protocol
 
 from delivery_records.model.view import RouterRecord
 from oncewire.transport.turn import Turn
+from router.authentication.tls import RouterTls
 from router.clients.listener import ClientListener
-from router.config import RouterConfig
-from router.etcd_memory import EtcdMemory
-from router.incarnation import Incarnation, IncarnationEnd
-from router.joining import RETRY_S, Joining, pause
-from router.logs import EventLog, RouterEvent
+from router.incarnations.etcd_memory import EtcdMemory
+from router.incarnations.incarnation import Incarnation, IncarnationEnd
+from router.incarnations.joining import RETRY_S, Joining, pause
 from router.peers.link_costs import LinkCosts
 from router.peers.listener import NeighbourListener
-from router.tls import RouterTls
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 from topology.etcd.store import ClusterStore
 from topology.members.membership import Membership
 
@@ -109,7 +109,7 @@ class Lifecycle:
         self._log.event(RouterEvent.INCARNATION_ENDED, rid=rid, why=why.value, reason=incarnation.fence_reason)
         self._log.incarnation = ""
         del incarnation
-        gc.collect()  # a core is full of cycles, and the automatic collector is off (event_loop_lag.py)
+        gc.collect()  # a core is full of cycles, and the automatic collector is off (router/process/event_loop_lag.py)
         if why is IncarnationEnd.FAULT:
             await pause(self._stop_wanted, RETRY_S)
 

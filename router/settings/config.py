@@ -1,7 +1,7 @@
 """Every setting of the router, once: name, type, default, what is allowed, and why it is there.
 
 Here are those of services, limits, traces and logs, and what follows from all of them; the first ones are in
-`settings_of_clients`, and then come those of `settings_of_network`. The order is that of the reference page.
+`of_clients`, and then come those of `of_network`. The order is that of the reference page.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from delivery_records.model import limits
 from oncewire.settings.parsers import KIB, MIB, number, one_of, size, text, whole_number
 from oncewire.settings.schema import Applies, setting
 from router.routed.limits import RoutedLimits
-from router.settings import ROLES, prefixes
-from router.settings_of_network import NetworkSettings
-from router.topic_rules import (
+from router.settings.of_network import NetworkSettings
+from router.settings.topic_rules import (
     MAX_ATTEMPTS,
     MAX_ATTEMPTS_ALLOWED,
     ON_EMPTY,
@@ -28,7 +27,8 @@ from router.topic_rules import (
     RETRY_S,
     policy_by,
 )
-from router.worker import Worker
+from router.settings.values import ROLES, prefixes
+from router.settings.worker import Worker
 
 MAX_FRAME_SIZE = 1 * MIB
 """A map of 21,800 unsettled deliveries fits in one frame (C-4)."""

@@ -8,7 +8,7 @@ from oncewire.cli import users_file
 from oncewire.cli.errors import CliError
 from oncewire.cli.users import Users
 from oncewire.wire import LocalProtocolError
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
 
 
 class Settings(Protocol):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from delivery_records.model.view import RouterRecord
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent
+from router.process.logs import EventLog, RouterEvent
+from router.settings.config import RouterConfig
 from topology.etcd.store import ClusterStore, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
 from topology.etcd.wrong_scheme import wrongly_written
 from topology.members.history_core import SeenHistory

@@ -1,0 +1,1 @@
+"""AMQP that more than one kind of connection uses: errors, addresses, and what sessions are offered."""

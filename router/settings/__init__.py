@@ -1,0 +1,1 @@
+"""Every setting of the router, and the rules that operators write in settings."""
