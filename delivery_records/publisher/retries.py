@@ -41,7 +41,8 @@ class Retries(Policy):
         self._endpoint = endpoint
         self._window = window
         self._fanout = fanout
-        self._attempts: dict[tuple[str, int], _Attempts] = {}
+        self._attempts: dict[int, dict[str, _Attempts]] = {}
+        """By number and subscription: what leaves costs no look at the rest of the window."""
 
     def on_again(self, subscription: Subscription, nack: Nack, *, is_late: bool = False) -> int:
         """Schedule the next attempt: 0. At the poison limit, the failed attempts: the delivery counts as rejected.
@@ -136,7 +137,7 @@ class Retries(Policy):
         for (key, number), deadline in list(scheduled.items()):
             if deadline <= now:
                 del scheduled[(key, number)]
-                entry = self._attempts[(key, number)]
+                entry = self._attempts[number][key]
                 self._fanout.send_again(key, number, entry.failed)
         self._arm()
 
@@ -147,27 +148,32 @@ class Retries(Policy):
 
     def _entry(self, pair: tuple[str, int]) -> _Attempts:
         self._fanout.use(self)
-        return self._attempts.setdefault(pair, _Attempts())
+        key, number = pair
+        return self._attempts.setdefault(number, {}).setdefault(key, _Attempts())
 
     def forget(self, slot: Slot) -> None:
         """See `Policy`."""
         number = slot.number
         self._fanout.annotated.forget(number)
-        for pair in [pair for pair in self._attempts if pair[1] == number]:
-            self._forget_pair(pair)
+        for key in list(self._attempts.get(number, ())):
+            self._forget_pair((key, number))
 
     def leave(self, key: str) -> None:
         """See `Policy`."""
         self._fanout.annotated.forget_subscription(key)
-        for pair in [pair for pair in self._attempts if pair[0] == key]:
-            self._forget_pair(pair)
+        for number in [number for number, by_key in self._attempts.items() if key in by_key]:
+            self._forget_pair((key, number))
 
     def _trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         if self._turn.tracing is not None:
             self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
 
     def _forget_pair(self, pair: tuple[str, int]) -> None:
-        del self._attempts[pair]
+        key, number = pair
+        by_key = self._attempts[number]
+        del by_key[key]
+        if not by_key:
+            del self._attempts[number]
         self._fanout.scheduled.pop(pair, None)
         self._fanout.failed.pop(pair, None)
 

@@ -13,6 +13,7 @@ from delivery_records.model.limits import (
     RESEND_TIMEOUT_S,
     SETTLE_TIMEOUT_S,
     Limits,
+    TopicPolicy,
 )
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import SubscriptionMode
@@ -63,6 +64,21 @@ def test_what_its_router_holds_is_in_the_map_and_is_resumed_without_a_second_del
     assert subscriber.deliveries == list(TAGS)
     assert subscriber.settled == list(TAGS)
     assert net.nodes[0].count(Decision.TRANSFER_RESUMED) == len(TAGS)
+
+
+def test_what_is_held_for_a_publisher_that_resumes_has_its_time_anew() -> None:  # A-3b, E-10
+    net = Net(2, limits=Limits(policy=TopicPolicy(ttl_s=10.0)))
+    subscriber, first = _sent(net, *TAGS, credit=1)
+    net.advance(6.0)
+    first.drop(LossCause.DETACH)
+    second = _attach(net, net.nodes[0], *TAGS)
+    for tag in TAGS:
+        second.send(tag, resume=True)
+    net.advance(9.0)
+    assert sum(node.count(Decision.EXPIRED) for node in net.nodes) == 0
+    net.advance(2.0)
+    assert sum(node.count(Decision.EXPIRED) for node in net.nodes) == 2, "but for the one that was sent in time"
+    assert subscriber.deliveries == [TAGS[0]]
 
 
 def test_an_outcome_that_is_known_is_in_the_map() -> None:
