@@ -12,8 +12,9 @@ from delivery_records.model.outcomes import UNDELIVERABLE_HERE, DeliveryOutcome
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription
-from delivery_records.publisher.dead_letters import DeadLetters, Publisher
+from delivery_records.publisher.dead_letters import DeadLetters
 from delivery_records.publisher.fanout import Fanout
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
 from delivery_records.publisher.retries import Retries
 from delivery_records.publisher.sharing import Share
@@ -28,7 +29,7 @@ class Answers:
     def __init__(
         self,
         turn: Turn,
-        publisher: Publisher,
+        publisher: Owner,
         window: Window,
         fanout: Fanout,
         outcomes: PublisherOutcomes,

@@ -21,27 +21,13 @@ from delivery_records.model.topics import split_vhost
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.window import AWAITED, REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 MAX_ATTEMPTS_REASON = "max-attempts"
 """Why, where a subscription failed it too often."""
-
-
-class Publisher(Protocol):
-    """The ingress, as its letters know it."""
-
-    key: str
-    name: str
-    epoch: int
-    topic: str
-
-    def mark_dirty(self) -> None:
-        """Have what is due sent at the end of this turn."""
-
-    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
-        """A step of a delivery, while an operator wants to see them."""
 
 
 class Attempts(Protocol):
@@ -84,7 +70,7 @@ class DeadLetters(Policy):
     def __init__(
         self,
         turn: Turn,
-        publisher: Publisher,
+        publisher: Owner,
         window: Window,
         to_egresses: ToEgresses,
         channels: Channels,

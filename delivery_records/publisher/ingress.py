@@ -50,6 +50,7 @@ from delivery_records.publisher.departure import Departure
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.large_arrivals import LargeArrivals, stream_above
 from delivery_records.publisher.lifetimes import Lifetimes
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.phase import Phase, step
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
 from delivery_records.publisher.requirement import RequiringFanout, counted_outcomes
@@ -65,7 +66,7 @@ from delivery_records.subscriber.to_egresses import ToEgresses
 _ACTIVE: Final = Phase.ACTIVE
 
 
-class Ingress(Endpoint):
+class Ingress(Owner):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
@@ -79,28 +80,22 @@ class Ingress(Endpoint):
         "arrivals",
         "credit",
         "departure",
-        "exactly_once",
         "expiry_policy",
         "fanout",
         "is_dirty",
         "large",
         "lifetimes",
-        "link",
         "outcomes",
         "peer",
         "phase",
         "place",
-        "policy",
         "resends",
         "resumption",
         "retries",
         "sends_as_new",
-        "session",
         "settled_runs",
         "special",
         "timeout_s",
-        "topic",
-        "user",
         "window",
     )
 
@@ -124,13 +119,12 @@ class Ingress(Endpoint):
         self.session = publisher.session
         self.topic = publisher.record.topic
         self.user = publisher.record.user
-        """As logged in; each message carries it (I-1b)."""
         self.timeout_s = publisher.record.timeout_s
         terms = publisher_terms(request, turn.limits)
         self._asked_s, self.expiry_policy = terms.timeout_s, terms.expiry_policy
         self.place = request.place
         self.peer = request.peer
-        self.link: int | None = request.link
+        self.link = request.link
         self.exactly_once = request.exactly_once
         self.sends_as_new = not (request.exactly_once or request.sends_again)
         """What it is asked to send again comes as a new message (c.5)."""
@@ -390,6 +384,11 @@ class Ingress(Endpoint):
         self.fanout.streams.clear()
         self.window.release()
         self.credit.look_at(None)
+
+    def limit_life(self, slot: Slot) -> None:
+        """E-10: it is stored; where its topic's policy limits the life of messages, its time begins."""
+        if self.policy.ttl_s:
+            self.lifetimes.begin(slot, self.policy.ttl_s)
 
     def mark_dirty(self) -> None:
         """Have `flush` called at the end of this turn."""

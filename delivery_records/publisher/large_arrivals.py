@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from delivery_records.model.inputs import LargeTransfer, PublisherAttach, PublisherTransfer
 from delivery_records.model.limits import LARGE_BYTES, LARGE_BYTES_WITHOUT_MAP, LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.model.messages import Need, Taken
@@ -13,6 +11,7 @@ from delivery_records.model.timers import Timer
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription
 from delivery_records.publisher.fanout import Fanout
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.window import ARRIVING, Slot, Window
 
@@ -20,35 +19,12 @@ AGAIN = "a subscription needs a large message again: attach again, present the m
 STALLED = "a delivery stopped in the middle, and nothing came of it for a while"
 
 
-class Receiver(Protocol):
-    """The ingress, as this part of it knows it."""
-
-    key: str
-    name: str
-    link: int | None
-
-    def on_transfer(self, transfer: PublisherTransfer) -> None:
-        """I-1."""
-
-    def on_settled(self, tags: list[bytes]) -> None:
-        """I-4."""
-
-    def drop(self, slot: Slot) -> None:
-        """Forget a delivery and settle it at all that have it."""
-
-    def mark_dirty(self) -> None:
-        """Have `flush` called at the end of this turn."""
-
-    def detach(self, condition: str, description: str) -> None:
-        """Suspend the link from our side."""
-
-
 class LargeArrivals:
     """What comes in parts on one publisher's link: one delivery at a time (AMQP 1.0 section 2.6.14)."""
 
     __slots__ = ("_arriving", "_fanout", "_last", "_owner", "_resends", "_turn", "_window", "is_needed")
 
-    def __init__(self, turn: Turn, owner: Receiver, window: Window, fanout: Fanout, resends: Resends) -> None:
+    def __init__(self, turn: Turn, owner: Owner, window: Window, fanout: Fanout, resends: Resends) -> None:
         """Nothing comes."""
         self._turn = turn
         self._owner = owner

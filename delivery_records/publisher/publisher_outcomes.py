@@ -27,7 +27,8 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome, Reported
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, REPORTED, Slot, Window, WindowOwner
+from delivery_records.publisher.owner import Owner
+from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, REPORTED, Slot, Window
 
 _ACCEPTED: Final = Reported(DeliveryOutcome.ACCEPTED)
 _IN_DOUBT: Final = Reported(DeliveryOutcome.MODIFIED_FAILED)
@@ -74,13 +75,7 @@ class PublisherOutcomes:
     )
 
     def __init__(
-        self,
-        turn: Turn,
-        owner: WindowOwner,
-        window: Window,
-        policy: TopicPolicy,
-        exactly_once: bool,
-        settles_first: bool,
+        self, turn: Turn, owner: Owner, window: Window, policy: TopicPolicy, exactly_once: bool, settles_first: bool
     ) -> None:
         """Nothing is reported yet. `settles_first`: outcomes go out settled (c.3)."""
         self._turn = turn

@@ -14,8 +14,9 @@ from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.fanout import Fanout
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
-from delivery_records.publisher.window import ARRIVING, AWAITED, GONE, REPORTED, Slot, Window, WindowOwner
+from delivery_records.publisher.window import ARRIVING, AWAITED, GONE, REPORTED, Slot, Window
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 
@@ -66,7 +67,7 @@ class CountedOutcomes(PublisherOutcomes):
     def __init__(
         self,
         turn: Turn,
-        owner: WindowOwner,
+        owner: Owner,
         window: Window,
         fanout: Fanout,
         policy: TopicPolicy,
@@ -135,7 +136,7 @@ class WaitingOutcomes(CountedOutcomes):
     def __init__(
         self,
         turn: Turn,
-        owner: WindowOwner,
+        owner: Owner,
         window: Window,
         fanout: RequiringFanout,
         policy: TopicPolicy,
@@ -176,7 +177,7 @@ class WaitingOutcomes(CountedOutcomes):
 
 def counted_outcomes(
     turn: Turn,
-    owner: WindowOwner,
+    owner: Owner,
     window: Window,
     fanout: Fanout,
     modes: tuple[TopicPolicy, bool, bool],

@@ -6,7 +6,8 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.window import Window, WindowOwner
+from delivery_records.publisher.owner import Owner
+from delivery_records.publisher.window import Window
 
 
 class Resends:
@@ -14,7 +15,7 @@ class Resends:
 
     __slots__ = ("_began", "_is_shut_out", "_owner", "_since", "_turn", "_window")
 
-    def __init__(self, turn: Turn, owner: WindowOwner, window: Window, began: float) -> None:
+    def __init__(self, turn: Turn, owner: Owner, window: Window, began: float) -> None:
         """The window holds what was presented; the attach was read at `began`."""
         self._turn = turn
         self._owner = owner

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
 
 from delivery_records.model.inputs import PublisherTransfer
-from delivery_records.model.limits import RESUME_FLAGS_IGNORED, TopicPolicy
+from delivery_records.model.limits import RESUME_FLAGS_IGNORED
 from delivery_records.model.outcomes import Decision, Reported
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.fanout import Fanout
-from delivery_records.publisher.lifetimes import Lifetimes
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
 from delivery_records.publisher.starts import Start
 from delivery_records.publisher.window import AWAITED, GONE, RECEIVED, REPORTED, Slot, Window
@@ -56,19 +55,6 @@ class Held:
         return Held(decided, undecided, tuple((kept[stop], revision) for stop, revision in self.starts))
 
 
-class Resuming(Protocol):
-    """The ingress, as this part of it knows it."""
-
-    policy: TopicPolicy
-    lifetimes: Lifetimes
-
-    def on_settled(self, tags: list[bytes]) -> None:
-        """I-4."""
-
-    def detach(self, condition: str, description: str) -> None:
-        """Suspend the link from our side."""
-
-
 class Resumption:
     """What one publisher may resume on its link. One that presents nothing, or has the capability, resumes nothing."""
 
@@ -86,13 +72,7 @@ class Resumption:
     )
 
     def __init__(
-        self,
-        turn: Turn,
-        owner: Resuming,
-        window: Window,
-        fanout: Fanout,
-        outcomes: PublisherOutcomes,
-        held: Held | None,
+        self, turn: Turn, owner: Owner, window: Window, fanout: Fanout, outcomes: PublisherOutcomes, held: Held | None
     ) -> None:
         """`held`: all that is here of the publisher. The window has what it presents of that."""
         self._turn = turn
@@ -186,8 +166,7 @@ class Resumption:
         if slot.verdict is not None:  # malformed, or nobody's (I-1b, I-3): it is owed to nobody
             slot.pending = 1
             return
-        if self._owner.policy.ttl_s:
-            self._owner.lifetimes.begin(slot, self._owner.policy.ttl_s)  # E-10
+        self._owner.limit_life(slot)
         if not slot.pending or self._fanout.listeners:
             self._outcomes.on_no_answer_due(slot, bool(self._fanout.listeners))
         slot.pending += 1

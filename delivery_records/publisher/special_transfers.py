@@ -6,41 +6,17 @@ expire, and one whose sections nobody can read. A plain delivery passes none of 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from delivery_records.model.inputs import PublisherTransfer
-from delivery_records.model.limits import TopicPolicy
 from delivery_records.model.message_format import Annotate
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.fanout import Fanout
 from delivery_records.publisher.lifetimes import Lifetimes
+from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.resumption import Resumption
 from delivery_records.publisher.window import AWAITED, Slot, Window
-
-
-class TransferOwner(Protocol):
-    """The ingress, as this part of it knows it."""
-
-    name: str
-    session: int
-    user: str
-    exactly_once: bool
-    policy: TopicPolicy
-
-    def send_on(self, slot: Slot) -> None:
-        """I-1: it is stored."""
-
-    def on_settled(self, tags: list[bytes]) -> None:
-        """I-4."""
-
-    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
-        """A step of a delivery, while an operator wants to see them."""
-
-    def detach(self, condition: str, description: str) -> None:
-        """Suspend the link from our side."""
 
 
 class SpecialTransfers:
@@ -51,7 +27,7 @@ class SpecialTransfers:
     def __init__(
         self,
         turn: Turn,
-        owner: TransferOwner,
+        owner: Owner,
         annotate: Annotate,
         window: Window,
         fanout: Fanout,
@@ -108,8 +84,7 @@ class SpecialTransfers:
             self.fanout.begin_large(slot, message, transfer.delivery_id)
         else:
             self.window.fill(slot, message, transfer.delivery_id)
-            if self._owner.policy.ttl_s:
-                self.lifetimes.begin(slot, self._owner.policy.ttl_s)
+            self._owner.limit_life(slot)
         slot.is_special = bool(slot.repeated or slot.message_format or slot.is_large or self._owner.policy.ttl_s)
 
     def _on_repeated(self, transfer: PublisherTransfer) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from delivery_records.model.budget import Budget
 from delivery_records.model.limits import ENTRY_BYTES, ROUTER_BYTES
 from delivery_records.model.outcomes import DeliveryOutcome
-from delivery_records.model.trace import Rule
 
 
 class SlotState(Enum):
@@ -317,16 +316,3 @@ class Window:
     def slots(self) -> Iterator[Slot]:
         """All slots in order. The window may not change meanwhile."""
         return iter(self._by_number.values())
-
-
-class WindowOwner(Protocol):
-    """The ingress, as the parts that work on its window know it."""
-
-    key: str
-    name: str
-
-    def drop(self, slot: Slot) -> None:
-        """Forget a delivery and settle it at all that have it."""
-
-    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
-        """A step of a delivery, while an operator wants to see them."""
