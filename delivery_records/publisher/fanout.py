@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
-from delivery_records.channels.channel import Channel, Channels, Line
+from delivery_records.channels.channel import Channels, Line
 from delivery_records.model.annotated import Annotated
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.endpoint import Endpoint
@@ -32,13 +32,13 @@ from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.publisher.dead_letters import DeadLetters
+from delivery_records.publisher.destinations import Destinations
 from delivery_records.publisher.grouped_sharing import GroupedShare
 from delivery_records.publisher.large_streams import LargeStreams
 from delivery_records.publisher.policy import Policy
 from delivery_records.publisher.sharing import Share
 from delivery_records.publisher.starts import Start, Starts
 from delivery_records.publisher.window import AWAITED, Cursor, Slot, Window
-from delivery_records.subscriber.egress import Egress
 from delivery_records.subscriber.to_egresses import ToEgresses
 
 REPLACED: Final = inf
@@ -50,19 +50,14 @@ class Fanout:
 
     __slots__ = (
         "_channels",
+        "_destinations",
         "_endpoint",
         "_last_start",
         "_left_at",
         "_left_reported",
-        "_local",
-        "_members_local",
-        "_members_remote",
-        "_plan_version",
         "_read_group",
-        "_remote",
         "_to_egresses",
         "_turn",
-        "_weight",
         "_window",
         "annotated",
         "cursors",
@@ -127,13 +122,7 @@ class Fanout:
         """T-3: an egress that has not applied this revision may still count a subscription that is deleted."""
         self._left_reported = 0
         """The revision of that kind that SETTLEs wait for at other routers."""
-        self._plan_version = -1
-        self._weight = 1
-        self._local: list[Egress] = []
-        self._remote: list[Channel] = []
-        self._members_local: list[Egress] = []
-        self._members_remote: list[Channel] = []
-        """Where members are, and routers that have nothing else: SETTLE goes there, too."""
+        self._destinations = Destinations(turn, to_egresses, channels)
 
     def use(self, policy: Policy) -> None:
         """An optional rule has something to remember: it gets what its hooks ask for from now on."""
@@ -252,17 +241,18 @@ class Fanout:
         if slot.is_special or slot.number < self._last_start:
             self._forward_special(slot)
             return
-        if self._plan_version != self._turn.plan_version:
-            self._refresh_plan()
+        to = self._destinations
+        if to.version != self._turn.plan_version:
+            self._find_destinations()
         epoch = self._endpoint.epoch
-        for egress in self._local:
+        for egress in to.local:
             try:
                 egress.on_msg(epoch, slot.number, slot.tag, slot.message)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._to_egresses.on_fault(egress, error)
-        if self._remote:
+        if to.remote:
             message = Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)
-            self._channels.broadcast(self._remote, message)
+            self._channels.broadcast(to.remote, message)
 
     def _forward_special(self, slot: Slot) -> None:
         if slot.number < self._last_start or slot.repeated or slot.message_format or slot.is_large:
@@ -273,15 +263,15 @@ class Fanout:
                 self.replace_attempts(slot.number, named)
             self._send_to(slot, named)
         else:
-            self._refresh_plan()
             epoch = self._endpoint.epoch
             self._to_all(self._expiring(Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)))
 
     def _to_all(self, message: Msg) -> None:
-        for egress in self._local:
+        to = self._find_destinations()
+        for egress in to.local:
             self._to_egresses.hand_over(egress, message)
-        if self._remote:
-            self._channels.broadcast(self._remote, message)
+        if to.remote:
+            self._channels.broadcast(to.remote, message)
 
     def _expiring(self, message: Msg) -> Msg:
         """E-10: as it is sent now, with the time that is left to it, where it expires."""
@@ -294,19 +284,19 @@ class Fanout:
         self, tag: bytes, message: bytes, message_format: int, expires_at: float | None = None
     ) -> None:
         """I-1c: forwarded once to what is synced; never repeated."""
-        self._refresh_plan()
-        local = self._local if expires_at is None else []
+        to = self._find_destinations()
+        local = to.local if expires_at is None else []
         for egress in local:
             try:
                 egress.on_presettled(self._endpoint.epoch, tag, message, message_format)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self._to_egresses.on_fault(egress, error)
-        if self._remote or expires_at is not None:
+        if to.remote or expires_at is not None:
             presettled = Msg(
                 self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
             )
             if expires_at is None:
-                self._channels.broadcast(self._remote, presettled)
+                self._channels.broadcast(to.remote, presettled)
             else:
                 left = remaining_ms(expires_at, self._turn.now)
                 self._to_all(ExpiringMsg(presettled, left, expires_at))
@@ -338,13 +328,12 @@ class Fanout:
         """I-4: the SETTLE to every egress with a subscription of the topic."""
         if not self.is_active:
             return
-        self._refresh_plan()
-        for egress in [*self._local, *self._members_local] if self._members_local else self._local:
+        to = self._find_destinations()
+        for egress in to.all_local:
             self._to_egresses.settle(egress, self._endpoint.epoch, runs)
-        if self._remote or self._members_remote:
+        if to.all_remote:
             self._make_settles_wait()
-            remote = [*self._remote, *self._members_remote] if self._members_remote else self._remote
-            self._channels.broadcast(remote, Settle(self._endpoint.epoch, runs))
+            self._channels.broadcast(to.all_remote, Settle(self._endpoint.epoch, runs))
         for policy in self.policies:
             policy.after_settling()
 
@@ -356,7 +345,7 @@ class Fanout:
         if self._left_reported < self._left_at:
             self._left_reported = self._left_at
             epoch = self._endpoint.epoch  # names no subscription: no two keys have one epoch
-            self._channels.broadcast(self._remote, Msg(epoch, 0, b"", b"", (epoch,), after=self._left_at))
+            self._channels.broadcast(self._destinations.remote, Msg(epoch, 0, b"", b"", (epoch,), after=self._left_at))
 
     def sync_all(self) -> None:
         """I-5 at activation: SYNC to every subscription, and to every member of those that are shared."""
@@ -526,15 +515,9 @@ class Fanout:
 
     def longest_line(self) -> Line | None:
         """C-1: what waits at the channel where most waits; what waits at another one is its end."""
-        if self._plan_version != self._turn.plan_version:
-            self._refresh_plan()
-        longest: Line | None = None
-        for channel in [*self._remote, *self._members_remote] if self._members_remote else self._remote:
-            if channel.lines:
-                line = channel.lines.get(self._endpoint.epoch)
-                if line is not None and (longest is None or line.bodies > longest.bodies):
-                    longest = line
-        return longest
+        if self._destinations.version != self._turn.plan_version:
+            self._find_destinations()
+        return self._destinations.longest_line(self._endpoint.epoch)
 
     def _send(self, rid: int, message: Msg | Sync | FormerAnnotations) -> None:
         """To the egresses at one router, which may be this one."""
@@ -551,42 +534,14 @@ class Fanout:
     @property
     def is_changed(self) -> bool:
         """What a message costs is not known, and takes a look at each subscription."""
-        return self.is_active and self._plan_version != self._turn.plan_version
+        return self.is_active and self._destinations.version != self._turn.plan_version
 
     def weight(self) -> int:
         """What one message costs this router, in deliveries and in messages to other routers."""
-        if self.is_active:
-            self._refresh_plan()
-        return self._weight
+        return (self._find_destinations() if self.is_active else self._destinations).weight
 
-    def _refresh_plan(self) -> None:
-        """Where all subscriptions are; recomputed only when a subscription or an egress changed."""
-        if self._plan_version == self._turn.plan_version:
-            return
-        self._plan_version = self._turn.plan_version
-        turn = self._turn
-        self._local = []
-        remote: dict[int, Channel] = {}
-        for key in self._joined():
-            rid = turn.view.subscriptions[key].record.rid
-            if rid == turn.rid:
-                egress = self._to_egresses.egresses.get(key)
-                if egress is not None:
-                    self._local.append(egress)
-            elif rid not in remote and rid in turn.view.routers:
-                remote[rid] = self._channels.channel(rid)
-        self._remote = list(remote.values())
-        self._members_local = []
-        other: dict[int, Channel] = {}
-        for key in self.shares:
-            for member in turn.view.members_of.get(key, {}).values():
-                rid = member.record.rid
-                if rid == turn.rid:
-                    egress = self._to_egresses.egresses.get(member.key)
-                    if egress is not None:
-                        self._members_local.append(egress)
-                elif rid not in remote and rid not in other and rid in turn.view.routers:
-                    other[rid] = self._channels.channel(rid)
-        self._members_remote = list(other.values())
-        of_members = max((egress.weight() for egress in self._members_local), default=1)  # one of them gets it
-        self._weight = sum(egress.weight() for egress in self._local) + len(remote) + len(self.shares) * of_members
+    def _find_destinations(self) -> Destinations:
+        """Where all subscriptions are; found anew only when a subscription or an egress changed."""
+        if self._destinations.version != self._turn.plan_version:
+            self._destinations.find(self._joined(), self.shares)
+        return self._destinations
