@@ -12,7 +12,7 @@ import pytest
 from chaos.mutants.anchors import find, replaced
 from chaos.mutants.catalogue import ALL, EDITS, LATER, WITHOUT, Elsewhere, by_name
 from chaos.mutants.edit_error import EditError
-from chaos.mutants.edits import Edit, _compiled, anchor_of, load
+from chaos.mutants.edits import Edit, _compiled, _sources, anchor_of, load
 from chaos.mutants.search import search
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.schedule import Result, run_seed
@@ -38,7 +38,8 @@ MANY = 60
 
 
 def test_each_old_text_is_found_once_and_has_a_reason() -> None:
-    assert all(edit.why and anchor_of(edit) for edit in ALL)
+    sources = _sources()  # read once
+    assert all(edit.why and anchor_of(edit, sources) for edit in ALL)
 
 
 @pytest.mark.parametrize("edit", partly(ALL, 16), ids=lambda edit: edit.name)

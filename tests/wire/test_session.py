@@ -341,6 +341,7 @@ def test_attaches_and_detaches_without_end_do_not_wait_behind_a_closed_window() 
 def test_questions_without_end_behind_a_closed_window_end_the_session() -> None:
     peer, link, _ = closed_window()
     for _ in range(10_000):
+        peer.heard.clear()
         peer.send(Flow(1, 0, 0, 1, 0, 0, 10, echo=True, properties={Symbol("p"): 1}))
         if only(peer.heard, SessionEnded):
             break
