@@ -23,7 +23,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chaos.clients.client_plan import group_of
 from chaos.clients.events import (
     Accepted,
     Confirmed,
@@ -36,6 +35,7 @@ from chaos.clients.events import (
     Resumed,
     Sent,
 )
+from chaos.clients.groups import group_of
 
 Key: TypeAlias = tuple[str, int]
 """A message: its publisher's name and its number in the publisher's share, from 1."""

@@ -81,11 +81,6 @@ class SubscriberPlan:
     """Whether messages of one group are to come in order (SH-6)."""
 
 
-def group_of(seq: int, groups: int) -> int | None:
-    """The group of a publisher's message `seq`, where it has one: every second does, in turn."""
-    return seq // 2 % groups if groups and seq % 2 else None
-
-
 ClientPlan: TypeAlias = PublisherPlan | SubscriberPlan
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from chaos.clients.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan, group_of
+from chaos.clients.client_plan import STOP_COMMAND, PublisherPlan, SubscriberPlan, decode_plan
 from chaos.clients.events import (
     Accepted,
     Attached,
@@ -38,6 +38,7 @@ from chaos.clients.events import (
     digest_of,
     read_journal,
 )
+from chaos.clients.groups import group_of
 from chaos.clients.processed_table import write_payloads, write_processed
 from oncewire import client as reported
 from oncewire.client import Client, Delivery, Outcome, OutcomeKind, Properties, Publisher, Sending, Subscriber, connect

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from chaos.checker import PublisherHistory, SubscriberHistory, SubscriberVerdict, Verdict, judge, longest_gap_within
-from chaos.clients.client_plan import group_of
 from chaos.clients.events import (
     Accepted,
     Attached,
@@ -27,6 +26,7 @@ from chaos.clients.events import (
     digest_of,
     read_journal,
 )
+from chaos.clients.groups import group_of
 
 ROWS = 20
 DIGESTS = {name: [digest_of(f"{name} row {seq}".encode()) for seq in range(1, ROWS + 1)] for name in ("p", "q")}
