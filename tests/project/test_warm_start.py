@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -82,11 +83,34 @@ def test_a_warm_program_is_killed_and_stopped_as_any_other() -> None:
         assert waiting.wait(60) == -signal.SIGKILL
 
 
+PASSED = """
+import os, sys
+listed = os.listdir("/proc/self/fd")
+print(os.getpgid(0) == os.getpid(), sorted(int(name) for name in listed if os.path.exists(f"/proc/self/fd/{name}")))
+for file in map(int, sys.argv[1:]):
+    os.write(file, b"through %d" % file)
+"""
+
+
+def test_a_warm_program_gets_the_files_that_are_passed_and_a_group_as_a_cold_one_does() -> None:
+    (read, write), (other_read, other_write) = os.pipe(), os.pipe()
+    high = fcntl.fcntl(other_write, fcntl.F_DUPFD, 100)
+    files = [high, write]  # in any order
+    given = ["-P", "-c", PASSED, *map(str, files)]
+    warm, cold = both(*given, pass_fds=files, process_group=0)
+    assert (warm.stdout, warm.stderr, warm.returncode) == (cold.stdout, cold.stderr, 0)
+    assert warm.stdout == f"True {[0, 1, 2, write, high]}\n"
+    assert os.read(read, 100) == b"through %d" % write * 2
+    assert os.read(other_read, 100) == b"through %d" % high * 2
+    for file in (read, write, other_read, other_write, high):
+        os.close(file)
+
+
 ENDING = """
 import atexit, sys, threading, time
 atexit.register(print, "at the end")
-threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
 print("words", end="")
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
 """
 
 

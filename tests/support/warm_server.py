@@ -8,6 +8,7 @@ it a child of the test's process (which is a subreaper for that time): there it 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -47,6 +48,10 @@ LARGEST_REQUEST = 1 << 20
 """Above what the kernel allows for one packet."""
 HIGHEST_FILE = 1024
 """More files than this process opens."""
+SPARE_FILE = 512
+"""From here on files are put aside; below are those that programs get."""
+MOST_FILES = 16
+"""For one program: the three standard files, and those that its caller passes on."""
 POLL_S = 0.0005
 
 
@@ -62,7 +67,7 @@ def main() -> Run | None:
     gc.freeze()
     control.send(b"ready")
     while True:
-        data, files, _, _ = socket.recv_fds(control, LARGEST_REQUEST, 3)
+        data, files, _, _ = socket.recv_fds(control, LARGEST_REQUEST, MOST_FILES)
         if not data:
             return None
         between = os.fork()
@@ -71,15 +76,26 @@ def main() -> Run | None:
                 os._exit(0)
             while os.getppid() != owner:
                 time.sleep(POLL_S)
-            for number, file in enumerate(files):
-                os.dup2(file, number)
+            request = json.loads(data)
+            if request["new_group"]:
+                os.setpgid(0, 0)
             control.send(str(os.getpid()).encode())
             control.detach()
-            os.closerange(3, HIGHEST_FILE)
-            return become(json.loads(data))
+            keep_only(files, [0, 1, 2, *request["passed"]])
+            return become(request)
         for file in files:
             os.close(file)
         os.waitpid(between, 0)
+
+
+def keep_only(files: Sequence[int], numbers: Sequence[int]) -> None:
+    """Leave these files alone open, each at its number, for programs that this one becomes too."""
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, SPARE_FILE) for file in files]
+    for number, file in zip(numbers, aside, strict=True):
+        os.dup2(file, number)
+    kept = sorted(numbers)
+    for number, following in zip(kept, [*kept[1:], HIGHEST_FILE], strict=True):
+        os.closerange(number + 1, following)
 
 
 def become(request: dict[str, Any]) -> Run:

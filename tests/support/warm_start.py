@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import MARK
+from tests.support.warm_server import MOST_FILES, SPARE_FILE
 
 SERVER = Path(__file__).with_name("warm_server.py")
 VARIABLE = "ONCEWIRE_WARM"
@@ -90,6 +91,8 @@ def python_arguments(command: object) -> tuple[bool, list[str]] | None:
     words = [os.fspath(word) for word in command[1:]]
     is_safe = words[0] == "-P"
     words = words[is_safe:]
+    if words[:1] == [str(SERVER)]:
+        return None  # what forks is not forked itself
     if len(words) > 1 and words[0] in {"-m", "-c"}:
         return is_safe, words
     return (is_safe, ["", *words]) if words and not words[0].startswith("-") else None
@@ -102,6 +105,11 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name.startswith(("PYTHON", "LC_", "LD_")) or name == "LANG"
     }
+
+
+def can_be_passed(files: Sequence[int]) -> bool:
+    """Whether a warm program can get these beside its standard files."""
+    return len(files) <= MOST_FILES - 3 and all(2 < file < SPARE_FILE for file in files)
 
 
 def start_warm(popen: Any, *given: Any) -> None:
@@ -134,8 +142,10 @@ def start_warm(popen: Any, *given: Any) -> None:
     found = python_arguments(command)
     wanted = dict(os.environ if environment is None else environment)
     is_plain = (
-        (shell, executable, preexec, close_fds, tuple(pass_fds)) == (False, None, None, True, ())
-        and (restore_signals, gid, gids, uid, umask, process_group) == (True, None, None, None, -1, -1)
+        (shell, executable, preexec, close_fds) == (False, None, None, True)
+        and (restore_signals, gid, gids, uid, umask) == (True, None, None, None, -1)
+        and process_group in {-1, 0}
+        and can_be_passed(pass_fds)
         and (folder is None or Path(folder).is_dir())
         and MARK not in wanted  # it is looked for in what exec was given
         and WARM.has_settings(interpreter_settings(wanted))
@@ -149,10 +159,12 @@ def start_warm(popen: Any, *given: Any) -> None:
         "is_safe": is_safe or "PYTHONSAFEPATH" in wanted,
         "environment": wanted,
         "new_session": bool(new_session),
+        "new_group": process_group == 0,
+        "passed": list(pass_fds),
         "folder": str(Path.cwd() if folder is None else Path(folder).absolute()),
     }
     theirs = enumerate((theirs_in, theirs_out, theirs_err))
-    popen.pid = WARM.start(request, [number if file == -1 else file for number, file in theirs])
+    popen.pid = WARM.start(request, [*(number if file == -1 else file for number, file in theirs), *pass_fds])
     popen._child_created = True
     popen._close_pipe_fds(theirs_in, ours_in, ours_out, theirs_out, ours_err, theirs_err)
 
