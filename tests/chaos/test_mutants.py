@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from chaos.mutants.edits import Edit, _compiled, _sources, anchor_of, load
 from chaos.mutants.search import search
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.schedule import Result, run_seed
-from tests.support.effort import partly
 from tests.support.protocol import protocol_text
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -33,6 +33,7 @@ QUICK = (
 )
 """Mutants of each core that a few seeds kill."""
 QUICK_SEEDS = 400
+EDITS_AT_ONCE = 20
 MANY = 60
 """The catalogue holds at least so many."""
 
@@ -42,9 +43,33 @@ def test_each_old_text_is_found_once_and_has_a_reason() -> None:
     assert all(edit.why and anchor_of(edit, sources) for edit in ALL)
 
 
-@pytest.mark.parametrize("edit", partly(ALL, 16), ids=lambda edit: edit.name)
-def test_the_edited_cores_can_be_made(edit: Edit) -> None:
-    assert load((edit,)) != SHIPPED
+def together(edits: Sequence[Edit], most: int) -> Iterator[tuple[Edit, ...]]:
+    """The edits in groups; those of a group leave each other's places as they are."""
+    left = list(edits)
+    while left:
+        sources, group, later = _sources(), list[Edit](), list[Edit]()
+        for edit in left:
+            try:
+                anchor = anchor_of(edit, sources) if len(group) < most else None
+            except EditError:
+                anchor = None  # another of the group has changed its place
+            if anchor is None:
+                later.append(edit)
+                continue
+            sources[anchor.module] = replaced(sources[anchor.module], anchor, edit.old, edit.new)
+            group.append(edit)
+        assert group, f"found nowhere: {[edit.name for edit in left]}"
+        yield tuple(group)
+        left = later
+
+
+def test_the_edited_cores_can_be_made() -> None:
+    """Each loads the whole core, so several are loaded at once."""
+    made: list[Edit] = []
+    for edits in together(ALL, EDITS_AT_ONCE):
+        assert load(edits) != SHIPPED, [edit.name for edit in edits]
+        made += edits
+    assert sorted(edit.name for edit in made) == sorted(edit.name for edit in ALL)
 
 
 def test_edited_cores_leave_the_shipped_ones_as_they_are() -> None:
