@@ -16,17 +16,19 @@ import asyncio
 import json
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import uvloop
-from abusers import FAN_OUT_FROM_ELSEWHERE, FAN_OUT_HERE, abuses
+from abusers import FAN_OUT_FROM_ELSEWHERE, PREPARED, abuses
 from harness import Router, carry_out, machine
 from steady_flow import Flow, steady_flow
 
+from oncewire.cli.users_file import line_of, write
 from oncewire.client import connect
 from router.commands.local_network import LocalNetwork
 
@@ -34,8 +36,6 @@ WARM_UP_S = 1.0
 """Of the flow, before it is measured."""
 NEWCOMER_S = 30.0
 BETWEEN_S = 0.1
-PREPARED = frozenset({FAN_OUT_HERE, FAN_OUT_FROM_ELSEWHERE})
-"""Abuses that say when they have begun."""
 PREPARED_S = 300.0
 ABUSERS = Path(__file__).with_name("abusers.py")
 PAGE = Path(__file__).parents[1] / "docs" / "threats.md"
@@ -118,9 +118,11 @@ async def abusing(name: str, amqp: int, http: int, other: int) -> AsyncIterator[
         await process.wait()
 
 
-async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | None) -> Result:
-    """One abuse of a fresh router."""
-    async with LocalNetwork(2 if name == FAN_OUT_FROM_ELSEWHERE else 1, log_folder=log_folder) as network:
+async def measure(name: str, options: argparse.Namespace, settings: Mapping[str, str]) -> Result:
+    """One abuse of a fresh router with these settings."""
+    seconds, begun_s, log_folder = options.seconds, options.begun, options.logs
+    routers = 2 if name == FAN_OUT_FROM_ELSEWHERE else 1
+    async with LocalNetwork(routers, settings=settings, log_folder=log_folder) as network:
         at, other = network.routers["r1"], list(network.routers.values())[-1]
         router = Router(at.pid, at.url, at.http)
         async with steady_flow("steady", [at.url], [at.url]) as flow:
@@ -195,10 +197,14 @@ def cells_of(line: str) -> list[str]:
 async def run(names: Sequence[str], options: argparse.Namespace) -> None:
     """All of them, one after the other."""
     results = []
-    for name in names:
-        results.append(await measure(name, options.seconds, options.begun, options.logs))
-        if not options.json:
-            show(results[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        users = str(Path(folder, "users"))
+        write(users, [line_of("ann", "a long password")])
+        settings = {"http.websocket": "true", "users_file": users}
+        for name in names:
+            results.append(await measure(name, options, settings))
+            if not options.json:
+                show(results[-1])
     if options.markdown:
         print("\n".join(markdown(results, PAGE.read_text())))
     if options.json:
