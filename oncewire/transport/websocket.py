@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 
 from oncewire.transport.engine_protocol import EngineProtocol
-from oncewire.transport.websocket_frames_core import PIECE_BYTES, UNREAD_BYTES, FramesAsTheyCome
+from oncewire.transport.websocket_frames_core import FRAMES_IN_A_TURN, PIECE_BYTES, UNREAD_BYTES, FramesAsTheyCome
 
 SUBPROTOCOL = "amqp"
 MESSAGE_BYTES = 65_535
@@ -106,6 +106,7 @@ class WebSocketTransport(asyncio.Transport):
             self._protocol.connection_lost(None)
 
     async def _read_all(self) -> None:
+        in_turn = 0
         while True:
             message = await self._websocket.receive()
             if not self._may_read.is_set():
@@ -116,6 +117,10 @@ class WebSocketTransport(asyncio.Transport):
             if kind is WSMsgType.BINARY and message.data:
                 self._read += len(message.data)
                 self._protocol.data_received(message.data)
+                in_turn += 1
+                if in_turn >= FRAMES_IN_A_TURN:  # what waits here already is given without a turn of the event loop
+                    in_turn = 0
+                    await asyncio.sleep(0)
             elif kind in (WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG):
                 if kind is WSMsgType.PING:
                     with contextlib.suppress(ConnectionError):
@@ -219,14 +224,49 @@ class WebSocketTransport(asyncio.Transport):
 # --- listeners --------------------------------------------------------------------------------------------------------
 
 
-class _FilteredProtocol(asyncio.Protocol):
-    """In front of the protocol of a library, which gets a client's frames as they come."""
+class _SharedPauses:
+    """The transport under a library's protocol, which is read when neither the library nor we have paused it."""
 
-    def __init__(self, behind: asyncio.Protocol, frames: FramesAsTheyCome) -> None:
+    def __init__(self, below: asyncio.Transport) -> None:
+        self._below = below
+        self._is_paused_there = self._is_paused_here = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def pause_reading(self) -> None:
+        """The library has too much."""
+        self._is_paused_there = True
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """The library has room."""
+        self._is_paused_there = False
+        if not self._is_paused_here:
+            self._below.resume_reading()
+
+    def pause_here(self) -> None:
+        """We have something that the library was not given yet."""
+        self._is_paused_here = True
+        if not self._below.is_closing():
+            self._below.pause_reading()
+
+    def resume_here(self) -> None:
+        """We have nothing any more."""
+        self._is_paused_here = False
+        if not self._is_paused_there and not self._below.is_closing():
+            self._below.resume_reading()
+
+
+class _FilteredProtocol(asyncio.Protocol):
+    """In front of the protocol of a library, which gets a client's frames as they come, so many in a turn."""
+
+    def __init__(self, behind: asyncio.Protocol, frames: FramesAsTheyCome, pauses: _SharedPauses) -> None:
         self._frames = frames
         self._behind = behind
-        self.eof_received = behind.eof_received  # type: ignore[method-assign]
-        self.connection_lost = behind.connection_lost  # type: ignore[method-assign]
+        self._pauses = pauses
+        self._is_waiting = False
+        """The rest of what has come is taken in the next turn of the event loop."""
         self.pause_writing = behind.pause_writing  # type: ignore[method-assign]
         self.resume_writing = behind.resume_writing  # type: ignore[method-assign]
 
@@ -234,6 +274,32 @@ class _FilteredProtocol(asyncio.Protocol):
         taken = self._frames.take(data)
         if taken:
             self._behind.data_received(taken)
+        if self._frames.has_more and not self._is_waiting:
+            self._is_waiting = True
+            self._pauses.pause_here()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def eof_received(self) -> bool | None:
+        self._take_all()
+        return self._behind.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_waiting = False
+        self._behind.connection_lost(exc)
+
+    def _go_on(self) -> None:
+        if not self._is_waiting:
+            return
+        self._is_waiting = False
+        self.data_received(b"")
+        if not self._is_waiting:
+            self._pauses.resume_here()
+
+    def _take_all(self) -> None:
+        """Nothing comes behind this, and it comes before the end."""
+        self._is_waiting = False
+        while self._frames.has_more:
+            self._behind.data_received(self._frames.take(b""))
 
 
 def pass_on_frames(below: asyncio.Transport) -> FramesAsTheyCome:
@@ -245,7 +311,9 @@ def pass_on_frames(below: asyncio.Transport) -> FramesAsTheyCome:
     frames = FramesAsTheyCome()
     behind = below.get_protocol()
     assert isinstance(behind, asyncio.Protocol)
-    below.set_protocol(_FilteredProtocol(behind, frames))
+    pauses = _SharedPauses(below)
+    behind.transport = pauses  # type: ignore[attr-defined]  # where aiohttp's protocols pause it
+    below.set_protocol(_FilteredProtocol(behind, frames, pauses))
     return frames
 
 

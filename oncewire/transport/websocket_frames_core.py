@@ -8,6 +8,9 @@ from __future__ import annotations
 
 PIECE_BYTES = 32 * 1024
 """Payload of the longest message that is handed on."""
+FRAMES_IN_A_TURN = 256
+"""Most frames and pieces that are handed on at once: a millisecond or two, however short they are. One read of a socket
+may hold forty thousand."""
 UNREAD_BYTES = "oncewire_unread_bytes"
 """What `get_extra_info` of a transport calls the bytes that have come, and that its protocol was not given yet."""
 PROTOCOL_ERROR = b"\xf0\x80\0\0\0\0"
@@ -28,7 +31,7 @@ _LENGTH_BYTES = {126: 2, 127: 8}
 class FramesAsTheyCome:
     """One connection's frames."""
 
-    __slots__ = ("_header", "_in_message", "_is_data", "_is_over", "_key", "_left", "passed_on")
+    __slots__ = ("_header", "_in_message", "_is_data", "_is_over", "_key", "_left", "_rest", "passed_on")
 
     def __init__(self) -> None:
         """Begin behind the handshake."""
@@ -43,15 +46,29 @@ class FramesAsTheyCome:
         self._in_message = False
         """A message was begun, and its last frame not yet."""
         self._is_over = False
+        self._rest = b""
+        """What has come, and waits for the next call of `take`."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `take` has left something, which it takes when it is called again."""
+        return bool(self._rest)
 
     def take(self, data: bytes) -> bytes:
         """What to hand on for these bytes: whole frames, and parts of control frames, which are short.
 
-        After what the RFC does not allow a frame is handed on that ends the connection, and nothing behind it.
+        Of many short ones it takes `FRAMES_IN_A_TURN`, and keeps the rest for the next call. After what the RFC does
+        not allow a frame is handed on that ends the connection, and nothing behind it.
         """
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
         pieces: list[bytes] = []
         at, end = 0, len(data)
         while at < end and not self._is_over:
+            if len(pieces) >= 2 * FRAMES_IN_A_TURN:  # a header and a payload each
+                self._rest = data[at:]
+                break
             if self._left:
                 payload = data[at : min(end, at + self._left, at + PIECE_BYTES)]
                 at += len(payload)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncewire.transport.websocket_frames_core import PIECE_BYTES, PROTOCOL_ERROR, TEXT, FramesAsTheyCome
+from oncewire.transport.websocket_frames_core import (
+    FRAMES_IN_A_TURN,
+    PIECE_BYTES,
+    PROTOCOL_ERROR,
+    TEXT,
+    FramesAsTheyCome,
+)
 from tests.support.effort import rounds
 
 BINARY, PING = 0x82, 0x89
@@ -101,3 +107,34 @@ def test_what_is_not_allowed_is_the_end_whatever_follows(sent: bytes, last: byte
         out = frames.take(sent[:cut]) + frames.take(sent[cut:])
         assert out.endswith(last)
         assert frames.take(frame(BINARY, b"more", bytes(4))) == b""
+
+
+def test_of_many_short_frames_so_many_are_taken_in_a_turn_and_none_is_lost() -> None:
+    frames, count = FramesAsTheyCome(), 10 * FRAMES_IN_A_TURN
+    sent = bytes(number % 251 for number in range(count))
+    data = b"".join(frame(0 if at else BINARY & 0x7F, sent[at : at + 1], b"key!") for at in range(count))
+    payloads, turns = b"", 0
+    while data or frames.has_more:
+        taken = read(frames.take(data))
+        data, turns = b"", turns + 1
+        assert len(taken) <= FRAMES_IN_A_TURN
+        payloads += b"".join(payload for _, payload in taken)
+    assert payloads == sent
+    assert turns >= 10
+    assert frames.passed_on == count
+
+
+def test_what_is_left_waits_before_what_comes_next() -> None:
+    frames = FramesAsTheyCome()
+    taken = frames.take(frame(BINARY, b"a", b"key!") * (FRAMES_IN_A_TURN + 1))
+    waits = frames.has_more
+    taken += frames.take(frame(BINARY, b"b", b"key!"))
+    assert (waits, frames.has_more) == (True, False)
+    assert b"".join(payload for _, payload in read(taken)) == b"a" * (FRAMES_IN_A_TURN + 1) + b"b"
+
+
+def test_nothing_is_left_behind_what_ends_the_connection() -> None:
+    frames = FramesAsTheyCome()
+    taken = frames.take(frame(0x70 | BINARY, b"", b"key!") + frame(BINARY, b"a", b"key!") * 2 * FRAMES_IN_A_TURN)
+    assert taken == PROTOCOL_ERROR
+    assert not frames.has_more
