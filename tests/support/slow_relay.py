@@ -41,19 +41,20 @@ class SlowRelay:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until one of the two ends it."""
-        with contextlib.suppress(OSError):
-            back, there = await asyncio.open_connection("127.0.0.1", self.target, limit=PART)
-            ways = [
-                asyncio.create_task(self._pass(reader, there, is_back=False)),
-                asyncio.create_task(self._pass(back, writer, is_back=True)),
-            ]
-            try:
+        ways: list[asyncio.Task[None]] = []
+        ends = [writer]
+        try:
+            with contextlib.suppress(OSError):
+                back, there = await asyncio.open_connection("127.0.0.1", self.target, limit=PART)
+                ends.append(there)
+                ways.append(asyncio.create_task(self._pass(reader, there, is_back=False)))
+                ways.append(asyncio.create_task(self._pass(back, writer, is_back=True)))
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                there.transport.abort()
-        writer.transport.abort()
+        finally:  # also where the relay itself ends
+            for way in ways:
+                way.cancel()
+            for end in ends:
+                end.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_back: bool) -> None:
         with contextlib.suppress(OSError):
@@ -88,3 +89,4 @@ async def slow_relay_to(target: int) -> AsyncIterator[SlowRelay]:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
         await server.wait_closed()
+        await asyncio.sleep(0)  # an aborted connection ends in the loop's next turn
