@@ -167,9 +167,9 @@ campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
-# A file's tests stay together (tests/support/spread.py). Three processes for a core, because two thirds of their time is waiting: with
-# two, more than a quarter of two cores was idle. More than six would wait for the tests that start three routers each. A process that hangs ends
-# the run: put in another's place, it waits for ever.
+# A file's tests stay together (tests/support/spread.py). Three processes for a core: with two, a quarter of two cores was idle. More than
+# six would wait for the tests that start three routers each. A process that hangs ends the run: put in another's place, it waits for
+# ever.
 PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses $$(( 3 * $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) )) --maxprocesses 6 --max-worker-restart 0 --dist loadfile
 
 test: $(VENV)/.installed $(VENV)/.test-packages
