@@ -85,6 +85,7 @@ async def fragments_take_turns() -> None:
 
 async def nobody_reads_for_a_while() -> None:
     async with flooded() as (flow, writer):
+        flow.turn()
         writer.write(FRAGMENTS)
         for share in range(1, 5):
             await flow.arrived(share * len(SENT) // 5)
@@ -96,6 +97,7 @@ async def nobody_reads_for_a_while() -> None:
             flow.transport.resume_reading()
         await flow.arrived(len(SENT))
         assert bytes(flow.read) == SENT
+        assert flow.most <= 2 * FRAMES_IN_A_TURN, "what has come meanwhile takes turns, too"
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
