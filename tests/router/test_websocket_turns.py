@@ -63,15 +63,16 @@ async def flooded() -> AsyncIterator[tuple[Counting, asyncio.StreamWriter]]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with asyncio.timeout(DEADLINE_S):
-        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
-        writer.write(UPGRADE)
-        await reader.readuntil(b"\r\n\r\n")
-        flow = await accepted
-        yield flow, writer
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            writer.write(UPGRADE)
+            await reader.readuntil(b"\r\n\r\n")
+            yield await accepted, writer
+    finally:
         writer.transport.abort()
-        await flow.closed
-    await runner.cleanup()
+        await (await accepted).closed
+        await runner.cleanup()
 
 
 async def fragments_take_turns() -> None:
