@@ -20,7 +20,7 @@ from oncewire.settings.tokens import (
 
 
 def _users(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) and item for item in value):
         raise ValueError
     return tuple(value)
 

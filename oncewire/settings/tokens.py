@@ -19,6 +19,6 @@ DEFAULT_REFETCH_S = 30.0
 def algorithms(value: object) -> tuple[str, ...]:
     """A list of some of `ALGORITHMS`; in a text they are separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(items, list) or not items or not set(items) <= set(ALGORITHMS):
+    if not isinstance(items, list | tuple) or not items or not set(items) <= set(ALGORITHMS):
         raise ValueError
     return tuple(dict.fromkeys(items))

@@ -33,8 +33,8 @@ async def answer_of(*arguments: str, text: str = "") -> str:
 async def test_a_program_publishes_and_subscribes_with_a_journal(tmp_path: Path) -> None:
     async with running_router("--standalone") as router:
         answer = await answer_of("use", router.url, str(tmp_path))
-    needs_aiohttp = ["oncewire.transport.websocket"]
-    assert json.loads(answer) == {"in_order": True, "not_importable": needs_aiohttp}
+    need_an_extra = ["oncewire.cli.json_web_tokens", "oncewire.transport.websocket"]
+    assert json.loads(answer) == {"in_order": True, "not_importable": need_an_extra}
 
 
 def test_an_address_of_a_websocket_is_refused_with_what_it_needs_where_that_is_missing() -> None:
