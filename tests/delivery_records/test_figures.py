@@ -56,8 +56,8 @@ def test_who_waits_for_whom_is_shown_with_where_the_delivery_is() -> None:
 
 def test_of_what_is_not_here_there_is_no_row() -> None:
     figures = Net().nodes[0].core.figures
-    assert figures.publisher("k") is figures.subscriber("k") is figures.wait("k") is figures.arrival("k", 0) is None
-    assert figures.publisher_on(1) is figures.subscriber_on(1) is figures.holder("k", b"") is None
+    rows = (figures.publisher("k"), figures.subscriber("k"), figures.publisher_on(1), figures.subscriber_on(1))
+    assert (*rows, figures.wait("k"), figures.arrival("k", 0), figures.holder("k", b"")) == (None,) * 7
     assert figures.owing("k", 0, 8, 100) == ([], 0)
     assert (figures.window_bytes(1), figures.stream_bytes(1), figures.former("k")) == ((0, False), 0, 0)
 

@@ -60,7 +60,7 @@ def test_the_list_of_parts_names_what_is_installed_and_no_path_of_this_machine(t
     command = re.search(r"cyclonedx-py (environment --pyproject pyproject.toml .*) \\\n", makefile)
     assert command is not None
     program = ROOT / ".tools" / "supply" / "bin" / "cyclonedx-py"
-    subprocess.run([program, *command.group(1).split(), "-o", file, sys.executable], cwd=ROOT, check=True, timeout=100)
+    subprocess.run([program, *command.group(1).split(), "-o", file, sys.executable], cwd=ROOT, check=True, timeout=200)
     found = json.loads(file.read_text())
     assert found["bomFormat"] == "CycloneDX"
     assert found["metadata"]["component"]["name"] == "oncewire"
