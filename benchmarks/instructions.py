@@ -9,8 +9,8 @@ work are not in it.
 
 What is installed is counted: the compiled build, or pure Python. `--sources` counts the sources in either case.
 
-The clock stands still in a counted process, for turns end by time, and a busy machine would count more of them. What is
-random in a router (ids, nonces, addresses in memory) moves a figure by half a percent, now and then by two.
+In a counted process time does not pass: turns end by time, and a busy machine would count more of them. What is random
+in a router (ids, nonces, addresses in memory) changes a figure by half a percent, now and then by two.
 
 The baseline is docs/evidence/instructions.json; `--write` writes the figures of the counted build into it. With
 `--check` the exit code is 3 where a figure has grown by more than 3 % in each of three counts, unless Python, compiler

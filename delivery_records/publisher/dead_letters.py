@@ -153,7 +153,7 @@ class DeadLetters(Policy):
                 letter.owed[key] = None
 
     def leave(self, key: str) -> None:
-        """See `Policy`. What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
+        """What it owed is owed no longer; where nobody else does, the letter waits for the next one."""
         self._former.pop(key, None)
         if key in self._members:
             self._leave(key)
@@ -253,7 +253,7 @@ class DeadLetters(Policy):
     # ------------------------------------------------------------------ sending
 
     def flush(self) -> None:
-        """See `Policy`. Letters go out in the order of the window: nobody owes the entry or one before it any more."""
+        """Letters go out in the order of the window: nobody owes the entry or one before it any more."""
         if not self._unsent:
             return
         window = self._window
@@ -443,7 +443,7 @@ class DeadLetters(Policy):
         return letter
 
     def after_settling(self) -> None:
-        """See `Policy`. SETTLE of what was forgotten in this turn, wherever a dead-letter subscription is."""
+        """SETTLE of what was forgotten in this turn, wherever a dead-letter subscription is."""
         if not self._settled_runs:
             return
         runs, self._settled_runs = frozen_runs(self._settled_runs), []

@@ -186,7 +186,7 @@ class LargeStreams(Policy):
             self._send(stream, begun, LargePart(self._endpoint.epoch, slot.number, _epochs(begun), Part.ABORT))
 
     def forget(self, slot: Slot) -> None:
-        """See `Policy`. It has left the window: its SETTLE ends it at the egresses (E-5)."""
+        """It has left the window: its SETTLE ends it at the egresses (E-5)."""
         stream = self._streams.get(slot.number)
         if stream is not None:
             self._drop(stream)

@@ -49,7 +49,7 @@ class Lifetimes(Policy):
                 self._turn.timers.set(Timer.SHARE_EXPIRY, self._endpoint.key, deadline)
 
     def forget(self, slot: Slot) -> None:
-        """See `Policy`."""
+        """It has left the window, and expires no more."""
         self._fanout.expiries.pop(slot.number, None)
 
     def on_timer(self, window: Window, count_done: CountDone) -> None:

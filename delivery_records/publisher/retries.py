@@ -152,14 +152,14 @@ class Retries(Policy):
         return self._attempts.setdefault(number, {}).setdefault(key, _Attempts())
 
     def forget(self, slot: Slot) -> None:
-        """See `Policy`."""
+        """It has left the window: nothing of it is tried again."""
         number = slot.number
         self._fanout.annotated.forget(number)
         for key in list(self._attempts.get(number, ())):
             self._forget_pair((key, number))
 
     def leave(self, key: str) -> None:
-        """See `Policy`."""
+        """The subscription ends: nothing is tried again for it."""
         self._fanout.annotated.forget_subscription(key)
         for number in [number for number, by_key in self._attempts.items() if key in by_key]:
             self._forget_pair((key, number))

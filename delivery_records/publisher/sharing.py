@@ -444,18 +444,18 @@ class Share(Policy):
         return None if member is None else member.key
 
     def on_stored(self, slot: Slot) -> None:
-        """See `Policy`."""
+        """I-1: a delivery was received: to a member, if the shared subscription owes it."""
         if self._cursor.owes(slot.number):
             self.offer(slot)
         if slot.is_large and slot.repeated:
             self.on_large_repeated()
 
     def forget(self, slot: Slot) -> None:
-        """See `Policy`."""
+        """It has left the window: no member has it any more."""
         self.let_go(slot.number)
 
     def sync_router(self, rid: int) -> None:
-        """See `Policy`: its members there."""
+        """T-4: to its members there U is declared anew (SH-4)."""
         for member in list(self._turn.view.members_of.get(self.key, {}).values()):
             if member.record.rid == rid:
                 self._way.sync_member(member.key)
