@@ -1,4 +1,5 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
+# make demo-journal [ARGS="--kills 12"] [JSON=1] topics kept in a journal, read late and twice; routers, edges and readers killed
 # make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests, in four to six minutes
@@ -9,7 +10,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools .fetched-tools .built-tools pins sbom release docs inspector-map screenshots clean
+.PHONY: help demo demo-journal demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools .fetched-tools .built-tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -21,7 +22,7 @@ PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_
 # The library of the map is fetched by a target of its own, once.
 BUILD := ONCEWIRE_MAP=0 $(PIP) --no-build-isolation
 
-PACKAGES := oncewire router topology delivery_records bridges chaos
+PACKAGES := oncewire router topology delivery_records bridges pyspark_oncewire chaos
 # Folders are listed too: removing a file makes its folder newer.
 SOURCES := $(shell find $(PACKAGES) -name __pycache__ -prune -o \( -type f -o -type d \) -print | LC_ALL=C sort)
 
@@ -105,7 +106,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt setup.py REA
 # A Java is fetched only where there is none that Spark can use.
 $(VENV)/.spark: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from importlib.util import find_spec as found; \
-	sys.exit(not (found("pyspark") and found("pandas") and found("pyarrow")))' || { \
+	sys.exit(not (found("pyspark") and found("grpc_status") and found("pandas") and found("pyarrow")))' || { \
 	echo "fetching pyspark, pandas and pyarrow into $(VENV): about 500 MB to fetch, 800 MB on disk"; $(PIP) \
 	$(call asked_for,spark); }
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from bridges.spark.java import find_java, packaged_java; \
@@ -151,6 +152,9 @@ dev: $(VENV)/.linters
 
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
+
+demo-journal: $(VENV)/.installed
+	@$(RUN) $(VENV)/bin/oncewire demo-journal $(if $(JSON),--json) $(ARGS)
 
 demo-queue: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo-queue $(if $(JSON),--json) $(ARGS)
@@ -218,6 +222,8 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
+	$(PIP) 'sqlalchemy[asyncio]' asyncpg || { failed=1; \
+	echo "not fetched: SQLAlchemy and asyncpg, which applications use with the outbox" >&2; }; \
 	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
 	$(PIP) kubernetes-validate || { failed=1; echo "not fetched: kubernetes-validate, which tests the chart" >&2; }; \
 	$(PIP) 'pymongo>=4.13' || { failed=1; echo "not fetched: PyMongo, which tests queues in MongoDB" >&2; }; \
@@ -269,7 +275,7 @@ $(SUPPLY)/.installed: $(VENV)/.created constraints.txt
 
 # All files of each release are listed, so that the hashes are right on each machine.
 pins: $(SUPPLY)/.installed
-	@CUSTOM_COMPILE_COMMAND='make pins' $(RUN) $(SUPPLY)/bin/pip-compile -q --extra otel --all-build-deps --generate-hashes \
+	@CUSTOM_COMPILE_COMMAND='make pins' $(RUN) $(SUPPLY)/bin/pip-compile -q --extra otel --extra postgres --extra queue --all-build-deps --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --allow-unsafe --strip-extras \
 	-c constraints.txt -o deploy/requirements.txt pyproject.toml
 

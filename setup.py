@@ -37,6 +37,7 @@ UNITS = {
     "router.compiled": [
         "router/amqp/offers.py",
         "router/records_driver.py",
+        "router/process/later_effects.py",
         *(
             f"router/clients/{name}.py"
             for name in (

@@ -17,7 +17,7 @@ import uvloop
 from harness import Router, amount, carry_out, machine, standalone_router, whole
 
 from oncewire.client import connect
-from oncewire.client.connection import IDLE_TIME_OUT_S
+from oncewire.client.connecting import IDLE_TIME_OUT_S
 
 IDLE_TIME_OUTS_S = (IDLE_TIME_OUT_S, 5.0, 10.0, 30.0)
 AT_ONCE = 50

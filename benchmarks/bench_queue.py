@@ -22,9 +22,10 @@ import queue_cost
 import queue_rate
 from harness import is_missing, machine
 
-from bridges.workqueue.postgres import PostgresStore
-from bridges.workqueue.sqlite import SqliteStore
-from bridges.workqueue.store import Store
+from bridges.workqueue.contents import QueueContents
+from oncewire.store.postgres import PostgresStore
+from oncewire.store.sqlite import SqliteStore
+from oncewire.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 PLOT = ROOT / "docs" / "evidence" / "queue-cost.svg"
@@ -63,9 +64,9 @@ def print_cost(new_database: NewDatabase | None, sizes: list[int], rounds: int, 
         stores: list[Store] = []
         for size in sizes:
             if kind == "sqlite":
-                stores.append(SqliteStore(folder / f"{size}.db"))
+                stores.append(SqliteStore(folder / f"{size}.db", contents=QueueContents()))
             elif new_database is not None:
-                stores.append(PostgresStore(new_database()))
+                stores.append(PostgresStore(new_database(), contents=QueueContents()))
         if not stores:
             continue
         worlds = [queue_cost.filled(kind, store, size) for store, size in zip(stores, sizes, strict=True)]

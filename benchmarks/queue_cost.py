@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bridges.workqueue import Commit, Handle, NewItem, Operations, Rollback, Target
-from bridges.workqueue.sql_schema import MIGRATIONS
-from bridges.workqueue.store import Store
+from bridges.workqueue.sql_schema import QUEUES
+from oncewire.store.store import Store
 
 PAYLOAD = b"x" * 100
 PORTION = 100_000
@@ -26,7 +26,7 @@ US = 1_000_000
 NUMBERS = "WITH RECURSIVE n (i) AS (SELECT CAST(? AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
 INDEXES = [
     statement
-    for migration in MIGRATIONS
+    for migration in QUEUES.migrations
     for statement in migration
     if statement.startswith("CREATE INDEX") and {"oncewire_items", "oncewire_history"} & set(statement.split())
 ]

@@ -73,8 +73,8 @@ def _remote(address: str, secret_file: str) -> RemoteNode:
         NodeError: address, secret or files cannot be used.
         CliError: a file of the options cannot be used.
     """
+    from bridges.doors.tls import NO_FILES
     from bridges.node.client import RemoteNode, read_secret
-    from bridges.node.tls import NO_FILES
 
     return RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0, tls=tls_of_command() or NO_FILES)
 

@@ -300,11 +300,10 @@ class Records:
         return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:
-        endpoint = sync.endpoint
         for outcome, runs in sync.take_runs().items():
             if sync.ingress_rid == self.rid:
                 ingress = self._to_ingresses.by_epoch.get(sync.epoch)
-                subscription = self.view.subscriptions.get(endpoint.key)
+                subscription = self.view.subscriptions.get(sync.key)
                 if ingress is not None and subscription is not None:
                     self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
@@ -468,7 +467,7 @@ class Records:
             Timer.STREAM: lambda ingress: ingress.large.look(),
             Timer.LETTERS: lambda ingress: ingress.on_letters_timer(),
             Timer.STOCK_REPLY: lambda egress: egress.reply(),
-            Timer.PROVISIONAL: lambda egress: egress.proof.on_sign_of_life(),
+            Timer.PROVISIONAL: lambda egress: egress.proof.on_sign_of_life(egress),
             Timer.LIFE: lambda egress: egress.on_silence(),
             Timer.REDUCTION: lambda egress: egress.on_reduction_timer(),
             Timer.PATIENCE: lambda egress: egress.on_patience_timer(),

@@ -1,7 +1,7 @@
 """Adds up payments in SQLite and PostgreSQL with a Spark processor, each exactly once.
 
     oncewire bridge node --config node.toml
-    python examples/spark_processor.py --bridge tcp://127.0.0.1:5680 --secret-file node/secret --checkpoint checkpoint \
+    python examples/spark_processor.py --bridge tcp://127.0.0.1:7072 --secret-file node/secret --checkpoint checkpoint \
         --topic payments --errors bad-payments --sqlite totals.db --postgres "host=127.0.0.1 dbname=totals"
 
 The function may run again for a payment, with the same delivery hash. The databases are those of

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncewire.client import connect
+else:  # where type checkers do not see it: with it they would take every name for one of this package
+
+    def __getattr__(name):
+        """Import the client when it is first asked for: the command line and the router start without it."""
+        if name == "connect":
+            from oncewire.client import connect
+
+            return connect
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = ["connect"]
-
-
-def __getattr__(name: str) -> object:
-    """Import the client when it is first asked for: the command line and the router start without it."""
-    if name == "connect":
-        from oncewire.client import connect
-
-        return connect
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

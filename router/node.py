@@ -21,6 +21,7 @@ from router.process.event_loop_lag import LoopWatch
 from router.process.listening import reachable
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config import RouterConfig
+from topology.etcd.store import ClusterStore
 
 READY_CHECK_S = 0.01
 
@@ -34,6 +35,7 @@ class RouterNode:
         version: str,
         log: EventLog | None = None,
         load: Callable[[], RouterConfig] | None = None,
+        open_store: Callable[[], ClusterStore] | None = None,
     ) -> None:
         """Prepare a router; `run` starts it.
 
@@ -42,6 +44,8 @@ class RouterNode:
             version: of Oncewire.
             log: where its events go; None = a log of its own.
             load: reads the settings again; None = there is no file to read.
+            open_store: makes clients of a store that routers of one process share, and this router leaves the
+                process' garbage collection alone; None = the store that the settings ask for.
 
         Raises:
             CliError: the TLS files, the keys of tokens, or the settings authenticator or queue_store cannot be used.
@@ -49,17 +53,18 @@ class RouterNode:
         self._config = config
         self._version = version
         self._log = log = log or EventLog(config.node_id)
+        self._open_store = open_store
         turn = Turn()
         tls = self.tls = RouterTls(config, log)
         self.gates = gates = Gates(config, log)
-        self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log), gates)
+        self.listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log), gates)
         # The last heartbeat before a stall may be one period old.
         borne_s = config.inter_router_silence_s - config.inter_router_heartbeat_s
-        self._watch = LoopWatch(log, borne_s, self._listener.count)
+        self._watch = LoopWatch(log, borne_s, self.listener.count)
         self._router_listener = NeighbourListener(config, tls.neighbours, gates.neighbours)
-        self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
+        self.lifecycle = Lifecycle(config, self.listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(
-            config, version, self.lifecycle, self._listener, self._watch, log, load, tls, gates
+            config, version, self.lifecycle, self.listener, self._watch, log, load, tls, gates
         )
         self.amqp_url = ""
         """Where clients connect; known once it listens, as is `http_url`."""
@@ -71,27 +76,29 @@ class RouterNode:
         Raises:
             CliError: an address cannot be listened on, or there is no etcd for this router.
         """
-        open_store = store_factory(self._config, self._log)
+        open_store = self._open_store or store_factory(self._config, self._log)
         # After the store: etcd3 cannot use a protobuf that others have loaded in their way.
         self.operator.load_telemetry()
         try:
             record = await self._listen()
-            self._watch.start()
+            if self._open_store is None:
+                self._watch.start()
             self.operator.start()
             warn_of_open_file(self._config, self._log)
             self.gates.warn_if_short()
-            self._listener.warn_of_small_windows()
+            self.listener.warn_of_small_windows()
             self._log.event(RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http)
             try:
                 await self.lifecycle.run(open_store, record, self.operator)
             finally:
                 await self.operator.stop_answering()
         finally:
-            self._listener.stop_listening()
+            self.listener.stop_listening()
             self._router_listener.stop_listening()
-            self._listener.abort_all()
+            self.listener.abort_all()
             await self.operator.stop()
-            self._watch.stop()
+            if self._open_store is None:
+                self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
 
     def drain(self) -> None:
@@ -102,6 +109,11 @@ class RouterNode:
         """K-8: stop in good order."""
         self.lifecycle.stop()
 
+    def abort(self) -> None:
+        """As a crash does: drop every socket, flush nothing, handle nothing more. Cancel `run` next."""
+        self.listener.abort_all()
+        self.lifecycle.abort()
+
     async def wait_ready(self) -> None:
         """Wait until the router accepts clients."""
         while True:
@@ -111,7 +123,7 @@ class RouterNode:
 
     async def _listen(self) -> RouterRecord:
         config = self._config
-        amqp_port = await self._listener.listen()
+        amqp_port = await self.listener.listen()
         inter_router = ""
         port = None if config.standalone else await self._router_listener.listen()
         if port is not None:

@@ -1,7 +1,8 @@
 """Drives the record core of one incarnation: inputs in, effects carried out, one timer kept.
 
 Whoever read something from the outside calls `submit` with all inputs of that read. The effects are carried out at once
-by the parts that registered for them; what those write to sockets goes out at the end of the turn (see turn.py).
+by the parts that registered for them, but for thousands of deliveries (see later_effects.py); what those write to
+sockets goes out at the end of the turn (see turn.py).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any, Final, Protocol
 from delivery_records import Records
 from delivery_records.model import effects
 from delivery_records.model.inputs import Input, SendFailed, SessionRoom, StoreFailed, StoreFailure
+from oncewire.transport.turn import Backlog
 from oncewire.wire import vocabulary
 from router.amqp.offers import Offers
+from router.process.later_effects import AT_ONCE, LaterEffects
 from router.process.logs import EventLog, Part
 
 _EVERYWHERE: Final[Mapping[str, object]] = {vocabulary.SAME_EVERYWHERE: True}
@@ -60,7 +63,12 @@ class RecordsDriver:
     """One incarnation's record core, its clock, its timer and its links."""
 
     def __init__(
-        self, records: Records, log: EventLog, vet: Callable[[float], bool], on_fault: Callable[[], None]
+        self,
+        records: Records,
+        log: EventLog,
+        vet: Callable[[float], bool],
+        on_fault: Callable[[], None],
+        turns: Backlog,
     ) -> None:
         """Drive `records`.
 
@@ -69,6 +77,7 @@ class RecordsDriver:
             log: where its decisions go.
             vet: whether the lease was surely valid at a time on the monotonic clock; ends the incarnation if not.
             on_fault: called when the core raised: its state cannot be trusted any more, and a crash is survived (N-1).
+            turns: of the clients' connections.
         """
         self.records = records
         self.vet = vet
@@ -90,6 +99,7 @@ class RecordsDriver:
         """Publishers of large messages that come in, and what each held when it was looked at last."""
         self._backlog: list[Input] = []
         self._is_handling = False
+        self._later = LaterEffects(turns, self._carry_out_later)
         self._store_failure: tuple[str, Mapping[str, object]] = _UNKNOWN
         """The error of links that end for a failure in etcd, while that is handled: description and info."""
         self._timer: asyncio.TimerHandle | None = None
@@ -114,9 +124,9 @@ class RecordsDriver:
             effects.NotifyAcceptedBy,
             effects.NotifyStart,
             effects.CloseConnection,
+            effects.DetachLink,
         ):
             self._handlers[kind] = self._carry_out_on_link
-        self._handlers[effects.DetachLink] = self._detach
 
     def register(self, kind: type, handler: Callable[[Any], None]) -> None:
         """Have effects of this type carried out by `handler` (store and other routers)."""
@@ -141,6 +151,11 @@ class RecordsDriver:
         self.links[number] = shell
         self.links_added += 1
         return number
+
+    @property
+    def is_behind(self) -> bool:
+        """Deliveries of a message wait for their turns: nobody leads to thousands more meanwhile."""
+        return bool(self._later.by_link)
 
     def publisher_bytes(self, number: int) -> tuple[int, bool]:
         """What a publisher's window holds in bytes, and whether it has deliveries to send again (C-6)."""
@@ -213,12 +228,16 @@ class RecordsDriver:
     def _handle(self, inputs: list[Input]) -> None:
         watch = self.watch
         if watch is None:
-            self._carry_out(self.records.handle(inputs, time.monotonic()))
-            return
-        watch.on_inputs(inputs)
-        done = self.records.handle(inputs, time.monotonic())
-        watch.on_effects(done)
-        self._carry_out(done)
+            decided = self.records.handle(inputs, time.monotonic())
+        else:
+            watch.on_inputs(inputs)
+            decided = self.records.handle(inputs, time.monotonic())
+            watch.on_effects(decided)
+        if self._store_failure is not _UNKNOWN:
+            decided = [self._explained(effect) for effect in decided]
+        if len(decided) > AT_ONCE or self._later.by_link:
+            decided = self._later.take(decided)
+        self._carry_out(decided)
 
     def _fail(self, error: Exception) -> None:
         self._log.fault(Part.INCARNATION, error, "record core")
@@ -228,6 +247,7 @@ class RecordsDriver:
         """The incarnation is over: nothing is handled or written any more (K-3)."""
         self.is_stopped = True
         self.links.clear()
+        self._later.clear()
         if self.watch is not None:
             self.watch.end()
             self.watch = None
@@ -236,6 +256,20 @@ class RecordsDriver:
             self._timer = None
 
     # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _carry_out_later(self, decided: list[effects.Effect]) -> None:
+        """In a turn of their own."""
+        if self.is_stopped:
+            return
+        self._is_handling = True
+        try:
+            self._carry_out(decided)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
+            self._fail(error)
+        finally:
+            self._is_handling = False
+        if self._backlog:
+            self.submit([])
 
     def _carry_out(self, decided: list[effects.Effect]) -> None:
         handlers, links = self._handlers, self.links
@@ -269,12 +303,12 @@ class RecordsDriver:
         if link is not None:
             link.carry_out(effect)
 
-    def _detach(self, effect: effects.DetachLink) -> None:
+    def _explained(self, effect: effects.Effect) -> effects.Effect:
         """A-1: who asked something of etcd gets its reply, and what the operator has to do."""
-        if effect.by_store:
-            reported, info = self._store_failure
-            effect = replace(effect, description=reported or effect.description, info=info)
-        self._carry_out_on_link(effect)
+        if not isinstance(effect, effects.DetachLink) or not effect.by_store:
+            return effect
+        reported, info = self._store_failure
+        return replace(effect, description=reported or effect.description, info=info)
 
     def _on_faulted(self, effect: effects.Faulted) -> None:
         self._log.fault(Part.LINK, effect.error, "record core")

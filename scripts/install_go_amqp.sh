@@ -7,7 +7,7 @@ OLDEST_GO=25 # of Go 1: what the module's go.mod asks for
 PROJECT=$(cd "$(dirname "$0")/.." && pwd)
 
 PROGRAMS="login:tests/interop/login_clients/go_amqp requests:examples/request_reply/go_amqp
-selector:tests/interop/go_selector"
+selector:tests/interop/go_selector journal:tests/interop/go_journal"
 
 missing=
 for program in $PROGRAMS; do

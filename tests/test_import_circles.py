@@ -14,7 +14,7 @@ import pytest
 from tests.support.sources import statements
 
 PROJECT = Path(__file__).resolve().parents[1]
-WITHOUT_CIRCLES = ("bridges", "chaos", "delivery_records", "oncewire", "router", "topology")
+WITHOUT_CIRCLES = ("bridges", "chaos", "delivery_records", "oncewire", "pyspark_oncewire", "router", "topology")
 
 
 def imported_files(path: str, sources: Mapping[str, str]) -> Iterator[str]:

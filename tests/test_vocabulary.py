@@ -14,7 +14,7 @@ from oncewire.wire import Symbol, vocabulary
 
 PROJECT = Path(__file__).resolve().parents[1]
 # `delivery_records` imports no other package (CONTRIBUTING): what it puts into the info of an error is its own.
-FOLDERS = ("oncewire", "topology", "router", "bridges", "chaos", "benchmarks")
+FOLDERS = ("oncewire", "topology", "router", "bridges", "pyspark_oncewire", "chaos", "benchmarks")
 VOCABULARY = "oncewire/wire/vocabulary.py"
 NAME = re.compile(
     r"x-opt-(topic|router|partition|delivery|queue)-[a-z-]*|topic-[a-z]+-[a-z-]+|oncewire-(inter-router|service|routed-links)|failover-server-list"

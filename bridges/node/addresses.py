@@ -7,8 +7,8 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
+from bridges.doors.tls import TlsFiles, node_context
 from bridges.node.errors import BadRequest
-from bridges.node.tls import TlsFiles, node_context
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridges.doors.tls import NO_FILES, TlsFiles
 from bridges.node.addresses import context_of, parse_address
 from bridges.node.arrow_bodies import decode_batches, range_schema
 from bridges.node.errors import BadRequest, NodeError, NodeUnavailable, NotAuthenticated, OutboxFull
@@ -33,7 +34,6 @@ from bridges.node.frames import (
 )
 from bridges.node.gaps import Gap
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
-from bridges.node.tls import NO_FILES, TlsFiles
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.transport.tls import fault_of
 

@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from bridges.doors.errors import BadRequest as BadRequest  # noqa: PLC0414  # the node raises it, too
+from bridges.doors.errors import BridgeError
 
-
-class NodeError(Exception):
-    """Base of all errors of ``bridges.node``.
-
-    Args:
-        what: what could not be done.
-        why: the cause.
-        fix: what the caller can do about it.
-
-    Attributes:
-        code: the word for it between server and client.
-        is_temporary: whether the same call may succeed later without intervention.
-    """
-
-    code: ClassVar[str] = "node-error"
-    is_temporary: ClassVar[bool] = False
-
-    def __init__(self, what: str, why: str, fix: str) -> None:
-        super().__init__(what, why, fix)
-        self.what = what
-        self.why = why
-        self.fix = fix
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}; {self.fix}"
-
-
-class BadRequest(NodeError, ValueError):
-    """The caller asked for something that cannot be: its code or settings must change."""
-
-    code = "bad-request"
+NodeError = BridgeError
+"""Base of all errors of ``bridges.node``, those of its doors included."""
 
 
 class StorageError(NodeError, OSError):

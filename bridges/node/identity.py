@@ -19,35 +19,34 @@ _MAX_NUMBER = (1 << 64) - 1
 
 
 def producer_pair(producer: str) -> bytes:
-    """The annotation that names the producer, for `annotate`."""
+    """The annotation that names the producer, for `common_pairs`."""
     return encode(PRODUCER) + encode(producer)
 
 
-def annotate(
-    payload: bytes, producer: bytes, sequence: int, floor: int, batch: int, *, is_batch_end: bool, begins: int = 0
-) -> bytes:
+def common_pairs(producer: bytes, floor: int, batch: int) -> bytes:
+    """What the identities of several rows of a batch have in common, for `annotate`.
+
+    Args:
+        producer: what `producer_pair` made.
+        floor: the lowest number of this producer that is not settled.
+        batch: which batch of the producer they belong to.
+    """
+    return producer + _FLOOR_KEY + encode(ULong(floor)) + _BATCH_KEY + encode(ULong(batch))
+
+
+def annotate(payload: bytes, common: bytes, sequence: int, *, is_batch_end: bool, begins: int = 0) -> bytes:
     """The message with its identity; annotations of the application are kept, `x-opt-topic-delivery-hash`, too.
 
     Together they are a header that sequencers understand (`oncewire.client.transactions.sequence_header`).
 
     Args:
         payload: an encoded message.
-        producer: what `producer_pair` made.
+        common: what `common_pairs` made.
         sequence: the message's number.
-        floor: the lowest number of this producer that is not settled.
-        batch: which batch of the producer it belongs to.
         is_batch_end: it is the batch's last one.
         begins: number of the first message of the transaction that the batch is; 0 = each message stands alone.
     """
-    pairs = (
-        producer
-        + _SEQUENCE_KEY
-        + encode(ULong(sequence))
-        + _FLOOR_KEY
-        + encode(ULong(floor))
-        + _BATCH_KEY
-        + encode(ULong(batch))
-    )
+    pairs = common + _SEQUENCE_KEY + encode(ULong(sequence))
     count = 4
     if is_batch_end:
         pairs += _BATCH_END_PAIR

@@ -428,16 +428,16 @@ class JournalControl:
             former = database.execute("SELECT 1 FROM node_former_owners WHERE owner = ?", (owner,)).fetchone()
             if former is not None:
                 raise OwnedByAnother(
-                    f"query {owner} cannot read {self._path}",
-                    "the subscription was taken from it (`oncewire bridge release`)",
+                    f"subscription {self._path.stem!r} cannot be read with this checkpoint",
+                    f"it was taken from query {owner} (`oncewire bridge release`)",
                     "start with a new checkpoint and another subscription",
                 )
             if marks.owner is not None and marks.owner != owner:
                 raise OwnedByAnother(
-                    f"query {owner} cannot read {self._path}",
+                    f"subscription {self._path.stem!r} cannot be read with this checkpoint",
                     f"query {marks.owner} reads this subscription: two would each get only a part",
-                    "give each query a subscription of its own; "
-                    "if the old checkpoint is lost, run `oncewire bridge release --keep`",
+                    "start with that query's checkpoint, or give each query its own subscription; if that checkpoint"
+                    f" is lost, run `oncewire bridge release NODE {self._path.stem} --keep`, then start again",
                 )
             database.execute("UPDATE node_journal SET owner = ?", (owner,))
 

@@ -108,7 +108,7 @@ class JournalReader:
         check_uuid(marks, uuid, self._path)
         if owner is not None and marks.owner not in {None, owner}:
             raise OwnedByAnother(
-                f"query {owner} cannot read {self._path}",
+                f"subscription {self._path.stem!r} cannot be read with this checkpoint",
                 f"query {marks.owner} reads this subscription",
                 "give each query a subscription of its own",
             )

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bridges.node.door import Doors
+from bridges.doors.metrics import counts, of_doors
 from bridges.node.node import BridgeNode
 from bridges.node.server import Server
 
@@ -52,9 +52,9 @@ class NodeCollector(Collector):
         state: dict[str, Any] = self._node.state()
         yield GaugeMetricFamily("oncewire_node_ready", "1 when everything is attached", state["ready"])
         yield GaugeMetricFamily("oncewire_node_connections", "Connections of pipelines", self._server.connection_count)
-        yield _counts("oncewire_node_requests", "Requests of pipelines", "op", self._server.requests)
-        yield _counts("oncewire_node_request_errors", "Requests refused", "code", self._server.errors)
-        yield from _of_doors(self._server.doors)
+        yield counts("oncewire_node_requests", "Requests of pipelines", "op", self._server.requests)
+        yield counts("oncewire_node_request_errors", "Requests refused", "code", self._server.errors)
+        yield from of_doors(self._server.doors, "oncewire_node_logins_failed")
         yield from _gauges(_OF_SUBSCRIPTION, "subscription", state["subscriptions"])
         for key, (name, text) in _COUNTS_OF_SUBSCRIPTION.items():
             counter = CounterMetricFamily(name, text, labels=["subscription"])
@@ -73,35 +73,6 @@ class NodeCollector(Collector):
         )
         yield from _gauges(_OF_SINK, "sink", state["sinks"])
         yield _two_labels("oncewire_node_rows", "Rows published", ("sink", "outcome"), "outcomes", state["sinks"])
-
-
-def _of_doors(doors: Doors) -> Iterator[Metric]:
-    """What was refused before it was a request; names that a router has, too, are the router's."""
-    gates = (doors.pipelines, doors.http)
-    turned_away = {each.name: each.admission.closed + each.admission.refused for each in gates}
-    yield _counts(
-        "oncewire_connections_turned_away",
-        "Connections refused, or closed before they had said who they are",
-        "listener",
-        turned_away,
-    )
-    opening = GaugeMetricFamily(
-        "oncewire_connections_opening", "Connections that have not said who they are", labels=["listener"]
-    )
-    for each in gates:
-        opening.add_metric([each.name], each.admission.count)
-    yield opening
-    yield CounterMetricFamily(
-        "oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners", value=doors.handshakes_failed
-    )
-    yield _counts("oncewire_node_logins_failed", "Wrong secrets, passwords and tokens", "listener", doors.logins_failed)
-
-
-def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, count in list(counts.items()):
-        family.add_metric([key], count)
-    return family
 
 
 def _gauges(

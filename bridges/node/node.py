@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bridges.doors.tls import NO_FILES, TlsFiles, tls_context
 from bridges.node.errors import BadRequest, NodeError
 from bridges.node.outbox import MAX_OUTBOX_BYTES, Manifest
 from bridges.node.publisher import INFLIGHT, SinkPublisher
@@ -15,7 +16,6 @@ from bridges.node.receiver import Receiver, Subscription
 from bridges.node.shards import refuse_part
 from bridges.node.signals import Signal
 from bridges.node.storage import Storage
-from bridges.node.tls import NO_FILES, TlsFiles, tls_context
 from oncewire.cli.token import token_in
 from oncewire.client import ClientError
 from oncewire.client.transactions.sequencer import Isolation

@@ -16,7 +16,7 @@ from typing import TypeVar
 from bridges.node.arrow_bodies import StagedRows, decode_rows
 from bridges.node.database import open_database, take_lock
 from bridges.node.errors import NodeError
-from bridges.node.identity import annotate, producer_pair
+from bridges.node.identity import annotate, common_pairs, producer_pair
 from bridges.node.outbox import finish_manifests
 from bridges.node.range_set_core import RangeSet
 from bridges.node.required_rows import TABLES, load_released, required, save_released
@@ -147,15 +147,10 @@ class OutboxJournal(Journal):
         floor = max(self._topics[topic].floor, rows.base) - before
         last = rows.batch_stop - 1
         begins = rows.batch_first - before if rows.is_atomic else 0
+        common = common_pairs(rows.producer, floor, rows.batch)
         return [
             annotate(
-                rows.payloads[number - rows.first],
-                rows.producer,
-                number - before,
-                floor,
-                rows.batch,
-                is_batch_end=number == last,
-                begins=begins,
+                rows.payloads[number - rows.first], common, number - before, is_batch_end=number == last, begins=begins
             )
             for number in range(start, stop)
         ]

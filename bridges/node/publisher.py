@@ -25,6 +25,7 @@ from oncewire.client import (
     UsageError,
     connect,
 )
+from oncewire.client.bodies import EncodedMessage
 from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import counted
 from oncewire.client.publisher import SESSION_TIMEOUT_S
@@ -39,18 +40,6 @@ RETRY_S = 2.0
 """Pause after a failure that the client did not recover from by itself."""
 _GROUPS_IN_WINDOW = 4
 """A window is filled by as many groups, so that one is on its way while the next is prepared."""
-
-
-class _Encoded:
-    """A message that is encoded already, for `submit_many`."""
-
-    __slots__ = ("_payload",)
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def encode(self) -> bytes:
-        return self._payload
 
 
 def _terms(journal: OutboxJournal) -> tuple[bool, int]:
@@ -208,7 +197,7 @@ class SinkPublisher:
         while number < end:
             stop = min(end, number + group)
             payloads = journal.annotated(topic, rows, number, stop)
-            for sending in await publisher.submit_many([_Encoded(payload) for payload in payloads]):
+            for sending in await publisher.submit_many([EncodedMessage(payload) for payload in payloads]):
                 sending.was_awaited = True  # its outcome is counted by the journal
             number = stop
             self._count_unfinished(topic, publisher.unfinished)

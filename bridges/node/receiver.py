@@ -308,6 +308,7 @@ class Receiver:
                     journal=self._client_journal,
                     prefetch=self.subscription.credit,
                     timeout=self.subscription.timeout_s,
+                    stores=True,
                 )
                 await self._begin(subscriber, self._sources[topic])
                 self.numbers.active_links += 1

@@ -13,14 +13,14 @@ from functools import partial
 
 import uvloop
 
+from bridges.doors.logins import Logins
+from bridges.doors.tls import listener_context
 from bridges.node.arrow_bodies import arrow
 from bridges.node.errors import NodeError
-from bridges.node.http import HttpServer
-from bridges.node.logins import Logins
+from bridges.node.http import http_of
 from bridges.node.node import BridgeNode
 from bridges.node.server import Server
 from bridges.node.settings_loading import DaemonSettings, open_secret
-from bridges.node.tls import listener_context
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
 from oncewire.transport.tls import ALPN_HTTP
@@ -81,7 +81,7 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
     server = Server(node, secret)
     has_logins = settings.users_file is not None or settings.tokens is not None
     logins = Logins(server.doors, settings.users_file, settings.tokens) if has_logins else None
-    http = HttpServer(node, server, logins)
+    http = http_of(node, server, logins)
     tls = {
         name: listener_context(settings.tls, certificates, alpn, partial(server.doors.handshake_failed, name))
         for name, is_used, certificates, alpn in (

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bridges.node.door import HELLO_S, Doors, Room
+from bridges.doors.gates import HELLO_S
+from bridges.node.door import PIPELINE, Room, node_doors
 from bridges.node.errors import BadRequest, InternalError, NodeError, NodeUnavailable, NotAuthenticated, StorageError
 from bridges.node.frames import (
     HEAD,
@@ -53,7 +54,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._known = 0
-        self.doors = Doors()
+        self.doors = node_doors()
         self.room = Room()
         self._unix_path: Path | None = None
         self.requests: dict[str, int] = dict.fromkeys([*self._operations.single, "range"], 0)
@@ -78,7 +79,7 @@ class Server:
                 _reason(error),
                 "give listen.host and listen.port an address of this machine that is free (0 = any port)",
             ) from error
-        self._listeners.append(Listener(sockets, self._protocol, tls, self.doors.pipelines))
+        self._listeners.append(Listener(sockets, self._protocol, tls, self.doors.gates[PIPELINE]))
         return port_of(self._listeners[-1])
 
     async def listen_unix(self, path: Path) -> None:
@@ -97,7 +98,7 @@ class Server:
             ) from error
         finally:
             os.umask(before)
-        self._listeners.append(Listener([listening], self._protocol, None, self.doors.pipelines))
+        self._listeners.append(Listener([listening], self._protocol, None, self.doors.gates[PIPELINE]))
         self._unix_path = path
 
     async def stop(self) -> None:
@@ -138,12 +139,12 @@ class Server:
                 async with asyncio.timeout(HELLO_S):
                     await self._greet(reader, writer)
             except NotAuthenticated as error:
-                self.doors.login_failed("pipeline", _host_of(writer), error.why)
+                self.doors.login_failed(PIPELINE, _host_of(writer), error.why)
                 raise
             except NodeError as error:
-                self.doors.connection_refused("pipeline", _host_of(writer), error.why)
+                self.doors.connection_refused(PIPELINE, _host_of(writer), error.why)
                 raise
-            self.doors.pipelines.know(writer.transport.get_protocol())
+            self.doors.gates[PIPELINE].know(writer.transport.get_protocol())
             self._known += 1
             try:
                 await self._take_requests(reader, writer)

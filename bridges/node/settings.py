@@ -5,6 +5,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
+from bridges.doors.settings import (
+    CERTIFICATES,
+    CERTIFICATES_ALLOWED,
+    HOST,
+    PORT,
+    PORT_ALLOWED,
+    of_http,
+    of_routers,
+    of_tls,
+)
 from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
 from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT
@@ -12,22 +22,9 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.retention import EXPIRE_UNREAD_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
-from bridges.node.token_settings import OF_TOKENS
-from oncewire.client import ClientError, connect
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import KIB, TIB, number, one_of, optional_path, path, size, text, whole_number, yes_or_no
 from oncewire.settings.schema import REQUIRED, Setting, by_key
-
-
-def _routers(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-        raise ValueError
-    try:
-        unused = connect(value)  # reads the addresses, connects to nothing
-    except ClientError as error:
-        raise ValueError from error
-    del unused
-    return tuple(value)
 
 
 def _topics(value: object) -> tuple[str, ...]:
@@ -45,11 +42,6 @@ def _shard(value: object) -> Shard | None:
     return parse_shard(value) if value else None
 
 
-_HOST = text(r"\S*")
-_PORT = whole_number(0, 65535)
-_PORT_ALLOWED = "0 to 65535; 0 = any free port"
-_SHOWN = one_of("none", "optional", "required")
-_SHOWN_ALLOWED = "none, optional or required"
 _LONG = number(0, 10 * 365 * 86_400)
 _LONG_ALLOWED = "seconds, up to ten years; 0 = never"
 
@@ -174,16 +166,7 @@ _OF_NODE = (
     Setting(
         "folder", path, REQUIRED, "a folder on a local disk", "For journals and outboxes: all durable state is here."
     ),
-    Setting(
-        "routers", _routers, REQUIRED, 'a list of URLs such as "amqp://router-1:5672"', "Tried in turn.", secret=True
-    ),
-    Setting(
-        "token_file",
-        optional_path,
-        None,
-        "a file, or empty = none",
-        "Log in at routers with the token in this file, in place of a user in the URL; it is read before each login.",
-    ),
+    *of_routers(),
     Setting(
         "secret_file",
         optional_path,
@@ -199,18 +182,9 @@ _OF_NODE = (
         "A subscription that a query made by itself, and that is not in this file, ends after so long without a "
         "request of a query: the network deletes it, its journal stays. Time while the node is stopped does not count.",
     ),
-    Setting(
-        "users_file",
-        optional_path,
-        None,
-        "a file of `oncewire users`, or empty = no login",
-        "Operators over HTTP log in as its users, but for /healthz and /readyz. It is read again when it changes.",
-    ),
-    *OF_TOKENS,
-    Setting(
-        "listen.host", _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect."
-    ),
-    Setting("listen.port", _PORT, 7072, _PORT_ALLOWED, "Where pipelines connect."),
+    *of_http(7073),
+    Setting("listen.host", HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect."),
+    Setting("listen.port", PORT, 7072, PORT_ALLOWED, "Where pipelines connect."),
     Setting(
         "listen.unix", optional_path, None, "a path, or empty", "A socket for pipelines of this user on this machine."
     ),
@@ -221,56 +195,13 @@ _OF_NODE = (
         "true or false",
         "Pipelines connect to listen.host with TLS only, by tls://HOST:PORT; needs tls.cert_file.",
     ),
-    Setting(
-        "http.host",
-        _HOST,
-        "127.0.0.1",
-        "an address or host name, or empty = no HTTP",
-        "Address of /healthz, /readyz and /metrics.",
-    ),
-    Setting("http.port", _PORT, 7073, _PORT_ALLOWED, "Address of /healthz, /readyz and /metrics."),
-    Setting("http.tls", yes_or_no, False, "true or false", "Operators connect with https only; needs tls.cert_file."),
-    Setting(
-        "http.client_certificates",
-        _SHOWN,
-        "none",
-        _SHOWN_ALLOWED,
-        "Certificates of operators, checked with tls.ca_file. optional = one that is shown must be valid.",
-    ),
-    Setting(
-        "tls.ca_file",
-        optional_path,
-        None,
-        "a PEM file, or empty = the authorities of this machine",
-        "Certificate authorities for routers whose URL is amqps or wss, and of clients' certificates.",
-    ),
-    Setting(
-        "tls.cert_file",
-        optional_path,
-        None,
-        "a PEM file, or empty = none",
-        "This node's certificate, for listen.tls and http.tls, and for routers whose URL is amqps or wss.",
-    ),
+    *of_tls("listen.tls and http.tls"),
     Setting(
         "tls.client_certificates",
-        _SHOWN,
+        CERTIFICATES,
         "none",
-        _SHOWN_ALLOWED,
+        CERTIFICATES_ALLOWED,
         "Certificates of pipelines, checked with tls.ca_file. optional = one that is shown must be valid.",
-    ),
-    Setting(
-        "tls.key_file",
-        optional_path,
-        None,
-        "a PEM file without passphrase, or empty = it is in tls.cert_file",
-        "Its key.",
-    ),
-    Setting(
-        "tls.check_hostname",
-        yes_or_no,
-        True,
-        "true or false (only with tls.ca_file)",
-        "A router's certificate must be for the host of its URL.",
     ),
     Setting(
         "outbox.max_bytes",

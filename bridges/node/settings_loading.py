@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bridges.doors.settings import check_listener, check_logins
+from bridges.doors.tls import NO_FILES, TlsFiles, ask_for_tls
+from bridges.doors.tokens import DoorTokens
 from bridges.node.client import read_secret
 from bridges.node.errors import NodeError
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
-from bridges.node.tls import NO_FILES, TlsFiles, ask_for_tls
-from bridges.node.token_settings import NodeTokens, tokens_of
 from oncewire.cli.errors import CliError
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import explained
-from oncewire.transport.connecting import is_loopback
 
 _COMMAND = "`oncewire bridge node --print-config`"
 _NODE = Schema(NODE, _COMMAND, is_file_only=True)
@@ -58,7 +58,7 @@ class DaemonSettings:
     certificates: str
     http_certificates: str
     users_file: Path | None
-    tokens: NodeTokens | None
+    tokens: DoorTokens | None
     log_level: str
 
 
@@ -167,7 +167,7 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
         )
 
 
-def _check_doors(values: Mapping[str, Any], file: str) -> NodeTokens | None:
+def _check_doors(values: Mapping[str, Any], file: str) -> DoorTokens | None:
     """Listeners with TLS have a certificate, checks an authority, and no login crosses the network in clear.
 
     Returns the tokens that operators may log in with.
@@ -176,36 +176,9 @@ def _check_doors(values: Mapping[str, Any], file: str) -> NodeTokens | None:
     def refuse(setting: str, why: str, fix: str) -> CliError:
         return CliError(f"{setting} in {file} cannot be used", why, fix)
 
-    for door, certificates in (("listen.tls", "tls.client_certificates"), ("http.tls", "http.client_certificates")):
-        if values[door] and values["tls.cert_file"] is None:
-            raise refuse(door, "tls.cert_file is empty", "set tls.cert_file and tls.key_file for this node")
-        if values[certificates] == "none":
-            continue
-        if not values[door]:
-            raise refuse(certificates, "without TLS nobody shows a certificate", f"set {door} = true, or leave it none")
-        if values["tls.ca_file"] is None:
-            raise refuse(
-                certificates, "no authority is named", "set tls.ca_file to the one that signs these certificates"
-            )
-    if values["tls.key_file"] is not None and values["tls.cert_file"] is None:
-        raise refuse("tls.key_file", "there is no certificate to it", "set tls.cert_file, too")
-    tokens = tokens_of(values, refuse)
-    keys = "jwt.jwks_url" if values["jwt.jwks_url"] else "jwt.jwks_file"
-    for setting, is_used, what in (
-        ("users_file", values["users_file"] is not None, "passwords"),
-        (keys, tokens is not None, "tokens"),
-    ):
-        if not is_used:
-            continue
-        if not values["http.host"]:
-            raise refuse(setting, "nobody logs in: http.host is empty", f"set http.host, or leave {setting} out")
-        if not values["http.tls"] and not is_loopback(values["http.host"]):
-            raise refuse(
-                setting,
-                f"{what} would go in clear to http.host = {values['http.host']!r}",
-                "set http.tls, or let http.host be an address of this machine alone",
-            )
-    return tokens
+    check_listener("listen.tls", "tls.client_certificates", values, refuse)
+    check_listener("http.tls", "http.client_certificates", values, refuse)
+    return check_logins(values, refuse)
 
 
 def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:

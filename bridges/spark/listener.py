@@ -24,20 +24,23 @@ MAX_QUERIES = 1_000
 class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has no types for us
     """Joins each progress with the state of the node, or nodes. Spark calls it in a thread of its own.
 
-    A node that cannot be asked changes nothing for the query; the report gives the reason.
+    A node that cannot be asked changes nothing for the query; the report gives the reason. Of journals it reports what
+    Spark knows: how far the query is behind.
 
     Args:
-        options: `bridge` and what belongs to it, as for the source.
+        options: `bridge` and what belongs to it, as for the source; None = no node is asked.
         report: called with each report; None = a line in the log `oncewire.spark`.
 
     Raises:
         BadRequest: the options cannot be used.
     """
 
-    def __init__(self, options: Mapping[str, str], report: Callable[[QueryReport], None] | None = None) -> None:
-        bridge = bridge_options(options)
-        self._nodes = [open_bridge(one) for one in bridge.nodes()]
-        self._is_embedded = bridge.is_embedded
+    def __init__(
+        self, options: Mapping[str, str] | None = None, report: Callable[[QueryReport], None] | None = None
+    ) -> None:
+        bridge = None if options is None else bridge_options(options)
+        self._nodes = [] if bridge is None else [open_bridge(one) for one in bridge.nodes()]
+        self._is_embedded = bridge is not None and bridge.is_embedded
         self._report = report
         self._lock = threading.Lock()
         self._newest: OrderedDict[str, QueryReport] = OrderedDict()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
+from urllib.parse import urlsplit
 
 from bridges.node.shard_core import MAX_SHARDS
 from oncewire.client import ClientError, connect
@@ -16,8 +18,9 @@ MAX_TOPIC_BYTES = 255
 MAX_TOKENS = 16
 """As above."""
 MAX_NUMBER = (1 << 63) - 1
+MAX_TIME_US = 250_000_000_000_000_000
+"""The year 9892: a time has four digits for the year."""
 EMBEDDED = "embedded"
-_DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
 
 
@@ -34,6 +37,13 @@ class CommitMode(Enum):
 
     PUBLISHED = "published"
     STAGED = "staged"
+
+
+class TooLate(Enum):
+    """Where to start at a time behind the newest message."""
+
+    ERROR = "error"
+    LATEST = "latest"
 
 
 EARLIEST = "earliest"
@@ -79,7 +89,22 @@ def one_of(kind: type[Enum]) -> Parser:
     """The value of an enum's member."""
 
     def parse(value: str) -> Enum:
-        return kind(value.strip().lower())
+        try:
+            return kind(value.strip().lower())
+        except ValueError:
+            raise NotAllowed("it is none of what is allowed") from None
+
+    return parse
+
+
+def count(low: int, high: int) -> Parser:
+    """A whole number from low to high."""
+    within = whole_number(low, high)
+
+    def parse(value: str) -> int:
+        if re.fullmatch(r"[+-]?\d{1,20}", value.strip()) is None:
+            raise NotAllowed("it is no whole number")
+        return int(within(value))
 
     return parse
 
@@ -94,15 +119,7 @@ def yes_or_no(value: str) -> bool:
 
 def milliseconds(value: str) -> float:
     """A whole number of milliseconds, as seconds."""
-    return float(whole_number(0, MAX_NUMBER)(value)) / 1000
-
-
-def duration(value: str) -> float:
-    """A time such as 500ms, 30s, 15m, 2h or 1d, in seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", value.strip().lower())
-    if match is None or match[2] not in _DURATION_S:
-        raise NotAllowed("it has no unit: ms, s, m, h or d")
-    return float(match[1]) * _DURATION_S[match[2]]
+    return float(count(0, MAX_NUMBER)(value)) / 1000
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -143,7 +160,12 @@ def patterns(value: str) -> tuple[str, ...]:
     found = _names(value)
     for pattern in found:
         if _REGEX_ONLY.search(pattern):
-            raise NotAllowed(f"{pattern!r} is a regular expression: only the wildcards * and # can be used")
+            wanted = pattern.replace("\\.", ".").replace(".*", ".#").replace("..#", ".#").replace("[^.]+", "*")
+            hint = "" if _REGEX_ONLY.search(wanted) else f": write {wanted}"
+            raise NotAllowed(
+                f"{pattern!r} is a regular expression, and the network has its own wildcards, * one word and # any "
+                f"rest{hint}"
+            )
         if any(("*" in token or "#" in token) and len(token) > 1 for token in _tokens(pattern)):
             raise NotAllowed(f"{pattern!r} has a wildcard within a word: * and # stand between the dots alone")
         if is_pattern(pattern) and "." in pattern and "/" in pattern:
@@ -183,8 +205,73 @@ def routers(value: str) -> tuple[str, ...]:
     return urls
 
 
+def journals(value: str) -> tuple[str, ...]:
+    """A comma list of journals."""
+    found = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(found):
+        raise NotAllowed("one of the names is empty")
+    return found
+
+
+def regular_expression(value: str) -> str:
+    """A regular expression for the whole of a name."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise NotAllowed(f"it is no regular expression: {error}") from None
+    return value
+
+
+def edges(value: str) -> tuple[str, ...]:
+    """A comma list of addresses of edges."""
+    found = tuple(address.strip().rstrip("/") for address in value.split(","))
+    for address in found:
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path or parts.query:
+            raise NotAllowed(f"{address!r} is no address of an edge's HTTP")
+        if parts.username is not None:
+            raise NotAllowed("it has a user, who would be in Spark's plans: see edge.user")
+    if len({urlsplit(address).scheme for address in found}) > 1:
+        raise NotAllowed("some have TLS and some do not")
+    return found
+
+
+def time_us(value: str) -> int:
+    """Milliseconds since 1970, or a time of ISO 8601 (without a zone: UTC), as microseconds."""
+    word = value.strip()
+    if re.fullmatch(r"\d{1,18}", word):
+        found = int(word) * 1000
+    else:
+        try:
+            moment = datetime.fromisoformat(word)
+        except ValueError:
+            raise NotAllowed("it is no time") from None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        found = round(moment.timestamp() * 1_000_000)
+    if not 0 <= found < MAX_TIME_US:
+        raise NotAllowed("it is before 1970, or too far away")
+    return found
+
+
+def times_us(value: str) -> dict[str, int]:
+    """JSON: a time for each journal."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        raise NotAllowed("it is no JSON") from None
+    if not isinstance(found, dict) or not found:
+        raise NotAllowed('the JSON must have an entry, such as {"JOURNAL": 1700000000000}')
+    times = {}
+    for name, inner in found.items():
+        given = inner.get("0") if isinstance(inner, dict) and len(inner) == 1 else inner
+        if not isinstance(given, int | str) or isinstance(given, bool):
+            raise NotAllowed(f"{name!r} has one partition, 0, and a time for it")
+        times[name] = time_us(str(given))
+    return times
+
+
 def place(value: str) -> Place:
-    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION, ...}, or as a checkpoint has it.
+    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION, ...}, or as a checkpoint has it, or in Kafka's form.
 
     -2 stands for earliest and -1 for latest, as for Kafka.
     """
@@ -201,13 +288,27 @@ def place(value: str) -> Place:
     return replace(first, others=tuple(others))
 
 
-def _named_place(subscription: str, inner: object) -> Place:
+def _named_place(name: str, inner: object) -> Place:
+    if isinstance(inner, dict) and inner and all(key.isdigit() for key in inner):
+        return Place(_kafkas_position(name, inner), None, name)
     journal = None
     if isinstance(inner, dict):
         given, inner = inner.get("journal"), inner.get("seq")
         if not isinstance(given, str):
             raise NotAllowed("the journal of the position is missing")
         journal = given
-    if isinstance(inner, bool) or not isinstance(inner, int) or not -2 <= inner <= MAX_NUMBER:
+    return Place(_position(inner), journal, name)
+
+
+def _position(given: object) -> str | int:
+    if isinstance(given, bool) or not isinstance(given, int) or not -2 <= given <= MAX_NUMBER:
         raise NotAllowed("a position is a whole number")
-    return Place({-2: EARLIEST, -1: LATEST}.get(inner, inner), journal, subscription)
+    return {-2: EARLIEST, -1: LATEST}.get(given, given)
+
+
+def _kafkas_position(name: str, inner: dict[str, object]) -> str | int:
+    """Kafka's {"TOPIC": {"0": OFFSET}}: the offset is that of the row behind the place."""
+    if inner.keys() != {"0"}:
+        raise NotAllowed(f"{name!r} has one partition, 0, and no partition {', '.join(sorted(inner.keys() - {'0'}))}")
+    found = _position(inner["0"])
+    return found if isinstance(found, str) else max(0, found - 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from bridges.doors.tls import NO_FILES, TlsFiles, node_context, tls_context
 from bridges.node.addresses import parse_address
 from bridges.node.client import Node, RemoteNode, read_secret
 from bridges.node.embedded import EmbeddedNode
@@ -19,12 +20,12 @@ from bridges.node.errors import BadRequest
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.shard_core import Shard
-from bridges.node.tls import NO_FILES, TlsFiles, node_context, tls_context
 from bridges.spark import option_values as values
-from bridges.spark.option_table import OPTIONS, Option, Side, options_of
+from bridges.spark.option_kinds import Option, Reads, Side
+from bridges.spark.option_names import BY_NAME, given_options
+from bridges.spark.option_table import OPTIONS, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
 from oncewire.client.transactions.sequencer import Isolation
-from oncewire.settings.loading import nearest
 from oncewire.settings.parsers import NotAllowed
 
 __all__ = [
@@ -44,10 +45,7 @@ __all__ = [
 
 AT_MOST_ONCE_RETENTION_S = 3600.0
 """What at-most-once hands out is done with before it is read: so long tasks have to read it."""
-_BY_NAME = {option.key.lower(): option for option in OPTIONS}
 _BRIDGE = frozenset(option.key for option in OPTIONS if option.key.startswith(("bridge", "amqp.")))
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
-"""Spark hands these on to the sink; `path` only where the user gave one, which is refused below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,7 @@ class SourceOptions:
 
     Attributes:
         topics: topics or patterns; empty only for batch reads, which need none.
+        max_task_rows: of a task; None = as many as is good.
         isolation: None = as the subscription has it.
         shard: the share of the subscription that this node keeps; None = all of it. See `shards()`.
     """
@@ -109,6 +108,7 @@ class SourceOptions:
     min_rows: int | None
     max_trigger_delay_s: float
     min_partitions: int
+    max_task_rows: int | None
     include_headers: bool
     include_metadata: bool
     min_batches_to_retain: int
@@ -145,6 +145,7 @@ class SinkOptions:
         sink_id: None = the query's id.
         publish_timeout_s: None = no limit.
         require: subscriptions that a topic must have; 0 = none.
+        query_id: of a batch write: whose batches these are; None = of all that write to the sink.
     """
 
     bridge: BridgeOptions
@@ -161,6 +162,7 @@ class SinkOptions:
     atomic_batches: bool
     takeover: bool
     require: int = 0
+    query_id: str | None = None
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> SourceOptions:
@@ -176,10 +178,10 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
     found = _parse(given, Side.SOURCE)
     bridge = _bridge(found)
     if not found["subscription"]:
-        raise _missing("subscription", "it is the name under which the network keeps messages")
+        raise _missing("subscription", "the network keeps messages for a name; or read a journal of an edge: `journal`")
     topics = _topics(found, is_stream=is_stream)
     names = _offset_names(found["subscription"], len(bridge.addresses))
-    start, end = found["startingOffsets"], found["endingOffsets"]
+    start, end = found["startingOffsets"] or Place(values.EARLIEST), found["endingOffsets"]
     for name, place in (("startingOffsets", start), ("endingOffsets", end)):
         _check_place(name, place, names)
     if values.EARLIEST in {place.at for place in (end, *end.others)}:
@@ -208,6 +210,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
         min_rows=found["minOffsetsPerTrigger"],
         max_trigger_delay_s=found["maxTriggerDelay"],
         min_partitions=found["minPartitions"] or 1,
+        max_task_rows=found["maxRecordsPerPartition"],
         include_headers=found["includeHeaders"],
         include_metadata=found["includeMetadata"],
         min_batches_to_retain=found["minBatchesToRetain"],
@@ -237,8 +240,9 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
         BadRequest: an option is unknown, missing, cannot be used, or does not fit another.
     """
     found = _parse(given, Side.SINK)
-    if is_stream and found["batchId"] is not None:
-        raise _bad("batchId", "a stream numbers its batches itself", "leave it out")
+    for name in ("batchId", "queryId"):
+        if is_stream and found[name] is not None:
+            raise _bad(name, "a stream numbers its batches itself", "leave it out")
     bridge = _bridge(found)
     if len(bridge.addresses) > 1:
         raise _bad("bridge", "a sink is at one node, which decides its batches", "name one node")
@@ -259,6 +263,7 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
         atomic_batches=found["atomicBatches"],
         takeover=found["takeover"],
         require=found["require"],
+        query_id=found["queryId"],
     )
 
 
@@ -269,7 +274,7 @@ def bridge_options(given: Mapping[str, str]) -> BridgeOptions:
         BadRequest: an option is missing or cannot be used.
     """
     texts = _lowered(given)
-    return _bridge(_values(texts, [option for option in OPTIONS if option.key in _BRIDGE]))
+    return _bridge(parsed(texts, [option for option in OPTIONS if option.key in _BRIDGE]))
 
 
 def open_bridge(bridge: BridgeOptions) -> Node:
@@ -307,13 +312,8 @@ def _lowered(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
-    texts = _lowered(given)
-    if texts.get("path"):
-        raise _bad("path", "messages are not in files", "leave it out; `subscribe` and `topic` name topics")
-    for name in texts:
-        if name not in _SPARKS_OWN:
-            _check_name(name, side)
-    found = _values(texts, options_of(side))
+    texts = given_options(given, side, Reads.SUBSCRIPTION)
+    found = parsed(texts, options_of(side))
     is_embedded = found["bridge"] == (EMBEDDED,)
     for option in options_of(side):
         if option.is_embedded_only and not is_embedded and option.key.lower() in texts:
@@ -325,23 +325,13 @@ def _parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     return found
 
 
-def _values(texts: Mapping[str, str], chosen: Iterable[Option]) -> dict[str, Any]:
+def parsed(texts: Mapping[str, str], chosen: Iterable[Option]) -> dict[str, Any]:
+    """The values of options, by their names as the table has them; None = not given, and without a default."""
     found: dict[str, Any] = {}
     for option in chosen:
         given = texts.get(option.key.lower())
         found[option.key] = _value(option, str(option.default) if given is None else given.strip())
     return found
-
-
-def _check_name(name: str, side: Side) -> None:
-    option = _BY_NAME.get(name)
-    if option is None:
-        known = [other.key for other in options_of(side)]
-        near = nearest(name, (other.lower() for other in known))
-        hint = f"did you mean {_BY_NAME[near].key}?" if near else f"there are {', '.join(known)}"
-        raise BadRequest(f"the option {name!r} cannot be used", f"the {side.value} has no such option", hint)
-    if option.side not in {side, Side.BOTH}:
-        raise _bad(option.key, f"it is an option of the {option.side.value}, not of the {side.value}", "leave it out")
 
 
 def _value(option: Option, given: str) -> Any:
@@ -446,7 +436,7 @@ def _url_with_user(url: str, user: str, password: str) -> str:
 
 
 def _missing(name: str, why: str) -> BadRequest:
-    return BadRequest(f"the option {name} is missing", why, f"set it: {_BY_NAME[name.lower()].allowed}")
+    return BadRequest(f"the option {name} is missing", why, f"set it: {BY_NAME[name.lower()].allowed}")
 
 
 def _bad(name: str, why: str, fix: str) -> BadRequest:

@@ -7,15 +7,15 @@
 * CU-5 A handled error is delivered, as a message or as nothing; any other stops the query and the messages come again.
 * CU-6 Recovery is a start of the query: it may end anywhere, any number of times, and changes nothing.
 
-from bridges.spark.processor import processor
+    from bridges.spark.processor import processor
 
-def invoice(delivery):
-return b"%s paid by %s" % (delivery["orders"].body, delivery["payments"].body)
+    def invoice(delivery):
+        return b"%s paid by %s" % (delivery["orders"].body, delivery["payments"].body)
 
-processor(
-spark, inputs=["orders", "payments"], fn=invoice, output="invoices", error="bad-orders", join="zip",
-name="invoices", checkpoint="/data/checkpoints/invoices", options={"bridge": "tcp://node:5680", ...},
-).run_forever()
+    processor(
+        spark, inputs=["orders", "payments"], fn=invoice, output="invoices", error="bad-orders", join="zip",
+        name="invoices", checkpoint="/data/checkpoints/invoices", options={"bridge": "tcp://node:7072", ...},
+    ).run_forever()
 """
 
 from __future__ import annotations
@@ -234,10 +234,19 @@ def processor(
         source_options({**source, "subscription": journal.subscription, "subscribe": ",".join(journal.topics)})
     source[INPUTS_OPTION] = "\n".join(inputs)
     source[MAX_STEPS_OPTION] = str(max_steps)
-    source[TASKS_OPTION] = str(spark.sparkContext.defaultParallelism if tasks is None else tasks)
+    source[TASKS_OPTION] = str(_slots(spark) if tasks is None else tasks)
     if joined is not None:
         source[JOIN_OPTION] = joined.value
     return Processor(spark, step, tuple(inputs), joined, checkpoint, source, {**given[Side.SINK], "sinkId": name})
+
+
+def _slots(spark: Any) -> int:
+    """How many tasks Spark runs at a time; with Spark Connect only a query can ask."""
+    if hasattr(spark, "_sc"):
+        return int(spark.sparkContext.defaultParallelism)
+    from pyspark.sql.functions import spark_partition_id
+
+    return int(spark.range(1 << 16).select(spark_partition_id()).distinct().count())
 
 
 def _checked(name: str, options: Mapping[str, str]) -> dict[Side, dict[str, str]]:

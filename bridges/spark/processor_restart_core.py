@@ -27,7 +27,9 @@ HOPELESS: tuple[type[errors.NodeError], ...] = (
     errors.NotAuthenticated,
 )
 """Errors that need intervention."""
-_HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")
+_OURS = re.compile(r"\bbridges\.[a-z_.]+\.(\w+): .*")
+"""An error of ours comes without a traceback (plain_errors.py)."""
+_HOPELESS = frozenset(kind.__name__ for kind in HOPELESS)
 
 _TRACEBACK = "Traceback (most recent call last):\n"
 _QUERY = "\n=== Streaming Query ==="
@@ -38,7 +40,7 @@ _HEAD = re.compile(r"^(\[STREAM_FAILED\] )?Query \[.*?\] terminated with excepti
 
 def is_hopeless(failure: str) -> bool:
     """Whether a query that failed so fails again at once: Spark hands on a Python error as text."""
-    return _HOPELESS.search(failure) is not None
+    return any(found[1] in _HOPELESS for found in _OURS.finditer(failure))
 
 
 def cause_of(failure: str) -> str:
@@ -58,6 +60,8 @@ def cause_of(failure: str) -> str:
                 return f"{found} ({line.strip()})"
         if found:
             return found
+    if (ours := _OURS.search(spark)) is not None:
+        return ours[0].removesuffix(" SQLSTATE: 38000")
     if _CRASHED in spark:
         return "a Python worker of Spark crashed: it was killed, ran out of memory, or native code in it failed"
     return _HEAD.sub("", spark).partition("\n")[0].strip()

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from bridges.node.client import Node
 from bridges.spark.options import SourceOptions, open_node, source_options
+from bridges.spark.plain_errors import errors_first
 from bridges.spark.processor_join_core import InputJournal, Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Task, columns_of, read_task
 from bridges.spark.source import QUERY_ID
@@ -38,6 +39,7 @@ class _Share(InputPartition):  # type: ignore[misc]  # pyspark is Any to mypy
     task: Task
 
 
+@errors_first
 class ProcessorFormat(DataSource):  # type: ignore[misc]
     """See `processor.py`, which gives the options."""
 
@@ -73,6 +75,7 @@ def _journals(options: Mapping[str, str]) -> tuple[InputJournal, ...]:
     )
 
 
+@errors_first
 class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Offsets are the places of the processor's journals."""
 

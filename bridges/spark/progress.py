@@ -6,17 +6,17 @@ arrived, what was a repeat, what waits to be published, and why. Spark is not ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """One subscription of a query.
+    """One subscription of a query, or a journal. Of a journal, or without the node, Spark's own numbers alone.
 
     Attributes:
-        subscription: its name.
+        subscription: its name, or the journal's.
         position: where the newest batch ended.
         newest: the newest position in the journal.
         behind: messages that are there and not in a batch yet.
@@ -114,12 +114,7 @@ def join_progress(progress: Mapping[str, Any], state: Mapping[str, Any], node_tr
         rows=int(progress.get("numInputRows") or 0),
         rows_per_s=_number(progress.get("processedRowsPerSecond")),
         seconds=_number(progress.get("durationMs", {}).get("triggerExecution")) / 1000,
-        inputs=tuple(
-            _input(name, position, subscriptions[name])
-            for source in progress.get("sources", [])
-            for name, position in positions(source.get("endOffset")).items()
-            if name in subscriptions
-        ),
+        inputs=tuple(each for source in progress.get("sources", []) for each in _inputs(source, subscriptions)),
         outputs=tuple(
             _output(name, sink) for name, sink in state.get("sinks", {}).items() if sink.get("query") == query
         ),
@@ -152,6 +147,17 @@ def positions(offset: object) -> dict[str, int]:
 def _number(value: object) -> float:
     """Spark writes NaN and infinity as texts where nothing was measured."""
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _inputs(source: Mapping[str, Any], subscriptions: Mapping[str, Any]) -> Iterator[InputReport]:
+    """What a source reads: the node knows more of a subscription, and nothing of a journal (its offset has `begun`)."""
+    ends, newest = source.get("endOffset"), positions(source.get("latestOffset"))
+    for name, position in positions(ends).items():
+        assert isinstance(ends, Mapping)
+        if name in subscriptions and "begun" not in ends[name]:
+            yield _input(name, position, subscriptions[name])
+        elif name in newest:
+            yield _input(name, position, {"last": newest[name]})
 
 
 def _input(name: str, position: int, state: Mapping[str, Any]) -> InputReport:

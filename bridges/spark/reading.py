@@ -30,7 +30,7 @@ from bridges.node.errors import (
 from bridges.node.gaps import Gap
 from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
 from bridges.spark.offsets import Offset, read_offset
-from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
+from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place, is_pattern
 from bridges.spark.options import SourceOptions
 from bridges.spark.schema import RowDecoder
 from bridges.spark.sharding import check_names, check_whole, sharded_journal
@@ -148,6 +148,8 @@ class BatchPlanner:
                 "use its checkpoint, or another subscription; "
                 "if that checkpoint is lost, run `oncewire bridge release --keep`",
             )
+        if marks.last == 0 and self._newest is None:
+            logger.warning("%s", nothing_yet(name, self._options.topics))
         return Offset(self._options.offset_name, journal, position)
 
     def latest(self, given: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -224,7 +226,8 @@ class BatchPlanner:
             )
             low = marks.trimmed
         low, high = _within(low, end.position, marks, self._node, self._options)
-        cuts = cut(low, high, self._options.min_partitions if min_parts is None else min_parts)
+        least = self._options.min_partitions if min_parts is None else min_parts
+        cuts = cut(low, high, least, self._options.max_task_rows)
         if is_once_at_most:
             return [Range(end.journal, *part, done_with=high) for part in cuts]
         done_with = self._done_with if start.journal == end.journal else None
@@ -291,6 +294,18 @@ class BatchPlanner:
         return read_offset(name, given)
 
 
+def nothing_yet(subscription: str, topics: Sequence[str]) -> str:
+    """What is logged of a subscription without messages: its query may expect earlier ones, or other topics."""
+    said = [
+        f"subscription {subscription!r} has no messages: it gets what is published from now on to {', '.join(topics)}",
+        "the network keeps nothing of before, so startingOffsets=earliest changes nothing",
+        "a journal of an edge keeps what was, for the option `journal`",
+    ]
+    if any(is_pattern(topic) for topic in topics):
+        said.append("a pattern is no regular expression: * stands for one word between dots, # for any rest")
+    return "; ".join(said)
+
+
 def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
     """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or released.
 
@@ -318,15 +333,16 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
             "endingOffsets cannot be used", f"{high} is before startingOffsets, {low}", "give a later place"
         )
     low, high = _within(low, high, marks, node, options)
-    return [Range(marks.journal, *part) for part in cut(low, high, options.min_partitions)]
+    return [Range(marks.journal, *part) for part in cut(low, high, options.min_partitions, options.max_task_rows)]
 
 
-def cut(low: int, high: int, min_parts: int) -> list[tuple[int, int]]:
+def cut(low: int, high: int, min_parts: int, max_rows: int | None = None) -> list[tuple[int, int]]:
     """(low, high] in parts of nearly the same size, in order; none where it is empty."""
     rows = high - low
     if rows <= 0:
         return []
-    parts = min(rows, max(min_parts, min(MAX_TASKS, -(-rows // TASK_ROWS))))
+    wanted = min(MAX_TASKS, -(-rows // TASK_ROWS)) if max_rows is None else -(-rows // max_rows)
+    parts = min(rows, max(min_parts, wanted))
     bounds = [low + rows * index // parts for index in range(parts + 1)]
     return list(itertools.pairwise(bounds))
 

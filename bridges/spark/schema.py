@@ -40,12 +40,11 @@ from oncewire.wire import (
     Message,
     Properties,
     Symbol,
-    as_text,
-    body_octets,
     decode_message,
     encode_data_message,
     encode_message,
 )
+from oncewire.wire.json_values import as_text, body_octets
 from oncewire.wire.vocabulary import DELIVERY_HASH, PARTITION_KEY, PRODUCER, PUBLISHER, SEQUENCE
 
 UNDECODABLE = "application/x-undecodable-amqp"
@@ -75,7 +74,9 @@ METADATA_COLUMNS = (
     ("creation_time", "timestamp"),
     ("application_properties", "map<string,string>"),
 )
-READ_ONLY = frozenset({"partition", "offset", "timestamp", "timestampType", "producer", "producer_seq"})
+JOURNAL_COLUMN = ("journal", "string")
+"""The last column of a source of journals."""
+READ_ONLY = frozenset({"partition", "offset", "timestamp", "timestampType", "producer", "producer_seq", "journal"})
 """Columns of the source that say nothing to the sink: rows may go from one to the other as they are."""
 
 
@@ -85,9 +86,8 @@ def columns(*, include_headers: bool, include_metadata: bool) -> tuple[tuple[str
     return found + (METADATA_COLUMNS if include_metadata else ())
 
 
-def schema_ddl(*, include_headers: bool, include_metadata: bool) -> str:
-    """The source's schema as Spark reads it; every column may be null, as Kafka's may."""
-    found = columns(include_headers=include_headers, include_metadata=include_metadata)
+def schema_ddl(found: Sequence[tuple[str, str]]) -> str:
+    """A source's columns as Spark reads them; every column may be null, as Kafka's may."""
     return ", ".join(f"{name} {kind}" for name, kind in found)
 
 
@@ -97,6 +97,13 @@ def arrow_schema(*, include_headers: bool, include_metadata: bool) -> Any:
     types = arrow_types()
     found = columns(include_headers=include_headers, include_metadata=include_metadata)
     return arrow().schema([(name, types[kind]) for name, kind in found])
+
+
+@cache
+def journal_schema(*, include_headers: bool, include_metadata: bool) -> Any:
+    """The same of a source of journals, whose rows name theirs."""
+    found = arrow_schema(include_headers=include_headers, include_metadata=include_metadata)
+    return found.append(arrow().field(JOURNAL_COLUMN[0], arrow().string()))
 
 
 @cache
@@ -229,7 +236,7 @@ def _topics(subscribed: Any, rows: Sequence[MessageRow], places: Sequence[int]) 
         return subscribed
     found = subscribed.to_pylist()
     for place, topic in reported:
-        if is_pattern(found[place]) and _matches(found[place], topic):
+        if found[place] and is_pattern(found[place]) and _matches(found[place], topic):
             found[place] = topic
     return arrow().array(found, arrow().string())
 

@@ -30,6 +30,7 @@ from bridges.node.client import Node
 from bridges.node.errors import BadRequest, BatchForgotten
 from bridges.node.outbox import StagedPart, Writer
 from bridges.spark.options import SinkOptions, open_node, sink_options
+from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import check_columns
 from bridges.spark.staging import Attempt, check_sink, commit_batch, stage_batches, writer_of
 
@@ -38,7 +39,7 @@ QUERY_ID = "sql.streaming.queryId"
 RUN_ID = "spark.jobGroup.id"
 """What Spark passes to its tasks about their batch; a run id is new for each start of a query."""
 BATCH_WRITES = "batch-writes"
-"""In place of a query id: all batch writes to a sink are one writer, and no stream may share its sink."""
+"""In place of a query id: all batch writes to a sink that name no query are one writer, which no stream may share."""
 
 
 @dataclass
@@ -57,6 +58,7 @@ class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark has n
     part: StagedPart
 
 
+@errors_first
 class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark has no types for us
     """Writes the batches of a streaming query. Spark makes one for each batch and another one for its commit.
 
@@ -104,6 +106,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
         """O-6: a commit that failed half-way may have decided the batch. What lost goes with a later one."""
 
 
+@errors_first
 class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types for us
     """Writes a DataFrame that is no stream, as one batch of the sink `sinkId`.
 
@@ -133,7 +136,11 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
 
     @property
     def _writer(self) -> Writer:
-        return writer_of(self._options, BATCH_WRITES, self._run)
+        return writer_of(self._options, self._query, self._run)
+
+    @property
+    def _query(self) -> str:
+        return self._options.query_id or BATCH_WRITES
 
     @property
     def _sink(self) -> str:
@@ -147,7 +154,7 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
         attempt = Attempt(self._sink, self._writer, self._batch, context.partitionId(), name)
         with open_node(self._options) as node:
             part = stage_batches(node, attempt, self._options, iterator)
-        return StagedMessage(self._sink, BATCH_WRITES, self._run, part)
+        return StagedMessage(self._sink, self._query, self._run, part)
 
     def commit(self, messages: Sequence[StagedMessage | None]) -> None:
         """Decide the batch, and wait until it is published (`commitMode`)."""

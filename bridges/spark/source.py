@@ -22,7 +22,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from bridges.spark.journal_options import JournalOptions
 from bridges.spark.options import SourceOptions, open_node
+from bridges.spark.plain_errors import errors_first
 from bridges.spark.reading import Limits, Range, plan_batch_read, read_range
 from bridges.spark.sharded_planner import Planner, open_planner
 
@@ -30,6 +32,7 @@ QUERY_ID = "sql.streaming.queryId"
 """What Spark calls it in the properties of a task: the same for a checkpoint, whenever it is started."""
 
 
+@errors_first
 class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # untyped base
     """Reads a subscription batch by batch.
 
@@ -56,13 +59,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One of the limits that are set: Spark gives it back, and `latestOffset` adds the others."""
-        if self._options.max_rows is not None:
-            return ReadMaxRows(self._options.max_rows)
-        if self._options.max_bytes is not None:
-            return ReadMaxBytes(self._options.max_bytes)
-        if self._options.min_rows is not None:
-            return ReadMinRows(self._options.min_rows)
-        return ReadAllAvailable()
+        return default_limit(self._options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends; `start` where there is nothing to read now."""
@@ -101,6 +98,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             self._opened = None
 
 
+@errors_first
 class AmqpBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
     """Reads what a subscription's journal holds, and changes nothing.
 
@@ -129,7 +127,18 @@ class AmqpBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
             yield from read_range(options, node, part, query=None)
 
 
-def limits_of(options: SourceOptions, given: ReadLimit) -> Limits:
+def default_limit(options: SourceOptions | JournalOptions) -> ReadLimit:
+    """One of the limits that are set, for Spark."""
+    if options.max_rows is not None:
+        return ReadMaxRows(options.max_rows)
+    if options.max_bytes is not None:
+        return ReadMaxBytes(options.max_bytes)
+    if options.min_rows is not None:
+        return ReadMinRows(options.min_rows)
+    return ReadAllAvailable()
+
+
+def limits_of(options: SourceOptions | JournalOptions, given: ReadLimit) -> Limits:
     """The limits of a batch: Spark's take precedence over the options; "all" means that no option counts."""
     if isinstance(given, ReadAllAvailable):
         return Limits()

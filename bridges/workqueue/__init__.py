@@ -8,24 +8,14 @@ The rules are in docs/workqueue-reference.md::
             print(item.json)
 """
 
+from bridges.store.outbox import NewMessage
+from bridges.store.outbox_publisher import OutboxPublisher
+from bridges.workqueue import outbox
 from bridges.workqueue.errors import (
     AlreadyReassigned,
-    InvalidRequest,
-    LinkStolen,
-    NeedsTransactions,
     NoFurtherTime,
-    PartMissing,
-    PayloadTooLarge,
     QueueEmpty,
     QueueError,
-    StatementFailed,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnreachable,
-    StoreVersionUnknown,
-    TakenOver,
     UnknownEntry,
     UnknownQueue,
 )
@@ -36,7 +26,6 @@ from bridges.workqueue.items import (
     Handle,
     HistoryEntry,
     NewItem,
-    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -48,10 +37,24 @@ from bridges.workqueue.items import (
     Target,
 )
 from bridges.workqueue.messages import new_message
-from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue, Reserved
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
+from oncewire.store.errors import (
+    InvalidRequest,
+    LinkStolen,
+    NeedsTransactions,
+    PartMissing,
+    PayloadTooLarge,
+    StatementFailed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreVersionUnknown,
+    TakenOver,
+)
 
 __all__ = [
     "AlreadyReassigned",
@@ -95,4 +98,5 @@ __all__ = [
     "UnknownEntry",
     "UnknownQueue",
     "new_message",
+    "outbox",
 ]

@@ -1,40 +1,31 @@
-"""AMQP access to the queues of a store: serves ``queue://NAME`` at routers (docs/workqueue.md, AMQP access)."""
+"""AMQP access to the queues of a store: what serves ``queue://NAME`` at routers (docs/workqueue.md, AMQP access)."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import ssl
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
+from bridges.store.push_core import ToPush
+from bridges.store.push_link import PushLink
+from bridges.store.serving import AddressService, Kind, Served
 from bridges.workqueue import amqp_core as core
-from bridges.workqueue.amqp_messages import PREFIX, queue_of
-from bridges.workqueue.errors import (
-    InvalidRequest,
-    LinkStolen,
-    NeedsTransactions,
-    PayloadTooLarge,
-    QueueError,
-    StoreError,
-    UnknownQueue,
-)
-from bridges.workqueue.items import Commit, Handle, LinkState, Pushed, Rollback, Taken
-from bridges.workqueue.queue import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, TIMEOUT_S
-from bridges.workqueue.queue_store import QueueStore, until_set
-from bridges.workqueue.rules_core import check_seconds
+from bridges.workqueue.amqp_messages import PREFIX, item_of, queue_of
+from bridges.workqueue.errors import QueueError, UnknownQueue
+from bridges.workqueue.items import Commit, Handle, NewItem, Pushed, Rollback, Taken
+from bridges.workqueue.queue import SHORTEST_SLEEP_S, TIMEOUT_S
+from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
-from oncewire.client.login import TokenSource
-from oncewire.client.service import Service, ServiceLink
+from oncewire.client.service import ServiceLink
+from oncewire.store.errors import InvalidRequest, LinkStolen, PayloadTooLarge, StoreError
+from oncewire.store.open_store import LONGEST_SLEEP_S, until_set
+from oncewire.store.rules_core import check_seconds
 from oncewire.wire import (
-    NOT_IMPLEMENTED,
-    AmqpError,
     DeliveryReceived,
     DispositionReceived,
     LinkDetached,
     LinkFlow,
-    ReceiverSettleMode,
     SenderSettleMode,
     Source,
     vocabulary,
@@ -50,206 +41,62 @@ PART_ERRORS = (InvalidRequest, LinkStolen, PayloadTooLarge, UnknownQueue)
 T = TypeVar("T")
 
 
-class QueueBridge:
-    """Serves all queues of a store.
+class QueueTarget:
+    """A queue that a client sends to.
 
     Args:
-        store: where they are.
-        urls: of the routers.
-        container_id: of this process.
-        ssl_context: for URLs that ask for TLS; None = Python's default.
-        token: as at ``connect()``; None = log in with what the URLs have.
-        hostname: as at ``connect()``: the virtual host whose clients it serves.
-
-    Raises:
-        NeedsTransactions: the store has none.
-        UsageError: a URL cannot be read, or has a user beside `token`.
+        queue: its name.
     """
 
-    def __init__(
-        self,
-        store: QueueStore,
-        urls: Sequence[str],
-        container_id: str,
-        *,
-        ssl_context: ssl.SSLContext | None = None,
-        token: TokenSource | None = None,
-        hostname: str | None = None,
-    ) -> None:
-        if not store.has_transactions:
-            raise NeedsTransactions(
-                "queues cannot be served over AMQP",
-                "a delivery that is pushed exactly once needs a transaction, and a MongoDB store has none",
-                "use a SQLite or PostgreSQL store",
-            )
-        self.service = Service(
-            urls,
-            [PREFIX],
-            self._on_link,
-            container_id=container_id,
-            ssl_context=ssl_context,
-            token=token,
-            hostname=hostname,
-        )
-        self._store = store
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
 
-    async def run(self) -> None:
-        """Serve until cancelled.
+    def check(self, do: Operations) -> None:
+        """See PushTarget."""
+        do.next_due(self._queue)
 
-        Raises:
-            ServiceRefused: a router does not let this process serve ``queue://``.
-        """
-        try:
-            await self.service.run()
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    def decode(self, event: DeliveryReceived) -> NewItem:
+        """See PushTarget."""
+        return item_of(event.payload)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a piece of work of a link beside the others."""
-        self.start_task(work)  # type: ignore[unused-awaitable]  # its end is awaited in `run`
+    def push(self, do: Operations, items: Sequence[ToPush], link: str | None, generation: int) -> list[Any]:
+        """See PushTarget; each item by itself (W-14)."""
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """The same, for work that may be cancelled."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        def one(each: ToPush) -> Pushed:
+            if link is None:
+                return do.push(self._queue, [each.item])[0]
+            return do.push_delivery(self._queue, each.item, link, generation, each.tag)
 
-    def _on_link(self, link: ServiceLink) -> None:
-        try:
-            queue = queue_of(link.address)
-            events = (TakeLink if link.is_sending else PushLink)(self, self._store, link, queue)
-        except InvalidRequest as error:
-            link.refuse(core.error_of(error))
-            return
-        link.events = events
-        self.start(events.open())
+        return [_part(lambda each=each: one(each)) for each in items]  # type: ignore[misc]
 
 
-class _QueueLink:
-    """What both kinds of links share: jobs in the store, and the end."""
+def queue_link(service: AddressService, link: ServiceLink) -> Served:
+    """The queue's end of a link that a client attached.
 
-    def __init__(self, bridge: QueueBridge, store: QueueStore, link: ServiceLink, queue: str) -> None:
+    Raises:
+        InvalidRequest: the address names no queue, or the attach asks for what cannot be.
+    """
+    queue = queue_of(link.address)
+    source = link.attach.source
+    if isinstance(source, Source) and source.filter:
+        raise InvalidRequest("the link was refused", "queues apply no filters", "attach without filters")
+    if link.is_sending:
+        return TakeLink(service, link, queue)
+    return PushLink(service.start, service.store, link, QueueTarget(queue))
+
+
+ADDRESSES: dict[str, Kind] = {PREFIX: queue_link}
+
+
+class TakeLink:
+    """A client that receives from a queue."""
+
+    def __init__(self, service: AddressService, link: ServiceLink, queue: str) -> None:
         self.link = link
         self.queue = queue
         self.is_over = False
-        self._bridge = bridge
-        self._store = store
-        source = link.attach.source
-        if isinstance(source, Source) and source.filter:
-            raise InvalidRequest("the link was refused", "queues apply no filters", "attach without filters")
-
-    async def open(self) -> None:
-        """Answer the attach."""
-        try:
-            await self._open()
-        except QueueError as error:
-            self.is_over = True
-            self.link.refuse(core.error_of(error))
-
-    async def _open(self) -> None:
-        raise NotImplementedError
-
-    def _terms(self) -> dict[str, Any]:
-        attach = self.link.attach
-        return {"rcv_settle_mode": attach.rcv_settle_mode, "snd_settle_mode": attach.snd_settle_mode}
-
-
-class PushLink(_QueueLink):
-    """A client that sends to a queue."""
-
-    def __init__(self, bridge: QueueBridge, store: QueueStore, link: ServiceLink, queue: str) -> None:
-        super().__init__(bridge, store, link, queue)
-        attach = link.attach
-        self._core = core.PushCore(attach.rcv_settle_mode == ReceiverSettleMode.SECOND)
-        identity = f"{len(link.container_id)}:{link.container_id}{link.user or ''}|{link.name}"
-        self._key = hashlib.sha256(identity.encode()).hexdigest()
-
-    async def _open(self) -> None:
-        attach, key = self.link.attach, self._key
-        if attach.incomplete_unsettled:
-            why = "its unsettled map is not complete"
-            fix = "raise the client's max-frame-size, so that its attach holds the whole map"
-            self.link.refuse(AmqpError(NOT_IMPLEMENTED, f"the link was refused: {why}; {fix}"))
-            return
-        tags = list(attach.unsettled or ())
-
-        def job(do: Operations) -> LinkState:
-            do.next_due(self.queue)  # UnknownQueue
-            return do.resume_link(key, tags)
-
-        state = LinkState(0, frozenset())
-        if self._core.is_exactly_once:
-            state = await self._store.transact(job)
-        else:
-            await self._store.transact(lambda do: do.next_due(self.queue))
-        if self.is_over:
-            return
-        known = self._core.on_resumed(state)
-        self.link.reply(unsettled=None if attach.unsettled is None else known, **self._terms())
-        self._do(self._core.begin())
-
-    def on_delivery(self, event: DeliveryReceived) -> None:
-        """See `LinkEvents`."""
-        self._do(self._core.on_delivery(event))
-
-    def on_flow(self, event: LinkFlow) -> None:
-        """A sender's flow states nothing that is needed here."""
-
-    def on_disposition(self, event: DispositionReceived) -> None:
-        """See `LinkEvents`."""
-        self._do(self._core.on_disposition(event))
-
-    def on_detached(self, _event: LinkDetached | None) -> None:
-        """See `LinkEvents`."""
-        self.is_over = True
-        self._core.on_detached()
-
-    def _do(self, effects: Iterable[core.PushEffect]) -> None:
-        for effect in effects:
-            if isinstance(effect, core.Push):
-                self._bridge.start(self._push(effect.items, effect.left))
-            elif isinstance(effect, core.Settled):
-                self._bridge.start(self._forget(effect.tags))
-            elif isinstance(effect, core.Dispose):
-                self.link.dispose(effect.numbers, effect.state, effect.settled)
-            elif isinstance(effect, core.Grant):
-                self.link.grant(effect.credit)
-            else:
-                self.is_over = True
-                self.link.detach(effect.closed, effect.error)
-
-    async def _push(self, items: list[core.ToPush], left: frozenset[bytes]) -> None:
-        def one(do: Operations, each: core.ToPush) -> Pushed:
-            if self._core.is_exactly_once:
-                return do.push_delivery(self.queue, each.item, self._key, self._core.generation, each.tag)
-            return do.push(self.queue, [each.item])[0]
-
-        def job(do: Operations) -> list[Pushed | QueueError]:
-            if left:
-                do.settle_deliveries(self._key, self._core.generation, sorted(left))
-            return [_part(lambda each=each: one(do, each)) for each in items]  # type: ignore[misc]
-
-        try:
-            results = await self._store.transact(job)
-        except QueueError as error:
-            results = [error] * len(items)
-        self._do(self._core.on_pushed(items, results))
-
-    async def _forget(self, tags: list[bytes]) -> None:
-        generation = self._core.generation
-        with suppress(QueueError):  # they are forgotten with the next attach, or with the link
-            await self._store.transact(lambda do: do.settle_deliveries(self._key, generation, tags))
-
-
-class TakeLink(_QueueLink):
-    """A client that receives from a queue."""
-
-    def __init__(self, bridge: QueueBridge, store: QueueStore, link: ServiceLink, queue: str) -> None:
-        super().__init__(bridge, store, link, queue)
+        self._bridge = service
+        self._store: QueueStore = service.store  # type: ignore[assignment]  # what the edge opened for queues
         self._core = core.TakeCore(link.attach.snd_settle_mode == SenderSettleMode.SETTLED)
         wanted = (link.attach.properties or {}).get(vocabulary.QUEUE_TIMEOUT)
         if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int)):
@@ -263,6 +110,14 @@ class TakeLink(_QueueLink):
         self._early: LinkFlow | None = None
         self._is_open = False
 
+    async def open(self) -> None:
+        """Answer the attach."""
+        try:
+            await self._open()
+        except QueueError as error:
+            self.is_over = True
+            self.link.refuse(core.error_of(error))
+
     async def _open(self) -> None:
         unsettled = self.link.attach.unsettled
         for operation in core.presented(unsettled):
@@ -273,8 +128,8 @@ class TakeLink(_QueueLink):
             return
         self._changed = self._registered.enter_context(self._store.waiting(self.queue))
         mode = SenderSettleMode.SETTLED if self._core.is_pop else SenderSettleMode.UNSETTLED
-        terms = {**self._terms(), "snd_settle_mode": mode}
-        self.link.reply(unsettled=None if unsettled is None else {}, **terms)
+        settles = self.link.attach.rcv_settle_mode
+        self.link.reply(unsettled=None if unsettled is None else {}, rcv_settle_mode=settles, snd_settle_mode=mode)
         self._is_open = True
         if self._early is not None:
             self.on_flow(self._early)

@@ -1,7 +1,7 @@
 """What the bridge does on one AMQP link of a queue: events of the link and results of the store come in.
 
-`PushCore` serves a client that sends to ``queue://NAME``, `TakeCore` one that receives from it. Neither knows a store,
-a clock or a connection; what they decide is returned as effects.
+`PushCore` of the store serves a client that sends to ``queue://NAME``, `TakeCore` one that receives from it. It knows
+no store, clock or connection; what it decides is returned as effects.
 """
 
 from __future__ import annotations
@@ -10,28 +10,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridges.store import amqp_errors
+from bridges.store.push_core import Detach, PushCore
 from bridges.workqueue.amqp_messages import handle_of, item_of, message_of, tag_of
-from bridges.workqueue.errors import (
-    AlreadyReassigned,
-    InvalidRequest,
-    LinkStolen,
-    PayloadTooLarge,
-    QueueError,
-    StoreBusy,
-    StoreFull,
-    UnknownQueue,
-)
-from bridges.workqueue.items import Commit, Handle, LinkState, NewItem, Pushed, Rollback, Taken
+from bridges.workqueue.errors import AlreadyReassigned, QueueError, UnknownQueue
+from bridges.workqueue.items import Commit, Handle, Rollback, Taken
 from oncewire.wire import (
-    ACCEPTED,
-    INTERNAL_ERROR,
-    NOT_FOUND,
     RELEASED,
     RESOURCE_LOCKED,
-    STOLEN,
     Accepted,
     AmqpError,
-    DeliveryReceived,
     DeliveryState,
     DispositionReceived,
     Modified,
@@ -39,65 +27,8 @@ from oncewire.wire import (
     Symbol,
 )
 
-PUSH_CREDIT = 256
-"""Deliveries a sender may have under way to the store: two groups of one durable write."""
 TAKE_COUNT = 64
 """Items reserved in one transaction for one link."""
-DECODE_ERROR = Symbol("amqp:decode-error")
-PRECONDITION_FAILED = Symbol("amqp:precondition-failed")
-MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")
-
-
-@dataclass(frozen=True, slots=True)
-class ToPush:
-    """One delivery on its way into the store."""
-
-    number: int
-    tag: bytes
-    item: NewItem
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """Push these; `PushCore.on_pushed` takes what became of each, in order.
-
-    Attributes:
-        left: tags to forget before, in the same transaction (W-17).
-    """
-
-    items: list[ToPush]
-    left: frozenset[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Have the store forget the tags: their sender has settled."""
-
-    tags: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Dispose:
-    """State the outcome of deliveries that came."""
-
-    numbers: list[int]
-    state: DeliveryState
-    settled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Set the sender's credit."""
-
-    credit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Detach:
-    """End the link; with `closed` False its sender attaches again and presents what is unsettled."""
-
-    closed: bool
-    error: AmqpError
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,135 +91,19 @@ class GiveBack:
     handles: list[Handle]
 
 
-PushEffect: TypeAlias = Push | Settled | Dispose | Grant | Detach
 TakeEffect: TypeAlias = Take | Wait | Send | Drained | Settle | Answer | GiveBack | Detach
 
 
 def error_of(error: QueueError) -> AmqpError:
     """The AMQP error that says the same."""
-    if isinstance(error, UnknownQueue):
-        condition: str = NOT_FOUND
-    elif isinstance(error, PayloadTooLarge):
-        condition = MESSAGE_TOO_LARGE
-    elif isinstance(error, AlreadyReassigned):
-        condition = RESOURCE_LOCKED
-    elif isinstance(error, LinkStolen):
-        condition = STOLEN
-    elif isinstance(error, InvalidRequest):
-        condition = PRECONDITION_FAILED
-    else:
-        condition = INTERNAL_ERROR
-    return AmqpError(Symbol(condition), str(error))
+    if isinstance(error, AlreadyReassigned):
+        return AmqpError(Symbol(RESOURCE_LOCKED), str(error))
+    return amqp_errors.error_of(error)
 
 
-@dataclass(slots=True)
-class PushCore:
-    """A link that pushes (W-17).
-
-    Attributes:
-        is_exactly_once: rcv-settle-mode second: the sender settles, and the store knows each delivery until then.
-        generation: of this attach in the store; 0 where the store knows nothing of the link.
-    """
-
-    is_exactly_once: bool
-    generation: int = 0
-    _known: frozenset[bytes] = frozenset()
-    _left: frozenset[bytes] = frozenset()
-    _waiting: list[ToPush] = field(default_factory=list)
-    _is_pushing: bool = False
-    _under_way: int = 0
-    _is_over: bool = False
-
-    def on_resumed(self, found: LinkState) -> dict[bytes, DeliveryState | None]:
-        """The store has begun a generation; returns the map to reply with: what was pushed is accepted."""
-        self.generation, self._known, self._left = found.generation, found.known, found.left
-        return dict.fromkeys(sorted(found.known), ACCEPTED)
-
-    def begin(self) -> list[PushEffect]:
-        """Our attach is sent."""
-        return [Grant(PUSH_CREDIT)]
-
-    def on_delivery(self, event: DeliveryReceived) -> list[PushEffect]:
-        """A delivery came."""
-        if self._is_over:
-            return []
-        self._under_way += 1
-        if event.aborted:
-            return self._done(1)
-        if event.resume and event.tag in self._known:  # only its state was left to say
-            if event.settled:
-                return [Settled([event.tag]), *self._done(1)]
-            return [Dispose([event.delivery_id], ACCEPTED, False), *self._done(1)]
-        try:
-            item = item_of(event.payload)
-        except InvalidRequest as error:
-            return [*self._dispose([(event.delivery_id, Rejected(error_of(error)))], event.settled), *self._done(1)]
-        number = -1 if event.settled else event.delivery_id
-        self._waiting.append(ToPush(number, event.tag, item))
-        return self._push()
-
-    def _push(self) -> list[PushEffect]:
-        if self._is_pushing or not self._waiting:
-            return []
-        items, self._waiting = self._waiting, []
-        self._is_pushing = True
-        # W-17: it has our reply, so this attach is its newest, and what it did not present it has settled.
-        return [Push(items, self._left)]
-
-    def on_pushed(self, items: list[ToPush], results: list[Pushed | QueueError]) -> list[PushEffect]:
-        """What became of a `Push`: only what is durable is accepted (W-1)."""
-        self._is_pushing = False
-        if self._is_over:
-            return []
-        states: list[tuple[int, DeliveryState]] = []
-        lost: QueueError | None = None
-        for each, result in zip(items, results, strict=True):
-            if isinstance(result, Pushed):
-                state: DeliveryState = ACCEPTED
-                self._left = frozenset()
-            elif isinstance(result, InvalidRequest | UnknownQueue | PayloadTooLarge):
-                state = Rejected(error_of(result))
-            elif isinstance(result, StoreFull | StoreBusy) or not self.is_exactly_once:
-                state = RELEASED  # nothing has happened, or the sender has chosen at-least-once
-            else:  # W-17: whether it was pushed is not known; the next attach shows it
-                lost = result
-                continue
-            if each.number >= 0:
-                states.append((each.number, state))
-        effects = [*self._dispose(states, False), *self._done(len(items))]
-        if lost is not None:
-            self._is_over = True
-            return [*effects, Detach(False, error_of(lost))]
-        return [*effects, *self._push()]
-
-    def _dispose(self, states: list[tuple[int, DeliveryState]], is_settled: bool) -> list[PushEffect]:
-        if is_settled:
-            return []
-        effects: list[PushEffect] = []
-        accepted = [number for number, state in states if state is ACCEPTED]
-        if accepted:
-            effects.append(Dispose(accepted, ACCEPTED, not self.is_exactly_once))
-        for number, state in states:
-            if state is not ACCEPTED:
-                effects.append(Dispose([number], state, not self.is_exactly_once))
-        return effects
-
-    def _done(self, count: int) -> list[PushEffect]:
-        before = self._under_way // (PUSH_CREDIT // 2)
-        self._under_way -= count
-        is_due = self._under_way // (PUSH_CREDIT // 2) < before or not self._under_way
-        return [Grant(PUSH_CREDIT - self._under_way)] if is_due else []
-
-    def on_disposition(self, event: DispositionReceived) -> list[PushEffect]:
-        """The sender has settled deliveries: they will not come again."""
-        if not event.settled or not self.is_exactly_once:
-            return []
-        return [Settled(list(event.tags))]
-
-    def on_detached(self) -> None:
-        """The link is over; what is in the store's hands is pushed or not, and the next attach shows it."""
-        self._is_over = True
-        self._waiting.clear()
+def push_core(*, is_exactly_once: bool) -> PushCore:
+    """The end of a link that pushes items."""
+    return PushCore(is_exactly_once, lambda event: item_of(event.payload))
 
 
 @dataclass(slots=True)

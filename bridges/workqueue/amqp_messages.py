@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bridges.workqueue.errors import InvalidRequest
 from bridges.workqueue.items import DEFAULT_PRIORITY, Handle, NewItem, Taken
-from bridges.workqueue.rules_core import check_name, check_seconds
-from oncewire.wire import DecodeError, Header, Message, Symbol, body_octets, decode_message, encode_message, vocabulary
+from oncewire.store.errors import InvalidRequest
+from oncewire.store.rules_core import check_name, check_seconds
+from oncewire.wire import DecodeError, Header, Message, Symbol, decode_message, encode_message, vocabulary
+from oncewire.wire.json_values import body_octets
 
 PREFIX = "queue://"
 _HANDLE_BYTES = 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bridges.workqueue import cli_amqp, cli_topics  # noqa: F401  # they add their commands
+from bridges.workqueue import cli_topics  # noqa: F401  # it adds its commands
 from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,
@@ -24,7 +24,7 @@ from bridges.workqueue.cli_shapes import (
     statistics_words,
     typed,
 )
-from bridges.workqueue.errors import InvalidRequest, UnknownQueue
+from bridges.workqueue.errors import UnknownQueue
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
@@ -44,6 +44,7 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.cli.errors import CliError
+from oncewire.store.errors import InvalidRequest
 
 __all__ = ["queue"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from bridges.doors.routers import RouterLogin
 from bridges.workqueue.errors import QueueError
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
@@ -17,7 +17,6 @@ from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_of_command, tls_options
 from oncewire.cli.token import token_of_command, token_option
 from oncewire.cli.where import DEFAULT_URL, PRECEDENCE, amqp_addresses, context_option, hostname_of, require_listener
-from oncewire.client.login import TokenSource
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -47,14 +46,6 @@ def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
         return queue.command(name, short_help=short_help)(command)
 
     return make
-
-
-class RouterLogin(TypedDict):
-    """How a program connects to its routers."""
-
-    ssl_context: ssl.SSLContext | None
-    token: TokenSource | None
-    hostname: str | None
 
 
 def router_options(command: Command) -> Command:

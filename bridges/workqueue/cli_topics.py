@@ -1,16 +1,12 @@
-"""`oncewire queue feed`, `publish` and `unpublished`: between topics and queues."""
+"""`oncewire queue unsubscribe` and `unpublished`: what an operator decides about feeds and the outbox of edges."""
 
 from __future__ import annotations
-
-import asyncio
 
 import click
 
 from bridges.workqueue.cli_group import router_options, routers_of, run, store_command, transact
 from bridges.workqueue.cli_shapes import payload_words, show
 from bridges.workqueue.feed import Feed
-from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PRIORITY
-from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.unpublished import (
@@ -23,81 +19,26 @@ from bridges.workqueue.unpublished import (
 )
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
-from oncewire.wire import DecodeError, body_octets, decode_message
+from oncewire.wire import DecodeError, decode_message
+from oncewire.wire.json_values import body_octets
 
 
-@store_command("feed", "Push the messages of a topic, until Ctrl-C.")
+@store_command("unsubscribe", "End the subscription of a feed for good.")
 @click.argument("topic")
 @click.argument("name", metavar="QUEUE")
 @router_options
-@click.option("--priority", type=click.IntRange(0, MAX_PRIORITY), default=DEFAULT_PRIORITY, show_default=True)
-@click.option("--unsubscribe", is_flag=True, help="End the subscription for good, in place of feeding.")
-def feed(
-    url: str,
-    as_json: bool,
-    topic: str,
-    name: str,
-    routers: tuple[str, ...],
-    vhost: str | None,
-    priority: int,
-    unsubscribe: bool,
-) -> None:
-    """Push each message of TOPIC into QUEUE as exactly one item. The subscription stays when this ends."""
+def unsubscribe(url: str, as_json: bool, topic: str, name: str, routers: tuple[str, ...], vhost: str | None) -> None:
+    """End the feed from TOPIC into QUEUE: publishers of the topic wait for it no longer, and edges that run it stop."""
     urls, login = routers_of(routers, vhost)
 
     async def work(store: QueueStore) -> None:
-        found = Feed(Queue(store, name), topic, urls, priority=priority, **login)
-        words = {"topic": topic, "queue": name}
         try:
-            if unsubscribe:
-                await found.unsubscribe()
-                show({**words, "unsubscribed": True}, as_json=as_json)
-                return
-            running = asyncio.create_task(found.run())
-            subscribed = asyncio.create_task(found.subscribed.wait())
-            await asyncio.wait([running, subscribed], return_when=asyncio.FIRST_COMPLETED)
-            if subscribed.done():
-                show({**words, "subscribed": True}, as_json=as_json)
-            await running
+            await Feed(Queue(store, name), topic, urls, **login).unsubscribe()
         except ClientError as error:
             raise CliError(error.what, error.why, error.fix) from None
 
     run(url, work)
-
-
-@store_command("publish", "Publish the messages of the outbox, until Ctrl-C.")
-@router_options
-@click.option("--until-empty", is_flag=True, help="Stop when every message has its outcome.")
-@click.option(
-    "--require",
-    type=click.IntRange(0, 0xFFFFFFFF),
-    default=0,
-    metavar="N",
-    help="Messages wait until their topic has N subscriptions. [0: without one they count as published]",
-)
-def publish(
-    url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, until_empty: bool, require: int
-) -> None:
-    """Publish the messages that workers decided on, each exactly once."""
-    urls, login = routers_of(routers, vhost)
-
-    async def work(store: QueueStore) -> int:
-        found = OutboxPublisher(store, urls, require=require, **login)
-        running = asyncio.create_task(found.run())
-        waiting = [asyncio.create_task(found.flush())] if until_empty else []
-        try:
-            await asyncio.wait([running, *waiting], return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-        except ClientError as error:
-            raise CliError(error.what, error.why, error.fix) from None
-        finally:
-            for task in (running, *waiting):
-                task.cancel()
-            await asyncio.gather(running, *waiting, return_exceptions=True)
-        return len(await store.transact(list_unpublished))
-
-    show({"unpublished": run(url, work)}, as_json=as_json)
+    show({"topic": topic, "queue": name, "unsubscribed": True}, as_json=as_json)
 
 
 @store_command("unpublished", "Messages that ended otherwise than accepted.")
@@ -130,7 +71,7 @@ def unpublished(url: str, as_json: bool, topic: str | None, number: int | None, 
 
 def _show_unsent(topic: OutboxTopic) -> None:
     """Notify on the standard error of messages that are not published yet, and so in no list (W-27)."""
-    who = "a process publishes" if topic.has_publisher else "no process publishes: run `oncewire queue publish`"
+    who = "a process publishes" if topic.has_publisher else "no process publishes: run an edge with [[publish]]"
     since = "" if topic.oldest_s is None else f", the first one for {topic.oldest_s:.0f} s"
     click.echo(f"{topic.unsent} messages for {topic.topic} wait to be published{since}; {who}", err=True)
 

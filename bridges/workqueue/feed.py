@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Sequence
 
-from bridges.workqueue.crash_points import CrashPoint, passed
+from bridges.store.client_journals import FeedJournal
+from bridges.store.crash_points import CrashPoint, passed
+from bridges.store.subscribed_link import SubscribedLink
+from bridges.store.topic_link import TAKES_OVER, Tenure, logger
 from bridges.workqueue.errors import QueueError
 from bridges.workqueue.items import DEFAULT_PRIORITY, NewItem
 from bridges.workqueue.queue import Queue
-from bridges.workqueue.rules_core import check_payload, check_priority, check_topic
-from bridges.workqueue.topic_journal import ENDED, FeedJournal, Owner, take_over
-from bridges.workqueue.topic_link import TopicLink, logger
+from bridges.workqueue.rules_core import check_payload, check_priority
 from oncewire.client import Client, Delivery, Subscriber
 from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import rejected
-from oncewire.wire import DecodeError, body_octets
+from oncewire.store.owners import Owner
+from oncewire.store.rules_core import check_topic
+from oncewire.wire import DecodeError
+from oncewire.wire.json_values import body_octets
 
 BATCH = 256
 """Messages of one transaction, at most: as many as a subscriber prefetches."""
-LINK = "feed"
-"""Name of the subscription; the container-id distinguishes feeds."""
 REJECTED = "oncewire:not-an-item"
 """Error condition of a message that cannot be an item."""
 
 
-class Feed(TopicLink):
+class Feed(SubscribedLink):
     """Subscribes to a topic and pushes the body of each message into a queue.
 
     The subscription belongs to the pair of topic and queue: it stays when this process ends, and whoever runs the
@@ -43,6 +44,8 @@ class Feed(TopicLink):
         timeout: seconds the network keeps the subscription while no process runs the feed, and publishers of the topic
             wait for it; None = the longest the network allows.
         priority: of the items.
+        drops_copies: one item of a message though its publisher sends it again, as stock clients do (D-3).
+        tenure: how this process comes to run the feed.
 
     Raises:
         InvalidRequest: topic or priority cannot be used.
@@ -50,6 +53,9 @@ class Feed(TopicLink):
     Attributes:
         subscribed: set when the network has confirmed the subscription: what is published from now on becomes items.
     """
+
+    link = "feed"
+    prefetch = BATCH
 
     def __init__(
         self,
@@ -62,35 +68,17 @@ class Feed(TopicLink):
         hostname: str | None = None,
         timeout: int | None = None,
         priority: int = DEFAULT_PRIORITY,
+        drops_copies: bool = False,
+        tenure: Tenure = TAKES_OVER,
     ) -> None:
         check_topic(topic)
         check_priority(priority)
-        super().__init__(queue.store, f"feed of {queue.name!r} from {topic!r}", routers, ssl_context, token, hostname)
+        name = f"feed of {queue.name!r} from {topic!r}"
+        super().__init__(queue.store, name, routers, ssl_context, token, hostname, tenure)
         self._queue = queue
-        self._topic = topic
-        self._timeout = timeout
+        self.subscribe_to(topic, timeout, drops_copies=drops_copies)
         self._priority = priority
         self._max_payload_bytes = 0
-        self.subscribed = asyncio.Event()
-
-    async def unsubscribe(self) -> None:
-        """End the subscription for good, in place of `run`: publishers of the topic wait for it no longer.
-
-        What the network has not delivered by then does not become items; what was pushed stays. Whoever runs the
-        feed, or stands by, ends with TakenOver.
-
-        Raises:
-            QueueError: the store cannot be used.
-            ClientError: the network did not end it; do it again.
-        """
-        owner = await self._store.transact(lambda do: take_over(do, self._name))
-        async with self._client(owner) as client:
-            subscriber = await self._subscribe(client, FeedJournal(self._store, owner))
-            await subscriber.unsubscribe()
-        await self._store.transact(lambda do: owner.give_back(do, ENDED))
-
-    async def _subscribe(self, client: Client, journal: FeedJournal) -> Subscriber:
-        return await client.subscriber(self._topic, name=LINK, journal=journal, prefetch=BATCH, timeout=self._timeout)
 
     async def _serve(self, client: Client, owner: Owner) -> None:
         self._max_payload_bytes = (await self._queue.configure()).max_payload_bytes
@@ -116,6 +104,7 @@ class Feed(TopicLink):
         if items:
             name = self._queue.name
             await subscriber.finish(good, effect=lambda: journal.add(lambda do: do.push(name, items)))
+            self.done += len(items)
 
     def _payload(self, delivery: Delivery) -> bytes:
         """Return the body: bytes as they are, a string as UTF-8, any other value as JSON.

@@ -1,4 +1,4 @@
-"""What the inspector shows of a store of work queues: the entry point `queues` of the group `oncewire.inspector`.
+"""What the inspector shows of the work queues of a store; `bridges.edge.inspection` adds its journals.
 
 It is a `QueueReader` of the inspector, for all stores: each transaction has one operation, as MongoDB needs it. The
 store is opened when somebody first looks, and again after it failed; a store that is unreachable keeps no router from
@@ -9,34 +9,48 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from bridges.workqueue.cli_shapes import iso, payload_words
-from bridges.workqueue.errors import (
-    InvalidRequest,
-    NeedsTransactions,
-    PartMissing,
-    QueueError,
-    StoreError,
-    UnknownEntry,
-    UnknownQueue,
-)
+from bridges.workqueue.contents import QueueContents
+from bridges.workqueue.errors import UnknownEntry, UnknownQueue
 from bridges.workqueue.items import Ending, HistoryEntry, Search, Statistics
 from bridges.workqueue.opening import check_address
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.cli.errors import CliError
+from oncewire.store.errors import EdgeError, InvalidRequest, NeedsTransactions, PartMissing, StoreError, UnknownName
+from oncewire.store.migrations import Feature
 
 T = TypeVar("T")
 Words = dict[str, Any]
 SHOWN_BYTES = 4_096
 """Of a payload: enough to read a job, little enough for a page."""
 
-_STATUS = ((UnknownQueue, 404), (UnknownEntry, 404), (InvalidRequest, 400), (StoreError, 503), (PartMissing, 503))
+_STATUS = (
+    (UnknownName, 404),
+    (UnknownQueue, 404),
+    (UnknownEntry, 404),
+    (InvalidRequest, 400),
+    (StoreError, 503),
+    (PartMissing, 503),
+)
+
+
+def check_store(url: str) -> None:
+    """Read the address of a store, which is opened later.
+
+    Raises:
+        CliError: it means no store.
+    """
+    try:
+        check_address(url)
+    except InvalidRequest as error:
+        raise CliError(error.what, error.why, error.fix) from error
 
 
 def open_queues(url: str) -> StoreInspection:
@@ -45,18 +59,21 @@ def open_queues(url: str) -> StoreInspection:
     Raises:
         CliError: the address means no store.
     """
-    try:
-        check_address(url)
-    except InvalidRequest as error:
-        raise CliError(error.what, error.why, error.fix) from error
+    check_store(url)
     return StoreInspection(url)
 
 
 class StoreInspection:
-    """See the module; for one event loop."""
+    """See the module; for one event loop.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: of the store.
+        features: that stand in it beside the queues.
+    """
+
+    def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self._url = url
+        self._features = features
         self._opening = asyncio.Lock()
         self._held = AsyncExitStack()
         self._store: QueueStore | None = None
@@ -114,7 +131,7 @@ class StoreInspection:
 
     def refusal_of(self, error: Exception) -> tuple[int, str, str] | None:
         """See QueueReader."""
-        if not isinstance(error, QueueError):
+        if not isinstance(error, EdgeError):
             return None
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 409)
         return status, f"{error.what}: {error.why}", error.fix
@@ -137,7 +154,9 @@ class StoreInspection:
     async def _opened(self) -> QueueStore:
         async with self._opening:
             if self._store is None:
-                self._store = await self._held.enter_async_context(QueueStore.open(self._url))
+                self._store = await self._held.enter_async_context(
+                    QueueStore.open(self._url, QueueContents(self._features))
+                )
             return self._store
 
 

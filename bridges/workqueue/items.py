@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from bridges.workqueue.errors import InvalidRequest
+from bridges.store.outbox import NewMessage
+from oncewire.store.errors import InvalidRequest
+from oncewire.store.rules_core import MAX_MESSAGE_BYTES
 
 Json: TypeAlias = Any
 """A value of JSON."""
@@ -18,7 +20,7 @@ DEFAULT_PRIORITY = 4
 """AMQP's default (header, `priority`)."""
 MAX_PRIORITY = 255
 """AMQP's largest: a priority is one octet there."""
-MAX_PAYLOAD_BYTES = 64 << 20
+MAX_PAYLOAD_BYTES = MAX_MESSAGE_BYTES
 """The largest payload a queue can be configured for, the routers' limit of a message."""
 
 
@@ -121,22 +123,6 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkState:
-    """An AMQP link that pushes, as the store knows it (W-17).
-
-    Attributes:
-        generation: of this attach; each has a higher one (W-18).
-        known: the tags among those presented that were pushed.
-        left: the tags that are kept and were not presented. Their sender has settled them, if this attach is its
-            newest: its first delivery shows that, and they are forgotten with it.
-    """
-
-    generation: int
-    known: frozenset[bytes]
-    left: frozenset[bytes] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Taken:
     """An item that was reserved or popped.
 
@@ -161,19 +147,6 @@ class Taken:
     due: float
     until: float
     key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message to be published to a topic.
-
-    Attributes:
-        topic: where it goes.
-        payload: the encoded AMQP message; `new_message` encodes it.
-    """
-
-    topic: str
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

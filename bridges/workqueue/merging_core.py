@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from bridges.workqueue.items import Commit, Taken
-from bridges.workqueue.rules_core import MAX_COUNT, MAX_DELAY_S
-from bridges.workqueue.store import Job, Operations
+from bridges.workqueue.store import Operations
+from oncewire.store.merging_core import Merged
+from oncewire.store.rules_core import MAX_COUNT, MAX_DELAY_S
+from oncewire.store.store import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +52,6 @@ class NextJob:
 
 _Placed: TypeAlias = tuple[int, ReserveJob | CommitJob]
 """A job, and its place among all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """One job for the jobs at these places, each with its number of items."""
-
-    job: Job
-    places: tuple[int, ...]
-    counts: tuple[int, ...] = ()
-
-    def spread(self, result: Any, results: list[Any]) -> None:
-        """Note each job's part of the result at its place: those who came first are served first."""
-        if not isinstance(self.job, ReserveJob):
-            for place in self.places:
-                results[place] = result
-            return
-        start = 0
-        for place, count in zip(self.places, self.counts, strict=True):
-            results[place] = result[start : start + count]
-            start += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +141,10 @@ def _portions(parts: Sequence[_Placed]) -> Iterator[list[_Placed]]:
 
 def _merged(parts: Sequence[_Placed]) -> Merged:
     """Make one job of several of a kind."""
-    counts = tuple(_count(job) for _, job in parts)
+    places = tuple(place for place, _ in parts)
     first = parts[0][1]
-    if isinstance(first, ReserveJob):
-        job: Job = ReserveJob(first.queue, sum(counts), first.timeout)
-    else:
-        job = CommitJob(tuple(each for _, part in parts if isinstance(part, CommitJob) for each in part.commits))
-    return Merged(job, tuple(place for place, _ in parts), counts)
+    if isinstance(first, CommitJob):
+        commits = tuple(each for _, part in parts if isinstance(part, CommitJob) for each in part.commits)
+        return Merged(CommitJob(commits), places)
+    counts = tuple(_count(job) for _, job in parts)
+    return Merged(ReserveJob(first.queue, sum(counts), first.timeout), places, counts)

@@ -12,16 +12,6 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any
 
-from bridges.workqueue.errors import (
-    InvalidRequest,
-    PartMissing,
-    StatementFailed,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreUnreachable,
-    StoreVersionUnknown,
-)
 from bridges.workqueue.mongodb_documents import (
     ITEM_INDEXES,
     ITEMS,
@@ -31,6 +21,16 @@ from bridges.workqueue.mongodb_documents import (
     STORE,
     VERSION,
     Indexes,
+)
+from oncewire.store.errors import (
+    InvalidRequest,
+    PartMissing,
+    StatementFailed,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreVersionUnknown,
 )
 
 PREFIX = "mongodb://"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from bridges.workqueue.items import Ending, Handle, HistoryEntry, Taken
-from bridges.workqueue.rules_core import to_s
+from oncewire.store.rules_core import to_s
 
 Document: TypeAlias = dict[str, Any]
 ITEMS: Final = "oncewire_items"

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from bridges.store.links import LinkState
+from bridges.store.outbox import NewMessage
 from bridges.workqueue.errors import QueueError
-from bridges.workqueue.items import (
-    Commit,
-    Ending,
-    Handle,
-    LinkState,
-    NewItem,
-    NewMessage,
-    Pushed,
-    QueueSettings,
-    Rollback,
-    Taken,
-    Target,
-)
+from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, QueueSettings, Rollback, Taken, Target
 from bridges.workqueue.mongodb_documents import (
     ORDER,
     Document,
@@ -33,21 +23,16 @@ from bridges.workqueue.mongodb_schedules import INSTANCE_S, MongoSchedules
 from bridges.workqueue.one_operation import refused
 from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
-    MAX_COUNT,
     RAN_OUT,
     REJECTED,
     backoff,
-    check_count,
-    check_name,
     check_payload,
     check_priority,
-    check_seconds,
     dead_letter_reason,
     due_at,
     is_dead,
-    to_s,
-    to_us,
 )
+from oncewire.store.rules_core import MAX_COUNT, check_count, check_name, check_seconds, to_s, to_us
 
 T = TypeVar("T")
 

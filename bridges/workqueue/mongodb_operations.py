@@ -13,10 +13,10 @@ from bridges.workqueue.mongodb_documents import Document, entry_of, is_kept, new
 from bridges.workqueue.mongodb_items import MongoItems, the_one
 from bridges.workqueue.one_operation import OneOperation
 from bridges.workqueue.refusals import no_dead_letter, replayed_before, unknown_entry
-from bridges.workqueue.rules_core import check_count, check_seconds, to_s, to_us
 from bridges.workqueue.sql_operations import END_OF_TIME, RATE_S, READ_LIMIT, SCAN_LIMIT, is_wanted
 from bridges.workqueue.store import Operations
 from oncewire.client.put_off import ended
+from oncewire.store.rules_core import check_count, check_seconds, to_s, to_us
 
 T = TypeVar("T")
 

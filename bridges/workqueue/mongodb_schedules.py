@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
 
-from bridges.workqueue.errors import InvalidRequest, NoFurtherTime
+from bridges.workqueue.errors import NoFurtherTime
 from bridges.workqueue.items import QueueSettings, Schedule
 from bridges.workqueue.mongodb import MongoConnection
 from bridges.workqueue.mongodb_documents import Document, new_document
 from bridges.workqueue.refusals import unknown_queue, unknown_schedule
-from bridges.workqueue.rules_core import check_name, check_payload, check_priority, check_settings, to_s, to_us
+from bridges.workqueue.rules_core import check_payload, check_priority, check_settings
 from bridges.workqueue.schedule_core import next_after
+from oncewire.store.errors import InvalidRequest
+from oncewire.store.rules_core import check_name, to_s, to_us
 
 MAX_DOCUMENT_PAYLOAD = 4 << 20
 """A document has at most 16 MiB, and holds a payload, a result and the payload of the passage before."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from bridges.workqueue.errors import NeedsTransactions
 from bridges.workqueue.store import Operations
+from oncewire.store.errors import NeedsTransactions
 
-_NAMES = frozenset(name for name in vars(Operations) if not name.startswith("_")) - {"now", "execute"}
+_NAMES = frozenset(name for name in vars(Operations) if not name.startswith("_"))
 
 
 def refused(what: str) -> NeedsTransactions:
@@ -67,6 +67,8 @@ class OneOperation:
     def execute(self, *_: object) -> NoReturn:
         """There are no tables of the application here."""
         _refuse()
+
+    write = write_many = execute
 
     def of(self, job: Callable[[Any], Any]) -> tuple[Any, Planned | None]:
         """Run a job: what it returned, and the operation to be done. A job returns the operation's result, or nothing.

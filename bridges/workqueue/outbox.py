@@ -1,202 +1,94 @@
-"""From a store's outbox to topics: each message that a transaction decided on is published exactly once (W-22)."""
+"""The outbox and queues in a transaction of the application's own, on the connection that it has (W-29).
+
+``add(connection, topic, body)`` publishes a message if the transaction of this connection commits, and only then. The
+outbox publisher of this database sends it, in whatever process it runs.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import ssl
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.crash_points import CrashPoint, passed
-from bridges.workqueue.queue import LONGEST_SLEEP_S
-from bridges.workqueue.queue_store import QueueStore, until_set
-from bridges.workqueue.sql_outbox import OUTBOX_NOTICE
-from bridges.workqueue.store import Operations, Row
-from bridges.workqueue.topic_journal import OutboxJournal, Owner
-from bridges.workqueue.topic_link import RETRY_S, TopicLink
-from oncewire.client import Client, LinkRefused, NotAccepted, Publisher, UsageError
-from oncewire.client.login import TokenSource
-from oncewire.client.outcomes import counted
-from oncewire.client.publisher import SESSION_TIMEOUT_S
+from bridges.store import outbox
+from bridges.workqueue.contents import QueueContents
+from bridges.workqueue.items import Commit, Json, NewItem, Pushed
+from bridges.workqueue.messages import new_message
+from bridges.workqueue.store import Operations
+from oncewire.client.bodies import Body
+from oncewire.client.codec import CodecSource
+from oncewire.store.foreign import within, within_async
 
-logger = logging.getLogger("oncewire.workqueue")
-
-INFLIGHT = 1000
-"""Messages of a topic without outcome; the routers' window is 1,024 (C-1)."""
-GROUP = 250
-"""Messages read at once: a window is filled in four portions, so one is prepared while another is on its way."""
-NAME = "publisher of the outbox"
+__all__ = ["add", "add_async", "commit", "commit_async", "push", "push_async"]
 
 
-class _Encoded:
-    """A message that is encoded already, for `submit_many`."""
+def add(connection: object, topic: str, *bodies: Body | Json, codec: CodecSource | None = None) -> None:
+    """Publish messages to a topic if the transaction of this connection commits (W-21).
 
-    __slots__ = ("_payload",)
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def encode(self) -> bytes:
-        return self._payload
-
-
-class OutboxPublisher(TopicLink):
-    """Publishes what transactions of a store have decided on, in the order of their commits for each topic.
-
-    One process at a time: the one that began last (W-23); the others stand by (W-26).
+    A topic's messages have the order of the commits, so transactions that add to one topic wait for each other: add
+    just before the commit.
 
     Args:
-        store: of the queues.
-        routers: URLs, tried in turn.
-        ssl_context: for URLs that ask for TLS; None = Python's default.
-        token: as at ``connect()``; None = log in with what the URLs have.
-        hostname: as at ``connect()``: the virtual host of the topics.
-        session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
-            messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-24).
-        require: subscriptions that the topic of a message must have; with fewer its messages wait (W-28). 0 = none: a
-            message to a topic without a subscription counts as published.
+        connection: of sqlite3, psycopg or SQLAlchemy (Connection or Session), in the store's database.
+        topic: where they go.
+        bodies: bytes, an ``oncewire.wire.Message``, or values that become JSON; with a codec what that encodes.
+        codec: a dataclass, a model of pydantic, or a ``Codec``.
+
+    Raises:
+        InvalidRequest: there is no transaction, no store in this database, or the connection is of another kind; or a
+            message cannot be published. Nothing was added, and the transaction goes on.
     """
-
-    def __init__(
-        self,
-        store: QueueStore,
-        routers: str | Sequence[str],
-        *,
-        ssl_context: ssl.SSLContext | None = None,
-        token: TokenSource | None = None,
-        hostname: str | None = None,
-        session_timeout: int = SESSION_TIMEOUT_S,
-        require: int = 0,
-    ) -> None:
-        super().__init__(store, NAME, routers, ssl_context, token, hostname)
-        self._session_timeout = session_timeout
-        self._require = require
-        self._released: dict[str, asyncio.Event] = {}
-        self._waiting: set[str] = set()
-        self._loop = asyncio.get_running_loop()
-        self._progress = asyncio.Event()
-
-    async def flush(self) -> None:
-        """Wait until every message in the outbox has its outcome; `run` runs meanwhile, here or in another process."""
-        while True:
-            self._progress.clear()
-            if not await self._store.transact(_topics_at_work):
-                return
-            await until_set(self._progress, RETRY_S)  # while this one stands by, another process gets the outcomes
-
-    async def _serve(self, client: Client, owner: Owner) -> None:
-        """Keep a task for each topic that has messages."""
-        on_released = self._note_released if self._require else None
-        journal = OutboxJournal(self._store, owner, self._progressed, on_released)
-        at_work: dict[str, asyncio.Task[None]] = {}
-        try:
-            with self._store.waiting(OUTBOX_NOTICE) as changed:
-                while True:
-                    await self._store.listen()
-                    changed.clear()
-                    for topic in await self._store.transact(_topics_at_work):
-                        if topic not in at_work:
-                            at_work[topic] = asyncio.create_task(self._publish_topic(client, journal, topic))
-                    await self._sleep(changed, at_work.values())
-        finally:
-            for task in at_work.values():
-                task.cancel()
-            await asyncio.gather(*at_work.values(), return_exceptions=True)
-
-    async def _sleep(self, changed: asyncio.Event, tasks: Iterable[asyncio.Future[Any]]) -> None:
-        """Wait for a notice of new messages, or the failure of a task (W-13)."""
-        notice = asyncio.create_task(changed.wait())
-        try:
-            done, _ = await asyncio.wait([notice, *tasks], timeout=LONGEST_SLEEP_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            notice.cancel()
-        for task in done:
-            task.result()
-
-    async def _publish_topic(self, client: Client, journal: OutboxJournal, topic: str) -> None:
-        while True:
-            try:
-                publisher = await client.publisher(
-                    topic,
-                    name=topic,
-                    journal=journal,
-                    window=INFLIGHT,
-                    timeout=self._session_timeout,
-                    require=self._require or None,
-                )
-                try:
-                    await self._publish(publisher, journal, topic)
-                    await self._wait_for_subscriptions(publisher, journal)
-                finally:
-                    await publisher.suspend()
-            except (LinkRefused, UsageError) as error:  # of this topic only; its messages wait
-                self._complain(f"topic {topic!r}: {error}")
-            await asyncio.sleep(RETRY_S)
-
-    async def _publish(self, publisher: Publisher, journal: OutboxJournal, topic: str) -> None:
-        """Publish until something is released (W-28)."""
-        for sending in publisher.recovered:
-            sending.was_awaited = True
-        self._released[topic] = asyncio.Event()
-        with self._store.waiting(OUTBOX_NOTICE) as changed:
-            while topic not in journal.released:
-                await self._store.listen()
-                changed.clear()
-                if publisher.statistics.accepted:
-                    self._waiting.discard(topic)
-                first = publisher.next_number
-                rows = await self._store.transact(partial(_rows_from, topic=topic, first=first))
-                if rows:
-                    passed(CrashPoint.ROWS_READ)
-                    # W-22: the row's number is the number of the client's message, and so its delivery tag.
-                    assert [number for number, _ in rows] == [*range(first, first + len(rows))]
-                    try:
-                        sendings = await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows])
-                    except NotAccepted:  # something was released, and is being recorded
-                        return
-                    for sending in sendings:
-                        sending.was_awaited = True  # the journal notes its outcome
-                else:
-                    await self._idle(publisher, topic, changed)
-
-    async def _wait_for_subscriptions(self, publisher: Publisher, journal: OutboxJournal) -> None:
-        """W-28: when all that was sent has its outcome, another session sends again what was sent to nobody."""
-        topic = publisher.topic
-        if topic not in self._waiting:
-            self._waiting.add(topic)
-            wanted = counted(self._require, "subscription")
-            logger.warning("%s: the topic %r has fewer than %s; its messages wait", NAME, topic, wanted)
-        if await publisher.end_released():
-            await self._store.transact(journal.send_released(topic))
-            journal.released.discard(topic)
-
-    async def _idle(self, publisher: Publisher, topic: str, changed: asyncio.Event) -> None:
-        """Wait for new messages; a failure while others are on their way ends it, too, and so does a release."""
-        on_the_way: list[asyncio.Task[Any]] = []
-        if publisher.unfinished:
-            released = self._released[topic].wait()
-            on_the_way = [asyncio.create_task(publisher.flush()), asyncio.create_task(released)]
-        try:
-            await self._sleep(changed, on_the_way)
-        finally:
-            for task in on_the_way:
-                task.cancel()
-
-    def _note_released(self, topic: str) -> None:
-        """Called in the journal's thread."""
-        self._loop.call_soon_threadsafe(self._released[topic].set)
-
-    def _progressed(self) -> None:
-        """Called in the journal's thread."""
-        self._loop.call_soon_threadsafe(self._progress.set)
+    messages = [new_message(topic, body, codec) for body in bodies]
+    within(connection, _contents(), lambda do: outbox.publish(do, messages))
 
 
-def _rows_from(do: Operations, topic: str, first: int) -> list[Row]:
-    return do.execute(sql.NEXT_ROWS, (topic, first, GROUP))
+async def add_async(connection: object, topic: str, *bodies: Body | Json, codec: CodecSource | None = None) -> None:
+    """As `add`, also on a connection of psycopg, asyncpg or SQLAlchemy that is awaited."""
+    messages = [new_message(topic, body, codec) for body in bodies]
+    await within_async(connection, _contents(), lambda do: outbox.publish(do, messages))
 
 
-def _topics_at_work(do: Operations) -> list[str]:
-    return [topic for (topic,) in do.execute(sql.TOPICS_AT_WORK)]
+def push(connection: object, queue: str, *items: NewItem) -> list[Pushed]:
+    """Push items into a queue if the transaction of this connection commits; arguments and errors as of `add`.
+
+    Raises:
+        UnknownQueue: there is no queue of that name: make it by ``Queue.open``.
+    """
+    return within(connection, _contents(), partial(_push, queue=queue, items=items))
+
+
+async def push_async(connection: object, queue: str, *items: NewItem) -> list[Pushed]:
+    """As `push`, also on a connection that is awaited."""
+    return await within_async(connection, _contents(), partial(_push, queue=queue, items=items))
+
+
+def commit(connection: object, *commits: Commit) -> None:
+    """End reserved items as done if the transaction of this connection commits: their effect and their end are one.
+
+    Args:
+        connection: as of `add`.
+        commits: of items, ``item.as_commit()``, with their results and messages.
+
+    Raises:
+        AlreadyReassigned: an item is another worker's by now (W-5). Roll back.
+    """
+    within(connection, _contents(), partial(_commit, commits=commits))
+
+
+async def commit_async(connection: object, *commits: Commit) -> None:
+    """As `commit`, also on a connection that is awaited."""
+    await within_async(connection, _contents(), partial(_commit, commits=commits))
+
+
+def _push(do: Operations, queue: str, items: Sequence[NewItem]) -> list[Pushed]:
+    return do.push(queue, items)
+
+
+def _commit(do: Operations, commits: Sequence[Commit]) -> None:
+    do.commit(commits)
+
+
+def _contents() -> QueueContents:
+    """One number for all that is random: work that is run again must do the same."""
+    number = random.random()
+    return QueueContents(chance=lambda: number)

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
-from bridges.workqueue.errors import InvalidRequest, QueueEmpty, QueueError, StoreUnreachable
+from bridges.store.outbox import NewMessage
+from bridges.workqueue.errors import QueueEmpty, QueueError
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     Commit,
@@ -17,7 +19,6 @@ from bridges.workqueue.items import (
     Handle,
     Json,
     NewItem,
-    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -32,15 +33,16 @@ from bridges.workqueue.items import (
 )
 from bridges.workqueue.merging_core import CommitJob, NextJob, ReserveJob
 from bridges.workqueue.messages import new_message
-from bridges.workqueue.queue_store import QueueStore, until_set
+from bridges.workqueue.outbox import commit_async, push_async
+from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.client.bodies import Body
 from oncewire.client.put_off import ended, wait_out
+from oncewire.store.errors import InvalidRequest, StoreUnreachable
+from oncewire.store.open_store import LONGEST_SLEEP_S, until_set
 
 T = TypeVar("T")
 
-LONGEST_SLEEP_S = 60.0
-"""A notice may be lost with the process that sends it: nobody waits longer than this without looking (W-13)."""
 SHORTEST_SLEEP_S = 0.05
 """Something is ready, and another transaction is taking it: it ends soon, and no notice is sent."""
 TIMEOUT_S = 30.0
@@ -122,15 +124,51 @@ class Reserved:
         result = None if self.result is None else encode(self.result)
         return Commit(self.handle, result, self._changed, tuple(self._messages))
 
+    async def __aenter__(self) -> Self:
+        """A block that commits the item at its end, and rolls it back at an exception."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or roll back, unless the block has settled the item.
+
+        Raises:
+            AlreadyReassigned: the block took longer than the reservation held (W-5).
+        """
+        if self.is_settled:
+            return
+        if error is not None:
+            is_failure = not isinstance(error, asyncio.CancelledError)  # else the worker stops
+            reason = f"{type(error).__name__}: {error}" if is_failure else ""
+            await self._queue.give_back([Rollback(self.handle, None if is_failure else 0.0, reason, is_failure)])
+            return
+        committing = asyncio.ensure_future(self._commit_surely())
+        await ended(committing)
+        committing.result()
+
+    async def _commit_surely(self) -> None:
+        try:
+            await self.commit()
+        except StoreUnreachable:  # whether it happened is not known; a second time has no second effect (W-5)
+            await self.commit()
+
     async def extend(self, timeout: float = TIMEOUT_S) -> None:
         """Make the reservation run out `timeout` seconds from now."""
         await self._queue.extend(self.handle, timeout)
 
-    async def commit(self, result: bytes | Json | None = None) -> None:
-        """The item is done."""
+    async def commit(self, result: bytes | Json | None = None, *, connection: object = None) -> None:
+        """The item is done.
+
+        With `connection`, one of the application's own with a transaction in the same database, it is done if that
+        commits; after a rollback it comes back when its reservation runs out. See `bridges.workqueue.outbox`.
+        """
         if result is not None:
             self.result = result
-        await self._queue.commit_many([self.as_commit()])
+        if connection is not None:
+            await commit_async(connection, self.as_commit())
+        else:
+            await self._queue.commit_many([self.as_commit()])
         self.is_settled = True
 
     async def commit_and_reserve(self, timeout: float = TIMEOUT_S) -> Reserved | None:
@@ -220,9 +258,16 @@ class Queue:
         when: datetime | float | None = None,
         priority: int = DEFAULT_PRIORITY,
         key: str | None = None,
+        connection: object = None,
     ) -> Pushed:
-        """Add an item: bytes, or a value that is stored as JSON; see NewItem."""
+        """Add an item: bytes, or a value that is stored as JSON; see NewItem.
+
+        With `connection`, one of the application's own with a transaction in the same database, it is added if that
+        commits; see `bridges.workqueue.outbox`.
+        """
         item = NewItem(encode(payload), delay, unix_time(when), priority, key)
+        if connection is not None:
+            return (await push_async(connection, self.name, item))[0]
         return (await self.push_many([item]))[0]
 
     async def push_many(self, items: Sequence[NewItem]) -> list[Pushed]:
@@ -261,27 +306,23 @@ class Queue:
         found = await self.reserve_many(1, timeout, wait=wait)
         if not found:
             raise QueueEmpty(f"no item of {self.name!r} was reserved", f"none became ready in {wait:g} s", "wait on")
-        (item,) = found
-        try:
+        async with found[0] as item:
             yield item
-        except BaseException as error:
-            if not item.is_settled:
-                is_failure = not isinstance(error, asyncio.CancelledError)  # else the worker stops
-                reason = f"{type(error).__name__}: {error}" if is_failure else ""
-                await self._give_back([Rollback(item.handle, None if is_failure else 0.0, reason, is_failure)])
-            raise
-        if not item.is_settled:
-            committing = asyncio.ensure_future(self._commit(item))
-            await ended(committing)
-            committing.result()
 
-    async def _commit(self, item: Reserved) -> None:
-        try:
-            await item.commit()
-        except StoreUnreachable:  # whether it happened is not known; a second time has no second effect (W-5)
-            await item.commit()
+    async def items(self, timeout: float = TIMEOUT_S) -> AsyncIterator[Reserved]:
+        """Reserve one item after the other: ``async for item in queue.items(): async with item: ...``.
 
-    async def _give_back(self, rollbacks: Sequence[Rollback]) -> None:
+        The inner block commits its item, or rolls it back at an exception. Without it settle each item: what is not
+        settled comes back when its reservation runs out.
+
+        Args:
+            timeout: of each reservation, in seconds.
+        """
+        while True:
+            for item in await self.reserve_many(1, timeout, wait=None):
+                yield item
+
+    async def give_back(self, rollbacks: Sequence[Rollback]) -> None:
         """Give items back, each for itself, also when this is cancelled. What fails matters less than what led here."""
         with suppress(QueueError):  # the reservations run out by themselves
             giving = [self.store.start(partial(_roll_back, rollback=each)) for each in rollbacks]
@@ -328,7 +369,7 @@ class Queue:
             return taking.result()
         # The transaction went on in its thread; what it has reserved for nobody is given back.
         if taking.exception() is None and gives_back:
-            await self._give_back([Rollback(taken.handle, 0.0, is_failure=False) for taken in taking.result()])
+            await self.give_back([Rollback(taken.handle, 0.0, is_failure=False) for taken in taking.result()])
         raise asyncio.CancelledError
 
     async def extend(self, handle: Handle, timeout: float = TIMEOUT_S) -> float:

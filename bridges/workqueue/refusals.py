@@ -1,11 +1,12 @@
-"""Refusals that every store words alike."""
+"""Refusals that every store of queues words alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridges.workqueue.errors import AlreadyReassigned, InvalidRequest, StatementFailed, UnknownEntry, UnknownQueue
+from bridges.workqueue.errors import AlreadyReassigned, UnknownEntry, UnknownQueue
 from bridges.workqueue.items import Ending, Handle
+from oncewire.store.errors import InvalidRequest
 
 _ENDED_AS = {
     Ending.DONE: "it was committed",
@@ -15,11 +16,6 @@ _ENDED_AS = {
     Ending.DISCARDED: "it was a dead letter and was discarded",
     Ending.POPPED: "it was popped",
 }
-
-
-def refused_statement(message: str, database: str, fix: str) -> StatementFailed:
-    """The database refuses a statement, often one of the application's own: its message is what could not be done."""
-    return StatementFailed(message, f"{database} refuses the statement; the transaction has changed nothing", fix)
 
 
 def unknown_queue(name: str) -> UnknownQueue:

@@ -6,43 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 
-from bridges.workqueue.errors import InvalidRequest, PayloadTooLarge
 from bridges.workqueue.items import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Json, QueueSettings
-
-MAX_NAME = 128
-"""Characters of a queue's, key's or schedule's name: a name fits a notification and an index."""
-MAX_DELAY_S = 100 * 366 * 86400.0
-"""A hundred years: more is a mistake in the unit."""
-MAX_TOPIC_BYTES = 255
-"""As the routers have it: a topic is the name of a link."""
-MAX_COUNT = 1000
-"""Items of one call: its transaction stays short and its payloads fit in memory."""
-US = 1_000_000
-"""Stores keep times as whole microseconds, so that order and equality are exact."""
-
-
-def to_us(seconds: float) -> int:
-    """Return a time as stores keep it."""
-    return round(seconds * US)
-
-
-def to_s(us: int) -> float:
-    """Return a stored time in seconds."""
-    return us / US
-
-
-def check_name(kind: str, name: str) -> None:
-    """Check the name of a queue, key or schedule (W-14).
-
-    Raises:
-        InvalidRequest: it is empty, too long or has control characters or white space at its ends.
-    """
-    if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
-        raise InvalidRequest(
-            f"{name[:MAX_NAME]!r} cannot be the name of a {kind}",
-            f"a name has 1 to {MAX_NAME} printable characters without white space at its ends",
-            "choose another name",
-        )
+from oncewire.store.errors import InvalidRequest, PayloadTooLarge
+from oncewire.store.rules_core import MAX_DELAY_S, check_seconds
 
 
 def check_payload(payload: bytes | None, limit: int) -> None:
@@ -59,34 +25,6 @@ def check_payload(payload: bytes | None, limit: int) -> None:
         )
 
 
-def check_topic(topic: str) -> None:
-    """Check the name of a topic (W-14).
-
-    Raises:
-        InvalidRequest: no link can have it.
-    """
-    if not topic or len(topic.encode()) > MAX_TOPIC_BYTES or not topic.isprintable() or "|" in topic:
-        raise InvalidRequest(
-            f"nothing can be published to {topic[:MAX_NAME]!r}",
-            f"a topic has 1 to {MAX_TOPIC_BYTES} bytes, printable and without '|'",
-            "choose another topic",
-        )
-
-
-def check_message(payload: bytes) -> None:
-    """Check the size of an encoded message (W-14).
-
-    Raises:
-        PayloadTooLarge: no router takes it.
-    """
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise PayloadTooLarge(
-            "the message was not stored",
-            f"it has {len(payload)} bytes and routers take {MAX_PAYLOAD_BYTES} at most",
-            "store its content elsewhere and publish its address",
-        )
-
-
 def check_priority(priority: int) -> None:
     """Check a priority (W-14).
 
@@ -96,32 +34,6 @@ def check_priority(priority: int) -> None:
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidRequest(
             f"the priority {priority} cannot be used", f"it is not 0 to {MAX_PRIORITY}", "choose one in that range"
-        )
-
-
-def check_seconds(what: str, seconds: float, *, zero: bool = True) -> None:
-    """Check a duration (W-14).
-
-    Raises:
-        InvalidRequest: it is no number, negative or absurdly long.
-    """
-    if not math.isfinite(seconds) or seconds < 0 or seconds > MAX_DELAY_S or (not zero and seconds == 0):
-        raise InvalidRequest(
-            f"{what} of {seconds} s cannot be used",
-            f"it is not {'0' if zero else 'more than 0'} to {MAX_DELAY_S:g}",
-            "give seconds in that range",
-        )
-
-
-def check_count(count: int) -> None:
-    """Check how many items one call is about (W-14).
-
-    Raises:
-        InvalidRequest: too few or too many.
-    """
-    if not 1 <= count <= MAX_COUNT:
-        raise InvalidRequest(
-            f"{count} items cannot be handled at once", f"it is not 1 to {MAX_COUNT}", "split the call"
         )
 
 
@@ -188,8 +100,6 @@ def dead_letter_reason(retries: int, reason: str) -> str:
 
 REJECTED = "it was rejected"
 """Reason of a worker that gave none."""
-LINK_EXPIRY_S = 86_400.0
-"""A sender that was disconnected for a day has lost its unsettled map, or nobody waits for it (W-17)."""
 RAN_OUT = "its reservation ran out"
 """Reason of a failure that no worker reported (W-6)."""
 

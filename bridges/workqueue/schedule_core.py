@@ -22,7 +22,8 @@ from math import floor
 from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bridges.workqueue.errors import InvalidRequest, NoFurtherTime, PartMissing
+from bridges.workqueue.errors import NoFurtherTime
+from oncewire.store.errors import InvalidRequest, PartMissing
 
 SECOND: Final = timedelta(seconds=1)
 YEARS_AHEAD: Final = 50

@@ -1,41 +1,26 @@
-"""What the SQL stores share: one transaction, settings of queues, rows of items, and how an item ends."""
+"""What operations in SQL share: settings of queues, rows of items, and how an item ends."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
+from bridges.store import outbox
+from bridges.store.outbox import NewMessage
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.items import Ending, QueueSettings
 from bridges.workqueue.refusals import unknown_queue
-from bridges.workqueue.rules_core import SETTING_NAMES, check_name, check_settings, to_us
-from bridges.workqueue.sql_schema import Dialect
-from bridges.workqueue.store import Row
+from bridges.workqueue.rules_core import SETTING_NAMES, check_settings
+from oncewire.store.rules_core import check_name, to_us
+from oncewire.store.store import Row
+from oncewire.store.transaction import Connection, SqlTransaction, chunks
 
-T = TypeVar("T")
-
-CHUNK = 200
-"""Ids or items of one statement: far below SQLite's limit of parameters, and few round trips."""
 PURGE_EVERY = 64
 """Ended items for which one search for expired entries is made."""
 PURGE_SPARE = 16
 """Twice as many expired entries are deleted as are added, and so many more: the history never falls behind."""
-
-
-class Connection(Protocol):
-    """A database connection inside a transaction."""
-
-    dialect: Dialect
-
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run one statement, ``?`` for parameters; errors of the driver come as StoreError."""
-        ...
-
-    def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
-        """Run one statement whose rows nobody needs; its error may come with a later statement or the commit."""
-        ...
 
 
 @dataclass(slots=True)
@@ -84,14 +69,8 @@ class Ended:
     targets: tuple[tuple[str, int], ...] = ()
 
 
-def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield ids or items in the portions of one statement."""
-    for start in range(0, len(values), CHUNK):
-        yield values[start : start + CHUNK]
-
-
-class SqlTransaction:
-    """One transaction of a SQL store.
+class SqlQueues(SqlTransaction):
+    """One transaction of a SQL store with queues.
 
     Args:
         connection: inside a transaction.
@@ -103,10 +82,7 @@ class SqlTransaction:
     def __init__(
         self, connection: Connection, now: float, chance: Callable[[], float], ahead: Ahead | None = None
     ) -> None:
-        self.now = now
-        self.touched: set[str] = set()
-        self._now_us = to_us(now)
-        self._connection = connection
+        super().__init__(connection, now)
         self._chance = chance
         ahead = ahead or Ahead()
         self._settings = {name: QueueSettings(*row) for name, row in ahead.settings.items()}
@@ -115,10 +91,6 @@ class SqlTransaction:
         self._reserved_ahead = dict(ahead.reserved)
         self._gone = frozenset(row[0] for row in ahead.committed[1])
         self._ended = 0
-
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run a statement in this transaction; see Operations."""
-        return self._connection.execute(statement, parameters)
 
     def configure(self, queue: str, **changes: float) -> QueueSettings:
         """Make or change a queue; see Operations."""
@@ -146,8 +118,12 @@ class SqlTransaction:
         # Most transactions end few items. Some of them delete for all: on average two entries for each one added.
         if self._ended and self._chance() * PURGE_EVERY > PURGE_EVERY - self._ended:
             limit = 2 * max(self._ended, PURGE_EVERY) + PURGE_SPARE
-            self._connection.write(sql.PURGE_HISTORY, (self._now_us, limit))
-            self._connection.write(sql.PURGE_KEYS, (self._now_us, limit))
+            self.write(sql.PURGE_HISTORY, (self._now_us, limit))
+            self.write(sql.PURGE_KEYS, (self._now_us, limit))
+
+    def publish(self, messages: Sequence[NewMessage]) -> None:
+        """Add messages to the outbox; see Operations."""
+        outbox.publish(self, messages)
 
     def _find(self, queue: str) -> QueueSettings | None:
         found = self._settings.get(queue)
@@ -174,7 +150,7 @@ class SqlTransaction:
     def _write_ids(self, statement: str, before: Sequence[object], ids: Sequence[int]) -> None:
         for some in chunks(ids):
             marks = ", ".join("?" * len(some))
-            self._connection.write(statement.replace("/*ids*/", marks), (*before, *some))
+            self.write(statement.replace("/*ids*/", marks), (*before, *some))
 
     def _end(self, ended: Sequence[Ended]) -> None:
         """W-9: items leave their queue for the history, or for nothing where none is kept. Moved ones stay items."""
@@ -211,9 +187,8 @@ class SqlTransaction:
         # Before the history is written: in a store that is full it takes the room that these leave.
         left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._gone]
         self._write_ids(sql.DELETE_ITEMS, (), left)
-        for start in range(0, len(noted), CHUNK):
-            some = noted[start : start + CHUNK]
+        for some in chunks(noted):
             values = ", ".join([sql.HISTORY_ROW] * len(some))
-            self._connection.write(sql.INSERT_HISTORY + values, [value for row in some for value in row])
+            self.write(sql.INSERT_HISTORY + values, [value for row in some for value in row])
         for expires, ids in expiries.items():
             self._write_ids(sql.EXPIRE_KEYS, (expires,), ids)

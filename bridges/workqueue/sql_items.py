@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bridges.store.outbox import NewMessage
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.errors import InvalidRequest, NoFurtherTime
+from bridges.workqueue.errors import NoFurtherTime
 from bridges.workqueue.items import (
     Commit,
     Ending,
     Handle,
     NewItem,
-    NewMessage,
     Pushed,
     QueueSettings,
     Rollback,
@@ -23,28 +23,24 @@ from bridges.workqueue.items import (
 )
 from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
-    MAX_COUNT,
     RAN_OUT,
     REJECTED,
     backoff,
-    check_count,
-    check_name,
     check_payload,
     check_priority,
-    check_seconds,
     dead_letter_reason,
     due_at,
     is_dead,
-    to_s,
-    to_us,
 )
 from bridges.workqueue.schedule_core import next_after
-from bridges.workqueue.sql_base import Ended, ItemRow, chunks
-from bridges.workqueue.sql_outbox import SqlOutbox
-from bridges.workqueue.store import Row
+from bridges.workqueue.sql_base import Ended, ItemRow, SqlQueues
+from oncewire.store.errors import InvalidRequest
+from oncewire.store.rules_core import MAX_COUNT, check_count, check_name, check_seconds, to_s, to_us
+from oncewire.store.store import Row
+from oncewire.store.transaction import chunks
 
 
-class SqlItems(SqlOutbox):
+class SqlItems(SqlQueues):
     """Push, reserve, pop, extend, commit, rollback, move; see Operations."""
 
     def push(self, queue: str, items: Sequence[NewItem]) -> list[Pushed]:
@@ -56,6 +52,7 @@ class SqlItems(SqlOutbox):
             check_priority(item.priority)
             if item.key is not None:
                 check_name("key", item.key)
+        self.check_room()
         self.touched.add(queue)
         if all(item.key is None for item in items):
             return [Pushed(number) for number in self._push_many(queue, items)]
@@ -89,7 +86,7 @@ class SqlItems(SqlOutbox):
         due = to_us(due_at(self.now, item.delay, item.when))
         number = self._insert(queue, item.priority, due, self._now_us, item.payload, item.key)
         if item.key is not None:
-            self._connection.write(sql.NAME_KEY, (number, queue, item.key))
+            self.write(sql.NAME_KEY, (number, queue, item.key))
         return Pushed(number)
 
     def _insert(
@@ -273,7 +270,7 @@ class SqlItems(SqlOutbox):
                 # W-7: what was given back untried is as ready as it was.
                 delay = backoff(row.retries, settings, self._chance()) if each.is_failure else 0.0
             due = to_us(self.now + delay)
-            self._connection.write(sql.GIVE_BACK, (due, row.retries, each.reason or row.reason, row.id))
+            self.write(sql.GIVE_BACK, (due, row.retries, each.reason or row.reason, row.id))
             self.touched.add(row.queue)
         self._end(dead)
 
@@ -308,7 +305,7 @@ class SqlItems(SqlOutbox):
     def _move(self, row: ItemRow, target: Target) -> list[int]:
         self._end([Ended(row, Ending.MOVED, targets=self._places([target], [row.id]))])
         queue, priority, due, _, payload = self._branch(row, target)
-        self._connection.write(sql.MOVE, (queue, due, priority, payload, row.id))
+        self.write(sql.MOVE, (queue, due, priority, payload, row.id))
         self.touched.add(queue)
         return [row.id]
 

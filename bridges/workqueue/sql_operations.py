@@ -9,18 +9,10 @@ from dataclasses import replace
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.items import Ending, HistoryEntry, Page, Schedule, Search, Statistics, decode
 from bridges.workqueue.refusals import no_dead_letter, replayed_before, unknown_entry, unknown_schedule
-from bridges.workqueue.rules_core import (
-    check_count,
-    check_name,
-    check_payload,
-    check_priority,
-    check_seconds,
-    matches,
-    to_s,
-    to_us,
-)
+from bridges.workqueue.rules_core import check_payload, check_priority, matches
 from bridges.workqueue.sql_links import SqlLinks
-from bridges.workqueue.store import Row
+from oncewire.store.rules_core import check_count, check_name, check_seconds, to_s, to_us
+from oncewire.store.store import Row
 
 SCAN_LIMIT = 5000
 """Entries that one page of a search looks at: a search for rare fields goes on with the next page."""

@@ -1,17 +1,17 @@
-"""What every store of work queues does: operations, all of one transaction, and the transaction itself."""
+"""What can be done with queues inside one transaction of a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
+from bridges.store.links import LinkState
+from bridges.store.outbox import NewMessage
 from bridges.workqueue.items import (
     Commit,
     Handle,
     HistoryEntry,
-    LinkState,
     NewItem,
-    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -22,24 +22,14 @@ from bridges.workqueue.items import (
     Taken,
     Target,
 )
+from oncewire.store.store import Transaction
 
-Row: TypeAlias = tuple[Any, ...]
 
-
-class Operations(Protocol):
-    """What can be done inside one transaction of a store; all of it counts, or none (W-1).
+class Operations(Transaction, Protocol):
+    """What can be done inside one transaction of a store of queues; all of it counts, or none (W-1).
 
     Operations on several items do all or nothing, too. Every one may raise a QueueError.
     """
-
-    now: float
-    """Time of the transaction by the store's clock (W-15)."""
-    touched: set[str]
-    """Queues whose waiters are notified when it has committed (W-13)."""
-
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run a statement on the application's own tables, in this transaction. Parameters are ``?``."""
-        ...
 
     def configure(self, queue: str, **changes: float) -> QueueSettings:
         """Make the queue if there is none, change the settings that are named, and return all."""
@@ -138,42 +128,4 @@ class Operations(Protocol):
 
     def statistics(self, queue: str) -> Statistics:
         """Return a queue in numbers; the cost has a bound however many items there are."""
-        ...
-
-
-Job: TypeAlias = Callable[[Operations], Any]
-"""Something to do inside a transaction. It may be run again after a rollback, so it has no effects but in the store."""
-
-
-class Store(Protocol):
-    """A database with work queues. Blocking; one thread at a time uses it."""
-
-    def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
-        """Run the jobs in one transaction that is durable on return.
-
-        Returns the results, and the queues in which items may have become ready earlier than was known.
-
-        Raises:
-            QueueError: of a job, or of the store; nothing of any job has happened.
-        """
-        ...
-
-    def announce(self, queues: frozenset[str]) -> None:
-        """Notify waiters in other processes that these queues have changed; the best that can be done, and no error."""
-        ...
-
-    def open_notices(self) -> int:
-        """Begin to receive notices. Returns a file descriptor that is readable when there are some."""
-        ...
-
-    def read_notices(self) -> frozenset[str]:
-        """Return the queues that others announced; called when the descriptor is readable.
-
-        Raises:
-            StoreError: notices are received no longer; `open_notices` begins anew.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release the store; what was returned is durable."""
         ...

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridges.workqueue import sql_statements as sql
+from bridges.store import statements as sql
+from bridges.store.outbox import NewMessage
+from bridges.store.outbox_publisher import NAME
 from bridges.workqueue.errors import UnknownEntry
-from bridges.workqueue.items import NewMessage
-from bridges.workqueue.outbox import NAME
-from bridges.workqueue.rules_core import check_count, to_s
 from bridges.workqueue.sql_operations import COUNT_LIMIT
 from bridges.workqueue.store import Operations
-from bridges.workqueue.topic_journal import lease_left
 from oncewire.client import Outcome
 from oncewire.client.sqlite_journal import outcome_from_text
+from oncewire.store.owners import lease_left
+from oncewire.store.rules_core import check_count, to_s
 
 MAX_LISTED = 1000
 

@@ -84,6 +84,13 @@ class SubscriberPlan:
 ClientPlan: TypeAlias = PublisherPlan | SubscriberPlan
 
 
+def open_gate(gate: Path, messages: int) -> None:
+    """Let publishers with this gate go on until each has sent so many; they find the old number or the new one."""
+    new = gate.with_suffix(".new")
+    new.write_text(str(messages))
+    new.replace(gate)
+
+
 def encode_plan(plan: ClientPlan) -> str:
     """Encode for the command line of chaos/clients/load.py."""
     return json.dumps({"role": type(plan).__name__, **asdict(plan)})

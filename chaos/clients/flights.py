@@ -59,6 +59,16 @@ def flights() -> Iterator[bytes]:
         ) from fault
 
 
+def take_flights(count: int) -> list[bytes]:
+    """The first rows of the flights. Raises DataSetError, also when there are fewer."""
+    rows = list(islice(flights(), count))
+    if len(rows) < count:
+        raise DataSetError(
+            f"{count} messages cannot be sent", f"there are {len(rows)} flights", "give fewer --messages"
+        )
+    return rows
+
+
 def lines_of(path: Path) -> Iterator[bytes]:
     """Iterate over a text file's lines, without their ends. Raises DataSetError."""
     try:

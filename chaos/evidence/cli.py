@@ -43,7 +43,13 @@ def evidence(ctx: click.Context, folder: Path, as_json: bool) -> None:
     found = list(changes_since(records_in(folder), folder))
     for changes in found:
         click.echo(json.dumps(changes.as_json()) if as_json else "\n".join(_lines(changes)))
-    ctx.exit(options.FAILED if any(changes.is_wrong for changes in found) else 0)
+    wrong = [changes.record.page for changes in found if changes.is_wrong]
+    if wrong:
+        message = (
+            f"these name a commit whose code is not the one that they ran on: {'; '.join(wrong)}; record them again"
+        )
+        click.echo(message, err=True)
+    ctx.exit(options.FAILED if wrong else 0)
 
 
 def _lines(changes: Changes) -> Iterator[str]:

@@ -34,6 +34,7 @@ ALL = "all"
     options.MAX_SEED,
 )
 @options.number("--repeat", 1, 1, "Run everything this many times, with seeds counting up.")
+@click.option("--store", metavar="URL", help="postgresql://...: the database of `journal-takeover`.")
 @options.keep("Leave journals, logs and timelines in this folder (one folder per run inside it).")
 @options.as_json("One line of JSON on stdout per run, and one that sums up.")
 @click.option("--list", "only_list", is_flag=True, help="Show the experiments and what each does, and run none.")
@@ -43,11 +44,14 @@ def run(
     names: tuple[str, ...],
     seed: int,
     repeat: int,
+    store: str | None,
     keep: Path | None,
     as_json: bool,
     only_list: bool,
 ) -> None:
-    """Run experiments by NAME, or `all` of them: real routers, a real etcd, real clients, and Toxiproxy between them.
+    """Run experiments by NAME, or `all` of a network: routers, etcd and clients, and Toxiproxy between them.
+
+    `journal` and `journal-takeover` run edges with a journal and its readers, and need no Toxiproxy.
 
     Each fault waits until 100 deliveries are unsettled through its target. Each client keeps a journal of what it saw;
     the verdict compares the journals with the data. Exit code 0 only if every verdict is clean, every fault fired, and
@@ -56,36 +60,45 @@ def run(
     from rich.console import Console
 
     from chaos.experiments.catalogue import catalogue
-    from chaos.experiments.report import print_list, print_result, print_summary
+    from chaos.experiments.journals import JOURNALS, JournalRun, run_journals
+    from chaos.experiments.report import print_journals, print_list, print_result, print_summary
     from chaos.experiments.results import summary_of
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
     if only_list:
         print_list(console, catalogue(seed))
+        print_journals(console)
         return
-    chosen = _chosen(names, catalogue(seed))
+    chosen = _chosen(names, catalogue(seed), JOURNALS)
     check_fresh(keep)
-    results = []
+    results: list[ExperimentResult] = []
+    runs: list[ExperimentResult | JournalRun] = []
     for each in range(seed, seed + repeat):
         for name in chosen:
             console.rule(f"{name}, seed {each}")
             with _folder(keep, f"{name}-{each}") as folder:
-                result = run_named(name, each, folder, console)
+                result: ExperimentResult | JournalRun
+                if name in JOURNALS:
+                    result = run_journals(name, each, store, folder, console)
+                else:
+                    result = run_named(name, each, folder, console)
+                    results.append(result)
+                    print_result(console, result)
+                runs.append(result)
                 if keep is not None:
                     (folder / "timeline.txt").write_text(result.timeline_text())
-            results.append(result)
-            print_result(console, result)
             if as_json:
                 click.echo(json.dumps(result.as_json()))
     if len(results) > 1:
         print_summary(console, results)
-    if as_json:
+    if as_json and results:
         click.echo(json.dumps(summary_of(results)))
-    ctx.exit(0 if all(result.passed for result in results) else options.FAILED)
+    ctx.exit(0 if all(result.passed for result in runs) else options.FAILED)
 
 
-def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[str]:
+def _chosen(names: tuple[str, ...], network: Mapping[str, object], journals: Mapping[str, object]) -> list[str]:
+    experiments = {**network, **journals}
     fix = "give names, or `all`; `oncewire chaos run --list` prints them"
     if not names:
         raise CliError("no experiment is named", "what to run is not guessed", fix)
@@ -94,7 +107,8 @@ def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[s
             close = get_close_matches(name, [*experiments, ALL], 1)
             fix = f"did you mean `{close[0]}`?" if close else fix
             raise CliError(f"there is no experiment {name}", "it is not in the list", fix)
-    return list(experiments) if ALL in names else list(dict.fromkeys(names))
+    found = dict.fromkeys(name for each in names for name in (network if each == ALL else (each,)))
+    return list(found)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from chaos.experiments.journals import JOURNALS
 from chaos.experiments.plans import ClientSignal, Experiment
 from chaos.experiments.results import COUNTS, ExperimentResult, percentiles, recoveries, summary_of
 from chaos.experiments.tables import milliseconds, outcome, print_verdict, table_of
@@ -19,6 +20,14 @@ def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
             console.print(
                 "    " + " + ".join(str(fault) for fault in faults), markup=False, highlight=False, soft_wrap=True
             )
+
+
+def print_journals(console: Console) -> None:
+    """Print the experiments on journals with what happens in each."""
+    for experiment in JOURNALS.values():
+        console.print(f"[bold]{experiment.name}[/bold]  {experiment.summary}", highlight=False)
+        for kind in experiment.kinds:
+            console.print(f"    {kind}", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_result(console: Console, result: ExperimentResult) -> None:

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from chaos.fuzz.mutations import TEXTS, mutate_octets, mutate_text
 from chaos.fuzz.target import Finding, InputTarget
 from oncewire.wire import (
-    SCRAM_HASHES,
     ExternalServer,
     PlainServer,
     RemoteProtocolError,
     SaslClient,
     SaslServer,
-    ScramHash,
     ServerMechanism,
     Symbol,
 )
@@ -45,7 +43,7 @@ from oncewire.wire.sasl import (
     Step,
     Success,
 )
-from oncewire.wire.scram import ScramClient, ScramKeys, ScramServer, derive_keys
+from oncewire.wire.scram import SCRAM_HASHES, ScramClient, ScramHash, ScramKeys, ScramServer, derive_keys
 
 USER, PASSWORD, TOKEN = "ann", "a password", "abc.def.ghi"
 SALT, ITERATIONS = b"sixteen bytes ok", 4096

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlsplit
 
 from chaos.fuzz.target import Finding
-from delivery_records.model.view import RouterRecord
-from oncewire.transport.turn import Turn
-from router.authentication.tls import RouterTls
-from router.clients.listener import ClientListener
 from router.incarnations.incarnation import Incarnation
-from router.incarnations.lifecycle import Lifecycle
-from router.operator.surface import OperatorSurface
-from router.peers.listener import NeighbourListener
-from router.process.admission import Gates
-from router.process.event_loop_lag import LoopWatch
+from router.node import RouterNode
 from router.process.logs import EventLog
 from router.settings.config_loading import load
 from topology.etcd.memory_store import MemoryEtcd
@@ -42,41 +35,25 @@ class MemoryRouter:
         config = load(None, {**SETTINGS, "id": name, **settings}, {}).config
         self.name = name
         self.log = EventLog(name)
-        self.port = self.http_port = 0
-        turn, tls, gates = Turn(), RouterTls(config, self.log), Gates(config, self.log)
-        self.listener = ClientListener(config, self.log, turn, "fuzz", gates=gates)
-        self._neighbours = NeighbourListener(config, None, gates.neighbours)
-        self.lifecycle = Lifecycle(config, self.listener, self._neighbours, turn, self.log, tls)
-        self._operator = OperatorSurface(
-            config,
-            "fuzz",
-            self.lifecycle,
-            self.listener,
-            LoopWatch(self.log, 1.0, self.listener.count),
-            self.log,
-            None,
-            tls,
-            gates,
-        )
-        self._etcd = etcd
+        self._node = RouterNode(config, "fuzz", self.log, open_store=etcd.client)
+        self.listener, self.lifecycle = self._node.listener, self._node.lifecycle
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Listen, and join the network."""
-        self.port, inter_router = await self.listener.listen(), await self._neighbours.listen()
-        self.http_port = await self._operator.listen() or 0
-        self._operator.start()
-        record = RouterRecord(
-            self.name,
-            0,
-            f"127.0.0.1:{inter_router}",
-            f"amqp://127.0.0.1:{self.port}",
-            f"http://127.0.0.1:{self.http_port}",
-        )
-        self._running = asyncio.create_task(self.lifecycle.run(self._etcd.client, record, self._operator))
+        self._running = asyncio.create_task(self._node.run())
         async with asyncio.timeout(READY_S):
-            while self.lifecycle.waiting_for():  # noqa: ASYNC110  (a health check asks again, too)
-                await asyncio.sleep(0.05)
+            await self._node.wait_ready()
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return urlsplit(self._node.amqp_url).port or 0
+
+    @property
+    def http_port(self) -> int:
+        """Where HTTP is."""
+        return urlsplit(self._node.http_url).port or 0
 
     @property
     def incarnation(self) -> Incarnation:
@@ -86,12 +63,9 @@ class MemoryRouter:
 
     async def stop(self) -> None:
         """End it in good order."""
-        await self._operator.stop_answering()
-        self.lifecycle.stop()
+        self._node.stop()
         if self._running is not None:
             await self._running
-        self.listener.abort_all()
-        await self._operator.stop()
 
     def check_whole(self) -> None:
         """No fault of our own was logged, and the first incarnation serves.

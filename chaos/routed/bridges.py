@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from bridges.workqueue.errors import QueueError, StoreUnreachable
+from bridges.workqueue.errors import QueueError
 from bridges.workqueue.items import Rollback
 from chaos.routed.code import Code
 from chaos.routed.judge import SERVED, Judge
 from chaos.routed.pipes import End, engine
+from oncewire.store.errors import StoreUnreachable
 from oncewire.wire import (
     Connection,
     DeliveryReceived,
@@ -42,15 +43,16 @@ class SimBridge:
         self, code: Code, name: str, store: Any, judge: Judge, chance: Callable[[], float], *, is_slow: bool
     ) -> None:
         self.is_slow = is_slow
-        self._chance = chance
+        self.chance = chance
         self.code = code
         self.name = name
         self.store = store
         self.judge = judge
         self.jobs: deque[Job] = deque()
         self.results: deque[tuple[Any, Callable[[Any], None]]] = deque()
-        self.waiting: dict[TakeEnd, None] = {}
-        self.links: dict[object, PushEnd | TakeEnd] = {}
+        self.waiting: dict[object, Callable[[], None]] = {}
+        self.links: dict[object, BridgeEnd] = {}
+        self.ends: dict[str, Callable[[SimBridge, Any], BridgeEnd]] = {"queue://": _queue_end}
 
     def connect(self) -> End:
         """The bridge's end of a connection to a router."""
@@ -59,7 +61,7 @@ class SimBridge:
             self.name,
             channel_max=1023,
             desired_capabilities=[vocabulary.SERVICE],
-            properties={vocabulary.SERVES: ["queue://"]},
+            properties={vocabulary.SERVES: list(self.ends)},
         )
         return End(connection, self._on_event, lambda: self._lose(connection))
 
@@ -71,8 +73,8 @@ class SimBridge:
         """The store carries out the oldest job."""
         job, then = self.jobs.popleft()
         result: Any = StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
-        is_lost = self._chance() < LOST_RESULTS
-        if not is_lost or self._chance() < 0.5:  # one that is lost may have been carried out, or not
+        is_lost = self.chance() < LOST_RESULTS
+        if not is_lost or self.chance() < 0.5:  # one that is lost may have been carried out, or not
             try:
                 found = job()
                 result = result if is_lost else found
@@ -86,22 +88,18 @@ class SimBridge:
         then(result)
 
     def wake(self, number: int) -> None:
-        """A notice of the store, or the time that an item is due."""
-        found = list(self.waiting)[number % len(self.waiting)]
-        del self.waiting[found]
-        found.do(found.core.on_ready())
+        """A notice of the store, or the time that somebody waits for, such as that an item is due."""
+        self.waiting.pop(list(self.waiting)[number % len(self.waiting)])()
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, SessionEnded):
             for link in event.session.links:
                 self._end(link)
         elif isinstance(event, LinkAttached):
-            kind = PushEnd if isinstance(event.link, ReceiverLink) else TakeEnd
-            self.links[event.link] = kind(self, event.link)
+            self.links[event.link] = self.ends[_prefix_of(event.link)](self, event.link)
         elif isinstance(event, LinkDetached):
             self.judge.on_detached(event)
-            self._end(event.link)
-            if event.needs_answer:
+            if not self._end(event.link, event) and event.needs_answer:
                 with suppress(StateError):
                     event.link.detach(True)
         elif isinstance(event, LinkFlow | DeliveryReceived | DispositionReceived) and event.link in self.links:
@@ -111,10 +109,30 @@ class SimBridge:
         for link in [each for each in self.links if each.session in connection.sessions]:  # type: ignore[attr-defined]
             self._end(link)
 
-    def _end(self, link: object) -> None:
+    def _end(self, link: object, event: LinkDetached | None = None) -> bool:
+        """End it; whether its close is answered later."""
         found = self.links.pop(link, None)
-        if found is not None:
-            found.end()
+        return found is not None and bool(found.end(event))
+
+
+class BridgeEnd(Protocol):
+    """The bridge's end of a link."""
+
+    def on_event(self, event: Event) -> None:
+        """Something came."""
+
+    def end(self, event: LinkDetached | None) -> bool | None:
+        """The link is over; None = with its session or connection. True: its close is answered later."""
+
+
+def _prefix_of(link: Any) -> str:
+    attach = link.remote_attach
+    node = attach.target if isinstance(link, ReceiverLink) else attach.source
+    return f"{node.address.partition('//')[0]}//"
+
+
+def _queue_end(bridge: SimBridge, link: Any) -> BridgeEnd:
+    return (PushEnd if isinstance(link, ReceiverLink) else TakeEnd)(bridge, link)
 
 
 class PushEnd:
@@ -125,7 +143,7 @@ class PushEnd:
         self.link = link
         attach = link.remote_attach
         properties = attach.properties or {}
-        self.core = bridge.code.amqp_core.PushCore(attach.rcv_settle_mode == ReceiverSettleMode.SECOND)
+        self.core = bridge.code.amqp_core.push_core(is_exactly_once=attach.rcv_settle_mode == ReceiverSettleMode.SECOND)
         self.key = f"{properties.get(vocabulary.ROUTER_CONTAINER)}|{properties.get(vocabulary.ROUTER_LINK)}"
         bridge.judge.on_origin(self.key, link.name)
         self._attach = bridge.judge.next_attach()
@@ -159,14 +177,14 @@ class PushEnd:
         elif isinstance(event, DispositionReceived):
             self.do(self.core.on_disposition(event))
 
-    def end(self) -> None:
+    def end(self, _event: LinkDetached | None) -> None:
         """The link is over."""
         self._is_over = True
         self.core.on_detached()
 
     def do(self, effects: Any) -> None:
         """Carry out effects of the core."""
-        kinds, store = self.bridge.code.amqp_core, self.bridge.store
+        kinds, store = self.bridge.code.push_core, self.bridge.store
         for effect in effects:
             with suppress(StateError):
                 if isinstance(effect, kinds.Push):
@@ -221,7 +239,7 @@ class TakeEnd:
         elif isinstance(event, DispositionReceived):
             self.do(self.core.on_disposition(event))
 
-    def end(self) -> None:
+    def end(self, _event: LinkDetached | None) -> None:
         """The link is over."""
         self.bridge.waiting.pop(self, None)
         self.do(self.core.on_detached())
@@ -239,7 +257,7 @@ class TakeEnd:
             bridge.waiting.pop(self, None)
             bridge.do(lambda: self._reserve(count), lambda found: self.do(self.core.on_taken(count, found)))
         elif isinstance(effect, kinds.Wait):
-            bridge.waiting[self] = None
+            bridge.waiting[self] = lambda: self.do(self.core.on_ready())
         elif isinstance(effect, kinds.Send):
             self._count += 1
             number = self.link.send(effect.tag, effect.payload, settled=effect.settled, message_format=self._count)

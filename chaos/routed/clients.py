@@ -88,6 +88,7 @@ class SimClient:
             return
         if isinstance(event, LinkDetached):
             self.link, self.is_ready = None, False
+            self.on_ended(event)
             if event.needs_answer:
                 with suppress(LocalProtocolError):
                     event.link.detach(True)
@@ -107,12 +108,17 @@ class SimClient:
     def on_attached(self) -> None:
         """The service has answered."""
 
+    def on_ended(self, event: LinkDetached) -> None:
+        """The link was ended at the other end."""
+
     def on_event(self, event: Event) -> None:
         """Something came on the link."""
 
 
 class SimPusher(SimClient):
     """Sends items until each one is accepted; exactly once unless asked otherwise."""
+
+    address = "queue://work"
 
     def __init__(
         self, name: str, judge: Judge, random: Random, count: int, on_sent: Callable[[bytes], None], is_second: bool
@@ -141,7 +147,7 @@ class SimPusher(SimClient):
         forged = {vocabulary.ROUTER_CONTAINER: "another", Symbol("mine"): 1}
         return session.attach_sender(
             self.link_name,
-            target=Target(address="queue://work"),
+            target=Target(address=self.address),
             unsettled=unsettled,
             rcv_settle_mode=mode,
             properties=forged,

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from chaos.mutants.anchors import find, replaced
 from chaos.mutants.edits import Edit, read_edits
+from chaos.routed import steps
 from chaos.sources import source_of
 
 MODULES = (
@@ -21,7 +22,20 @@ MODULES = (
     "router.routed.relay_core",
     "router.routed.half",
     "router.routed.links",
+    "oncewire.store.owners",
+    "oncewire.store.sharing_core",
+    "oncewire.store.claims",
+    "bridges.store.client_journals",
+    "bridges.store.links",
+    "bridges.store.push_core",
+    "bridges.store.push_link",
     "bridges.workqueue.amqp_core",
+    "bridges.journal.log",
+    "bridges.journal.cursors",
+    "bridges.journal.start_core",
+    "bridges.journal.reader_core",
+    "bridges.journal.reader_link",
+    "bridges.journal.address",
     "chaos.routed.model_store",
 )
 """In the order in which they import each other."""
@@ -29,6 +43,10 @@ EDITS = read_edits(source_of("chaos.routed").with_name("mutants.toml"))
 """The rules, each taken out once: a run of some seed must notice."""
 WINDOW_FRAMES = 4
 """Small, so that windows close in a short run."""
+MAX_AHEAD = 8
+MAX_UNDER_WAY = 6
+READ_COUNT = 4
+"""Of a journal's reader: small, so that a short run meets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +57,16 @@ class Code:
     limits: Any
     half: Any
     links: Any
+    owners: Any
+    claims: Any
+    client_journals: Any
+    push_core: Any
     amqp_core: Any
+    log: Any
+    cursors: Any
+    reader_core: Any
+    reader_link: Any
+    address: Any
     model_store: Any
 
 
@@ -63,7 +90,10 @@ def load(edit: Edit | None = None) -> Code:
             stack.enter_context(patch.object(importlib.import_module(package), last, module, create=True))
             code_object = compile(sources[name], str(source_of(name)), "exec")
             exec(code_object, module.__dict__)  # noqa: S102  (our own source, and that is the point)
-    short = {name.rpartition(".")[2]: module for name, module in made.items()}
+    short = {name.rpartition(".")[2]: made[name] for name in reversed(made)}  # `links` are the router's
     code = Code(**{field: short[field] for field in Code.__slots__})
     code.half.FIRST_FRAMES = code.half.MOST_FRAMES = WINDOW_FRAMES
+    code.cursors.MAX_AHEAD = code.reader_core.MAX_AHEAD = MAX_AHEAD
+    code.reader_core.MAX_UNDER_WAY, code.reader_core.READ_COUNT = MAX_UNDER_WAY, READ_COUNT
+    code.reader_link.asyncio, code.reader_link.until_set = steps, steps.until_set
     return code

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bridges.workqueue.errors import AlreadyReassigned, LinkStolen, StoreFull
-from bridges.workqueue.items import Commit, Handle, LinkState, NewItem, Pushed, Rollback, Taken
+from bridges.store.links import LinkState
+from bridges.workqueue.errors import AlreadyReassigned
+from bridges.workqueue.items import Commit, Handle, NewItem, Pushed, Rollback, Taken
+from oncewire.store.errors import LinkStolen, StoreFull
 
 TIMEOUT = 400.0
 """Steps that a reservation holds."""

@@ -104,7 +104,7 @@ class SimRouter:
         self.distances: dict[int, int] = {}
         self.next_hops: dict[int, int] = {}
         self._pipes = pipes
-        limits = code.limits.RoutedLimits(("queue://",), HELD_BYTES, MAX_MESSAGE_SIZE)
+        limits = code.limits.RoutedLimits(("queue://", "journal://"), HELD_BYTES, MAX_MESSAGE_SIZE)
         self.links = code.links.RoutedLinks(rid, limits, self, lambda found: on_services(rid, found))
 
     def routed_distances(self) -> Mapping[int, int]:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-from bridges.workqueue.items import NewItem
 from chaos.routed.bridges import SimBridge
 from chaos.routed.clients import SimClient, SimPusher, SimWorker
 from chaos.routed.code import WINDOW_FRAMES, Code
@@ -24,13 +23,31 @@ MOST_ATTACHES = 40
 """Attaches of one name that wait at a router: a few of a client that came again, each up to 16 times in a circle."""
 ITEMS = 25
 """Of each pusher."""
-CIRCLE_STEPS = 5_000
-CORPUS = (268, 300, 341, 423)
-"""Seeds beyond the usual ones that have found something, a fault or a mutant."""
-HELD_UP_ITEMS = 20
-"""More than the window between two routers, so that some wait behind it."""
 HELD_LIMIT = 4 * WINDOW_FRAMES
 """Deliveries of a link that came over another router, and wait at one: two windows, and what was offered."""
+
+
+class Run(Protocol):
+    """What a seed runs, of any kind.
+
+    Attributes:
+        faults: so far.
+    """
+
+    faults: int
+
+    @property
+    def judge(self) -> Judge:
+        """What it has seen."""
+        ...
+
+    def run(self) -> int:
+        """Run to the end; returns the steps. Raises Violation."""
+        ...
+
+
+Kind: TypeAlias = Callable[[Code, int], Run]
+"""Makes the run of a seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class World:
         self.random = Random(seed)
         self.code = code
         self.pipes = Pipes(self.random)
-        self.judge = Judge()
+        self.judge = self._judge()
         self.store = code.model_store.ModelStore()
         self.sent: Counter[bytes] = Counter()
         self.routers: dict[int, SimRouter] = {}
@@ -73,6 +90,12 @@ class World:
             self.slots.append(self._start_router(len(self.slots)))
         for number in range(self.random.randint(1, 3)):
             self.bridges.append(self._bridge(f"bridge{number}"))
+        self._build_clients()
+
+    def _judge(self) -> Judge:
+        return Judge()
+
+    def _build_clients(self) -> None:
         for number in range(self.random.randint(1, 3)):
             second = number == 0 or self.random.random() < 0.7
             self.clients.append(SimPusher(f"p{number}", self.judge, self.random, ITEMS, self._on_sent, second))
@@ -120,8 +143,10 @@ class World:
                     heapq.heappush(queue, (distance + 1, other))
         router.distances = {rid: found for rid, found in distances.items() if rid != router.rid}
         router.next_hops = {rid: hop for rid, hop in hops.items() if rid != router.rid}
-        found = frozenset(rid for rid, prefixes in self.places.items() if "queue://" in prefixes)
-        router.links.places = {"queue://": found}
+        router.links.places = {
+            prefix: frozenset(rid for rid, prefixes in self.places.items() if prefix in prefixes)
+            for prefix in router.links.limits.prefixes
+        }
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -140,10 +165,12 @@ class World:
             self._step(step)
             if step % 50 == 0 and self._is_done():
                 seconds = {each.name.encode() for each in self._pushers() if each.is_second}
-                exact = {item for item in self.sent if item.partition(b":")[0] in seconds}
-                self.judge.at_end(self.store, self.sent, exact)
+                self._judge_end({item for item in self.sent if item.partition(b":")[0] in seconds})
                 return step
         raise Violation(f"the run does not end: {self._story()}")
+
+    def _judge_end(self, exactly_once: set[bytes]) -> None:
+        self.judge.at_end(self.store, self.sent, exactly_once)
 
     def _is_done(self) -> bool:
         rows = self.store.rows.values()
@@ -167,6 +194,7 @@ class World:
         actions += [bridge.run_job for bridge in self.bridges if bridge.jobs and self._is_quick(bridge)]
         actions += [bridge.take_result for bridge in self.bridges if bridge.results]
         actions += [self._connect, self._wake, self._toggle]
+        actions += self._others()
         if self.is_calm or self.random.random() < 0.3:
             actions.append(self._learn_one)
         self.random.choice(actions)()
@@ -177,6 +205,9 @@ class World:
                 self._look_at_credit(link)
                 if link.near.owns_session:  # the client's own session is bounded by C-6, which is not simulated here
                     self.judge.on_held(link.core.waiting, HELD_LIMIT)
+
+    def _others(self) -> list[Callable[[], object]]:
+        return []
 
     def _is_quick(self, bridge: SimBridge) -> bool:
         """The store of some bridges is slow."""
@@ -253,7 +284,10 @@ class World:
             if client.link is not None:
                 client.detach()
         else:
-            self.store.is_full = not self.store.is_full
+            self._toggle_full()
+
+    def _toggle_full(self) -> None:
+        self.store.is_full = not self.store.is_full
 
     def _kill_router(self, slot: int) -> None:
         router = self.routers.pop(self.slots[slot])
@@ -290,92 +324,16 @@ class World:
             self._learn(router)
 
 
-def circle(code: Code) -> str:
-    """A written schedule (R-3): three routers whose paths to a fourth form a circle; returns what is wrong."""
-    pipes = Pipes(Random(0))
-    routers = [SimRouter(code, pipes, rid, lambda _rid, _prefixes: None) for rid in (1, 2, 3)]
-    for router, following in zip(routers, [*routers[1:], routers[0]], strict=True):
-        router.link_to(following)
-        router.next_hops, router.distances = {4: following.rid}, {4: 1}
-        router.links.places = {"queue://": frozenset({4})}
-    _settle(pipes)
-    client = SimPusher("p0", Judge(), Random(0), 1, lambda _item: None, True)
-    pipes.connect(client.connect(), routers[0].accept().end)
-    client.attach()
-    _settle(pipes)
-    opened = sum(router.links.opened for router in routers)
-    left = sum(len(router.links.links) for router in routers)
-    if client.link is not None or left or opened > code.terms.MAX_HOPS:
-        return f"an attach was forwarded {opened} times, and {left} links of it are left"
-    return ""
-
-
-def held_up(code: Code) -> str:
-    """A written schedule (R-7): a worker that does not read is lost while items wait; returns what is wrong."""
-    pipes, judge = Pipes(Random(0)), Judge()
-    store = code.model_store.ModelStore()
-    for number in range(HELD_UP_ITEMS):
-        store.push(NewItem(b"%d" % number))
-    router, following = (SimRouter(code, pipes, rid, lambda _rid, _prefixes: None) for rid in (1, 2))
-    router.link_to(following)
-    router.next_hops, router.distances = {2: 2}, {2: 1}
-    bridge = SimBridge(code, "bridge0", store, judge, lambda: 1.0, is_slow=False)
-    pipes.connect(bridge.connect(), following.accept().end)
-    _settle(pipes)
-    router.links.places = following.links.places = {"queue://": frozenset({2})}
-    worker, carrier = SimWorker("w0", judge, Random(0), store), router.accept()
-    pipes.connect(worker.connect(), carrier.end)
-    worker.attach()
-    _settle(pipes)
-    carrier.is_behind = True
-    worker.link.grant(HELD_UP_ITEMS)
-    pipes.write()
-    while pipes.step() or bridge.jobs or bridge.results:
-        if bridge.jobs:
-            bridge.run_job()
-        if bridge.results:
-            bridge.take_result()
-        pipes.write()
-    if not any(link.core.waiting for link in router.links.links):
-        return "nothing waits at the router"
-    assert worker.end is not None
-    pipes.cut(worker.end)
-    _settle(pipes)
-    left = len(router.links.links) + len(following.links.links)
-    return f"{left} links of a lost client are left" if left else ""
-
-
-def _settle(pipes: Pipes) -> None:
-    """Until nothing is under way."""
-    for _ in range(CIRCLE_STEPS):
-        pipes.write()
-        if not pipes.step():
-            return
-
-
-def first_finding(code: Code, seeds: int) -> str:
-    """What a written schedule or the first of the seeds finds; empty = nothing."""
-    try:
-        found = circle(code) or held_up(code)
-    except Exception as error:  # noqa: BLE001  (a mutant may break anything)
-        found = f"{type(error).__name__}: {error}"
-    for seed in (*CORPUS, *range(seeds)):
-        if found:
-            return found
-        result = simulate(code, seed)
-        found = result.violation and f"seed {seed}: {result.violation}"
-    return found
-
-
-def simulate(code: Code, seed: int) -> Result:
+def simulate(code: Code, seed: int, kind: Kind = World) -> Result:
     """One run, judged."""
-    world = World(code, seed)
-    violation, steps = "", 0
+    world, violation, steps = None, "", 0
     try:
+        world = kind(code, seed)
         steps = world.run()
     except Violation as found:
         violation = str(found)
     except Exception as error:  # noqa: BLE001  (a mutant may break anything)
         violation = f"{type(error).__name__}: {error}"
-    judge = world.judge
-    return Result(seed, steps, world.faults, len(judge.accepted), judge.largest_held, violation)
+    if world is None:
+        return Result(seed, 0, 0, 0, 0, violation)
+    return Result(seed, steps, world.faults, len(world.judge.accepted), world.judge.largest_held, violation)

@@ -72,6 +72,7 @@ class SettledSubscriber(Subscriber):
                 patience=self.world.patience,
                 share=self.world.share_of(self.index),
                 filter=self.filter,
+                stores=self.world.stores(self.index),
             )
         )
 

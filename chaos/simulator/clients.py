@@ -347,6 +347,7 @@ class Subscriber:
                 patience=self.world.patience,
                 share=self.world.share_of(self.index),
                 filter=self.filter,
+                stores=self.world.stores(self.index),
             )
         )
         self._note_presented(self.connection.link)

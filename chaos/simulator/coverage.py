@@ -38,6 +38,7 @@ ENDED_BY_OPERATOR = "an operator ended a subscription"
 KEPT_SESSION = "a client was detached and kept its AMQP session"
 SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ENDED_REPORTED = "an acceptance was reported behind the report of a subscription that had ended without the message"
+ONLY_STORED = "a message was accepted that subscriptions have stored, and none has processed"
 TOO_FEW = "a message was released because there were fewer subscriptions than its publisher requires"
 NOBODY = "a message was refused by its topic's policy, because no subscription matched"
 SHARED_EXPIRED = "a message expired before a member of a shared subscription took it"
@@ -79,6 +80,7 @@ SOMETIMES = (
     KEPT_SESSION,
     SAME_SESSION,
     ENDED_REPORTED,
+    ONLY_STORED,
     TOO_FEW,
     NOBODY,
     MEMBER_ENDED,

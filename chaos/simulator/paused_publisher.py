@@ -37,7 +37,10 @@ class PausedPublisher:
         asked: list[wanted.PublisherEffect] = []
         if isinstance(effect, effects.PublisherReply):
             resume = "resumed" if effect.resumed else "new"
-            asked = core.attached(capable=effect.exactly_once, resume=resume, require=core.require)
+            processed = core.required.processing
+            asked = core.attached(
+                capable=effect.exactly_once, resume=resume, require=core.require, require_processed=processed
+            )
         elif isinstance(effect, effects.AskEcho):
             asked = core.flow(0, echo=effect.epoch)
         elif isinstance(effect, effects.GrantPublisherCredit):

@@ -1,10 +1,11 @@
-"""What is reported to a publisher that requires subscriptions (I-3c), against what subscribers got."""
+"""What is reported to a publisher that requires subscriptions (I-3c, I-3g), against what subscribers got."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
 from chaos.simulator import coverage
+from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from oncewire.client.outcomes import TOO_FEW, Outcome, OutcomeKind
@@ -45,6 +46,14 @@ class RequireJudge:
         self._received.setdefault(message, subscriber)
         if message in self._released:
             raise Violation(f"SENT: p{message[0]}/{message[1]} was released, and s{subscriber} gets it")
+        world = self._world
+        lacks = world.traits.require_processed > len(self._processing(range(len(world.subscribers))))
+        requires = world.traits.shipped and world.publishers[message[0]].keeps is Keeps.MAP
+        if lacks and requires and message not in self._presented and not world.restores:
+            raise Violation(f"SENT: p{message[0]}/{message[1]} is only stored, and s{subscriber} gets it (I-3g)")
+
+    def _processing(self, subscribers: Iterable[int]) -> set[int]:
+        return {each for each in subscribers if not self._world.stores(each)}
 
     def on_outcome(
         self,
@@ -71,6 +80,19 @@ class RequireJudge:
             raise Violation(f"BEHIND: p{publisher}/{number} was sent behind a released message, and is {outcome.kind}")
         elif outcome.kind is OutcomeKind.ACCEPTED and message not in self._presented:
             named = outcome.subscriptions
-            done = len({s for s, messages in processed.items() if message in messages} | {*excluded})  # E-9
-            if named is None or not world.traits.require <= named.count <= done:
-                raise Violation(f"MISCOUNTED: p{publisher}/{number} is accepted by {named}, and {done} processed it")
+            done = {s for s, messages in processed.items() if message in messages} | {*excluded}  # E-9
+            if named is None or not world.traits.require <= named.count <= len(done):
+                raise Violation(
+                    f"MISCOUNTED: p{publisher}/{number} is accepted by {named}, and {done} are done with it"
+                )
+            self._check_words(f"p{publisher}/{number}", outcome, done)
+
+    def _check_words(self, message: str, outcome: Outcome, done: set[int]) -> None:
+        """I-3g: what one has stored is not processed by it."""
+        processing, traits = self._processing(done), self._world.traits
+        processed, stored = outcome.processed_by, outcome.stored_by
+        if processed is None or not traits.require_processed <= processed.count <= len(processing):
+            raise Violation(f"MISCOUNTED: {message} is processed by {processed}, and {processing} have processed it")
+        if stored is None or stored.count > len(done - processing):
+            raise Violation(f"MISCOUNTED: {message} is stored by {stored}, and {done - processing} have stored it")
+        self._world.coverage[coverage.ONLY_STORED] += bool(stored.count and not processed.count)

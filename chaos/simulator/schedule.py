@@ -37,6 +37,7 @@ from chaos.simulator.swarm import (
     draw_rollbacks,
     draw_sessions,
     draw_setting,
+    draw_storers,
     draw_streams,
     draw_topics,
     draw_traits,
@@ -125,6 +126,7 @@ def _drawn(seed: int, setting: Setting, budget: dict[str, int]) -> tuple[Setting
     setting = replace(setting, traits=replace(setting.traits, resuming_publisher=resumes))
     waits = draw_waits(random.Random(f"waits {seed}"), setting)
     setting = replace(setting, traits=replace(setting.traits, waits=waits))
+    setting = replace(setting, traits=draw_storers(random.Random(f"storers {seed}"), setting))
     if waits:  # for somebody who comes back
         budget.pop("close-s", None)
     is_calm = draw_calm(random.Random(f"calm {seed}"), setting.traits)

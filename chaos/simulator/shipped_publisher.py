@@ -7,7 +7,6 @@ hold was not submitted, so the application submits it again (its source's positi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from chaos.simulator import coverage
 from chaos.simulator.connections import OpenLink, SimulatedConnection
@@ -21,8 +20,8 @@ from delivery_records.model import effects, inputs
 from delivery_records.model.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import PublisherChanges, PublisherState
+from oncewire.client.outcomes import DoneBy, OutcomeKind, Subscriptions
 from oncewire.client.outcomes import Outcome as ClientOutcome
-from oncewire.client.outcomes import OutcomeKind
 from oncewire.client.publisher_core import PublisherCore
 
 WINDOW = 64
@@ -50,12 +49,12 @@ class PublisherJournal:
         for stored in changes.stored:
             kept[stored.number] = stored
         for number in changes.doubted:
-            kept[number] = replace(kept[number], in_doubt=True)
+            kept[number] = kept[number]._replace(in_doubt=True)
         for number, outcome in changes.decided:
             if outcome.is_accepted:
                 kept.pop(number, None)
             elif number in kept:
-                kept[number] = replace(kept[number], outcome=outcome)
+                kept[number] = kept[number]._replace(outcome=outcome)
         for number in changes.forgotten:
             kept.pop(number, None)
         self.state = PublisherState(
@@ -96,6 +95,7 @@ class ShippedPublisher:
         self._ids: dict[int, int] = {}
         """Of this attach: delivery-id -> the core's number."""
         self._require = world.traits.require or None
+        self._processed = world.traits.require_processed if self._require else 0
         self._waits = world.traits.waits and self._require is not None
         self._core = self._open_core()
 
@@ -105,6 +105,7 @@ class ShippedPublisher:
             window=WINDOW,
             resend_in_doubt=self.world.traits.in_doubt,
             require=self._require,
+            require_processed=self._processed,
             recovered=self._journal.state,
             is_shared=True,
         )
@@ -207,6 +208,7 @@ class ShippedPublisher:
                 place=connection.place,
                 owner=self.world.owner(self.index),
                 require=self._require,
+                require_processed=self._processed,
                 waits=self._waits,
             )
         )
@@ -257,7 +259,10 @@ class ShippedPublisher:
             self.judge.ended.on_attached(self.index)
             self.judge.sessions.on_stated(self.index, effect.timeout_s, self._timeout_s)
             resume = "resumed" if effect.resumed else "new"
-            self._carry_out(core.attached(capable=effect.exactly_once, resume=resume, require=self._require))
+            asked, processed = self._require, self._processed
+            self._carry_out(
+                core.attached(capable=effect.exactly_once, resume=resume, require=asked, require_processed=processed)
+            )
         elif isinstance(effect, effects.AskEcho):
             self._carry_out(core.flow(0, echo=effect.epoch))
             self._know_start(effect.epoch, self._presented)
@@ -268,7 +273,7 @@ class ShippedPublisher:
         elif isinstance(effect, effects.NotifyEnded):
             self._carry_out(core.ended(effect.tag, effect.names, effect.count))
         elif isinstance(effect, effects.NotifyAcceptedBy):
-            core.accepted_by(effect.tag, effect.names, effect.count)
+            core.accepted_by(effect.tag, _done_by(effect))
         elif isinstance(effect, effects.GrantPublisherCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
         elif isinstance(effect, effects.Dispose):
@@ -364,3 +369,8 @@ class ShippedPublisher:
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
         self._core.reported(number)
+
+
+def _done_by(effect: effects.NotifyAcceptedBy) -> DoneBy:
+    processed, stored = (Subscriptions(each.total, tuple(each.names)) for each in (effect.processed, effect.stored))
+    return DoneBy(Subscriptions(effect.count, tuple(effect.names)), processed, stored)

@@ -242,6 +242,7 @@ class ShippedSubscriber:
                 share=self.world.share_of(self.index),
                 filter=self.filter,
                 entries=entries,
+                stores=self.world.stores(self.index),
             )
         )
         rest = list(presented.rest.items()) if entries else []

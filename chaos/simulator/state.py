@@ -21,6 +21,7 @@ from delivery_records.model.limits import (
     LARGE_AHEAD_BYTES,
     MAX_ATTEMPTS,
     MESSAGE_CHUNK_BYTES,
+    READ_ATTACHES,
     ROUTER_BYTES,
     WINDOW_BYTES,
     Limits,
@@ -102,6 +103,7 @@ class WorldState:
             router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
             large_ahead_bytes=AHEAD_BYTES if traits.streams else LARGE_AHEAD_BYTES,
             large_piece_bytes=PIECE_BYTES if traits.streams else MESSAGE_CHUNK_BYTES,
+            read_attaches=0 if traits.unread else READ_ATTACHES,
         )
         self.cores = cores
         self.etcd = SimEtcd()
@@ -171,6 +173,10 @@ class WorldState:
     def resumes(self, index: int) -> bool:
         """True for one that presents its map all the same (A-3b)."""
         return self.publishers[index].keeps is Keeps.OWN_MAP
+
+    def stores(self, index: int) -> bool:
+        """True for a subscriber that states that it stores messages for others (I-3g)."""
+        return index < self.traits.storers and not self.is_member(index)
 
     def is_stock_subscriber(self, index: int) -> bool:
         """True for a subscriber without a map."""

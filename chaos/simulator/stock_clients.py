@@ -221,6 +221,7 @@ class StockSubscriber(Subscriber):
                 patience=self.world.patience,
                 share=self.world.share_of(self.index),
                 filter=self.filter,
+                stores=self.world.stores(self.index),
             )
         )
 

@@ -74,6 +74,7 @@ class Strangers:
                     owner=self._world.owner(index),
                     patience=self._world.patience,
                     filter=self._world.subscribers[index].filter,
+                    stores=self._world.stores(index),
                 )
             )
 

@@ -260,6 +260,23 @@ def draw_waits(rng: random.Random, setting: Setting) -> bool:
     return has_some and traits.require == 1 and rng.random() < 0.5
 
 
+def draw_storers(rng: random.Random, setting: Setting) -> Traits:
+    """In most worlds in which publishers require subscriptions, some of these only store messages (I-3g).
+
+    Where publishers wait for one, one that processes stays.
+
+    Args:
+        rng: of its own.
+        setting: what was drawn before.
+    """
+    traits = setting.traits
+    if not traits.require or rng.random() < 0.3:
+        return traits
+    answering = setting.subscribers - traits.sharers - traits.letters - traits.settled_subscriber
+    storers = rng.randint(0, max(0, answering - traits.waits))
+    return replace(traits, storers=storers, require_processed=1 if traits.waits else rng.choice([0, 1, 1, 2]))
+
+
 def draw_filters(rng: random.Random) -> tuple[int, dict[str, int]]:
     """In some worlds subscribers have filters, and come back with others (E-9).
 

@@ -69,6 +69,8 @@ class Traits:
     rounds: bool = False
     """Routers are of a release that takes no rest of a map behind its attach, which is a round then (C-4)."""
     short_sessions: bool = False
+    unread: bool = False
+    """Attaches are put over what the router's view shows, as where many come at once (A-2b)."""
     """Publishers ask for a short T_pub in every other attach, as processes that follow each other may (K-5d)."""
     mortals: int = 0
     """So many publishers behind the first one may be killed for good, and ask for a T_pub that does not end (K-5)."""
@@ -82,6 +84,10 @@ class Traits:
     """Longest time-out that a policy grants subscriptions and sessions (K-5c); 0: what they ask for."""
     require: int = 0
     """Shipped publishers require so many subscriptions for each message (I-3c)."""
+    require_processed: int = 0
+    """With it: and so many that process it (I-3g)."""
+    storers: int = 0
+    """So many of the first subscribers store messages for others (I-3g); members of a shared subscription do not."""
     waits: bool = False
     """They wait for subscriptions where too few have processed what they have sent (I-3f)."""
     sharers: int = 0

@@ -1,10 +1,11 @@
-"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a to A-2d).
+"""The attach procedure: compare-and-put the key, act when the watch delivers that put (A-2, A-2a to A-2d).
 
 A put's response is used for failures only. Its nonce in the value distinguishes our put from everybody else's.
 
 Each attach is an `Attempt`. Those of one identity stand in a queue, and only the head of it is at work (A-2a). It is
-READING (a shared subscription's key as well, SH-1), then PUTTING, until `take` is called: the watch has delivered the
-put, and the caller makes the ingress or the egress (A-3). DELETING ends an older subscription with another topic or
+READING (a shared subscription's key as well, SH-1), then PUTTING; of many at once it is PUTTING over what the view
+shows, and READING only where that cannot be, or its compare has failed. Then `take` is called: the watch has delivered
+the put, and the caller makes the ingress or the egress (A-3). DELETING ends an older subscription with another topic or
 filter first. PAUSING waits for the next try, or for a former publisher of that name to come to its end (A-9a).
 COLLECTING waits for the rest of a map and is in no queue, because an older link of the identity still goes on (C-4).
 
@@ -40,8 +41,10 @@ from delivery_records.attachments.refusals import (
 from delivery_records.attachments.session_order import SessionOrder
 from delivery_records.attachments.steals import StealGuard
 from delivery_records.attachments.wanted import (
+    NoPut,
     new_shared,
     publisher_record,
+    shared_with,
     subscription_record,
     why_no_member,
     why_unknown,
@@ -202,7 +205,7 @@ class Attaching:
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
         stolen = self._steals.refusal(path, self._turn.now, request.peer)
         if stolen is not None:
-            self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
+            self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen, peer=request.peer)
             return "amqp:resource-locked", stolen
         return None
 
@@ -232,16 +235,36 @@ class Attaching:
             request.place.amqp_session, attempt, attempt.place
         ):
             return
-        self._wait_or_read(attempt)
+        self._wait_or_go_on(attempt)
 
-    def _wait_or_read(self, attempt: Attempt) -> None:
+    def _wait_or_go_on(self, attempt: Attempt) -> None:
         """A-9a: a new session would end what is owed of the one before it, so it waits, for T_end at most."""
         request = attempt.request
         if isinstance(request, PublisherAttach) and request.unsettled is None and self.is_busy(attempt.path):
             attempt.step = AttachStep.PAUSING
             self._turn.timers.set(Timer.ATTACH_RETRY, attempt.path, self._turn.now + self._turn.limits.end_wait_s)
             return
-        self._read(attempt)
+        if not self._put_over_view(attempt):
+            self._read(attempt)
+
+    def _put_over_view(self, attempt: Attempt) -> bool:
+        """A-2b: of many at once, what is put over what the view shows: where the view is late the compare fails."""
+        if len(self._by_nonce) < self._turn.limits.read_attaches:
+            return False
+        found, request = self._turn.view.attachment(attempt.path), attempt.request
+        record, epoch = (None, 0) if found is None else (found.record, found.epoch)
+        wanted: PublisherRecord | SubscriptionRecord | Refusal | NoPut | None = None
+        if isinstance(request, PublisherAttach):
+            assert record is None or isinstance(record, PublisherRecord)
+            wanted = self._wanted_publisher(attempt.path, request, record, epoch)
+        elif request.share is None:  # SH-1: what is put over a shared subscription was read
+            assert record is None or isinstance(record, SubscriptionRecord)
+            wanted = self._wanted_subscription(request, record)
+        if not isinstance(wanted, (PublisherRecord, SubscriptionRecord)):
+            return False
+        attempt.is_over_view = True
+        self._put(attempt, epoch, wanted)
+        return True
 
     def on_free(self, path: str) -> None:
         """A-9a: the publisher before it is gone."""
@@ -257,7 +280,7 @@ class Attaching:
     def go_on(self) -> None:
         """A-2d: attaches of publishers whose turn it is."""
         for attempt in self.order.take_ready():
-            self._wait_or_read(attempt)
+            self._wait_or_go_on(attempt)
 
     def _read(self, attempt: Attempt) -> None:
         """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
@@ -294,36 +317,46 @@ class Attaching:
 
     def _put_publisher(self, attempt: Attempt, request: PublisherAttach, done: ReadDone) -> None:
         record = done.record
-        old_session, moved_topic = SESSION_NONE, False
-        if record is not None:
-            assert isinstance(record, PublisherRecord), "what stands there was decoded as one"
-            if refusal := others(record, request):
-                self._give_up(attempt, *refusal)
-                return
-            old_session = session_of_record(record, done.mod_revision)
-            if old_session < self._nonce_revision:
-                old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
-            moved_topic = record.topic != request.topic
-        unsettled = bool(request.unfinished)
-        if unsettled and (not old_session or moved_topic):
+        assert record is None or isinstance(record, PublisherRecord), "what stands there was decoded as one"
+        wanted = self._wanted_publisher(attempt.path, request, record, done.mod_revision)
+        if isinstance(wanted, PublisherRecord):
+            self._put(attempt, done.mod_revision, wanted)
+        elif isinstance(wanted, tuple):
+            if wanted is NOT_HELD:  # A-3c: nothing is written
+                self._turn.note(Decision.PUBLISHER_UNKNOWN, publisher=f"{request.container_id}/{request.link_name}")
+            self._give_up(attempt, *wanted)
+        else:
             # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
             self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
             self.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
             self._turn.out.append(effects.DetachLink(request.link, True, "oncewire:session-expired", EXPIRED, info))
             self._finish(attempt)
-            return
-        if request.resumes and self.held(attempt.path, old_session, request) is None:
-            self._turn.note(Decision.PUBLISHER_UNKNOWN, publisher=f"{request.container_id}/{request.link_name}")
-            self._give_up(attempt, *NOT_HELD)  # A-3c: nothing is written
-            return
+
+    def _wanted_publisher(
+        self, path: str, request: PublisherAttach, record: PublisherRecord | None, revision: int
+    ) -> PublisherRecord | Refusal | NoPut:
+        """What is put over this record, of this revision."""
+        old_session, moved_topic = SESSION_NONE, False
+        if record is not None:
+            if refusal := others(record, request):
+                return refusal
+            old_session = session_of_record(record, revision)
+            if old_session < self._nonce_revision:
+                old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
+            moved_topic = record.topic != request.topic
+        unsettled = bool(request.unfinished)
+        if unsettled and (not old_session or moved_topic):
+            return NoPut.EXPIRED
+        if request.resumes and self.held(path, old_session, request) is None:
+            return NOT_HELD
         session = old_session
         if not unsettled and not request.exactly_once:
             session = SESSION_IS_THIS_PUT  # c.5: a stock publisher's session starts with its attach
         elif moved_topic:
             session = SESSION_NONE
-        held_s = record.timeout_s if isinstance(record, PublisherRecord) and session == old_session else 0.0
-        self._put(attempt, done.mod_revision, publisher_record(request, self._turn, session, held_s))
+        held_s = record.timeout_s if record is not None and session == old_session else 0.0
+        return publisher_record(request, self._turn, session, held_s)
 
     def held(self, path: str, session: int, request: PublisherAttach) -> Held | None:
         """A-3b: what this router holds of a publisher; None: not all that it presents is known (A-3c)."""
@@ -334,32 +367,40 @@ class Attaching:
     def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
         record = done.record
         assert record is None or isinstance(record, SubscriptionRecord), "what stands there was decoded as one"
+        wanted = self._wanted_subscription(request, record)
+        if isinstance(wanted, SubscriptionRecord):
+            self._put(attempt, done.mod_revision, wanted)
+        elif isinstance(wanted, tuple):
+            self._give_up(attempt, *wanted)
+        elif wanted is NoPut.LOOK_UP:  # SH-1: whoever looks one up does not know of which kind it is
+            attempt.request = replace(request, share=Share(request.link_name))
+            self._read_shared(attempt, attempt.request, done)
+        else:
+            self._delete_first(attempt, done)
+
+    def _wanted_subscription(
+        self, request: SubscriberAttach, record: SubscriptionRecord | None
+    ) -> SubscriptionRecord | Refusal | NoPut:
+        """What is put over this record."""
         if record is not None and (refusal := others(record, request)):
-            self._give_up(attempt, *refusal)
-            return
+            return refusal
         topic, filter_text = request.topic, request.filter
         if topic is None:
-            if record is None:  # SH-1: whoever looks one up does not know of which kind it is
-                attempt.request = replace(request, share=Share(request.link_name))
-                self._read_shared(attempt, attempt.request, done)
-                return
+            if record is None:
+                return NoPut.LOOK_UP
             topic, filter_text = record.topic, record.filter
         if filter_text and (unknown := why_unknown(self._filters, filter_text)):
-            self._give_up(attempt, "amqp:not-implemented", unknown)
-            return
+            return "amqp:not-implemented", unknown
         if record is not None and (record.topic != topic or record.filter != filter_text or record.member_of):
-            # A-2, E-9: another topic or filter is another subscription, and so is one of its own (SH-1).
-            self._delete_first(attempt, done)
-            return
+            return NoPut.DELETE_FIRST
         terms = subscription_terms(request, self._turn.limits)
         provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
         if record is not None:
             terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change
-        self._put(
-            attempt,
-            done.mod_revision,
-            subscription_record(request, self._turn, (topic, filter_text), terms, provisional),
-        )
+        wanted = subscription_record(request, self._turn, (topic, filter_text), terms, provisional)
+        if record is not None and record.stores:  # I-3g: what it has had before is stored, whatever it is now
+            wanted = replace(wanted, stores=True)
+        return wanted
 
     def _delete_first(self, attempt: Attempt, done: ReadDone) -> None:
         """End what is there; the attach goes on when the watch shows that."""
@@ -389,7 +430,7 @@ class Attaching:
         if own.record is not None:
             terms, provisional = held_terms(own.record), own.record.provisional
         member = subscription_record(request, self._turn, (shared.topic, shared.filter), terms, provisional, key)
-        put = effects.SharedPut(subscription_path(key), done.create_revision, shared)
+        put = effects.SharedPut(subscription_path(key), done.create_revision, shared_with(shared, request))
         self._put(attempt, own.mod_revision, member, put)
 
     def _put(
@@ -421,7 +462,8 @@ class Attaching:
             if attempt.step not in (AttachStep.PUTTING, AttachStep.DELETING):
                 continue
             found = turn.view.attachment(attempt.path)
-            if attempt.step is AttachStep.PUTTING and found is not None and found.epoch > attempt.expect:
+            may_be_stolen = attempt.step is AttachStep.PUTTING and not attempt.is_over_view  # A-2b
+            if may_be_stolen and found is not None and found.epoch > attempt.expect:
                 del self._by_nonce[nonce]
                 if not attempt.is_lost:
                     self._refuse(attempt.request, "amqp:link:stolen", f"attached again by {found.record.peer}")  # A-3
@@ -452,10 +494,15 @@ class Attaching:
 
     def _retry(self, attempt: Attempt) -> None:
         del self._by_nonce[attempt.nonce]
-        attempt.tries += 1
         if attempt.is_lost:
             self._finish(attempt)
-        elif attempt.tries > PUT_RETRIES:
+            return
+        if attempt.is_over_view:  # A-2b: the watch is late
+            attempt.is_over_view = False
+            self._read(attempt)
+            return
+        attempt.tries += 1
+        if attempt.tries > PUT_RETRIES:
             self._give_up(attempt, "amqp:resource-locked", "the attachment keeps changing; attach again later")
         else:
             self._turn.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)

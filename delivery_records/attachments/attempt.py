@@ -28,6 +28,7 @@ class Attempt:
         "expect",
         "found",
         "is_lost",
+        "is_over_view",
         "link",
         "nonce",
         "path",
@@ -59,5 +60,7 @@ class Attempt:
         self.tries = 0
         self.is_lost = False
         """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
+        self.is_over_view = False
+        """Its put is over what this router's view shows, which nobody has read in etcd (A-2b)."""
         self.since = 0.0
         """When the attach was read."""

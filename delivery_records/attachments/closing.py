@@ -102,7 +102,7 @@ class Closing:
             if failure is not StoreFailure.UNKNOWN:
                 del reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
             if self._endpoints.is_here(endpoint):
-                endpoint.proof.on_put_failed(failure)
+                endpoint.proof.on_put_failed(endpoint.key, failure)
                 if failure is not StoreFailure.CONFLICT:
                     self._on_deletion_failed(subscription_path(endpoint.key))  # E-8: if a close waits for this put
         elif failure is not StoreFailure.UNKNOWN:

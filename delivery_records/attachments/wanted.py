@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import Enum
+
 from delivery_records.attachments.refusals import Refusal, others
 from delivery_records.model.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.model.limits import PROVISIONAL_TIMEOUT_S, Limits
@@ -9,6 +12,17 @@ from delivery_records.model.terms import Terms, publisher_terms, subscription_te
 from delivery_records.model.turn import Turn
 from delivery_records.model.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.subscriber.filters import MessageFilters, UnknownFilter
+
+
+class NoPut(Enum):
+    """What an attach leads to that is neither one put nor a refusal with its reason."""
+
+    EXPIRED = "expired"
+    """A-5: it presents what nobody can know."""
+    LOOK_UP = "look-up"
+    """SH-1: there is no such subscription of its own; a shared one may have the name."""
+    DELETE_FIRST = "delete-first"
+    """A-2, E-9: another topic or filter is another subscription, and so is one of its own (SH-1)."""
 
 
 def publisher_record(request: PublisherAttach, turn: Turn, session: int, held_s: float) -> PublisherRecord:
@@ -51,6 +65,7 @@ def subscription_record(
         request.owner.user,
         member_of=member_of,
         filter=filter_text,
+        stores=request.stores,
     )
 
 
@@ -74,7 +89,13 @@ def new_shared(request: SubscriberAttach, limits: Limits) -> SubscriptionRecord:
         shared=True,
         grouped=request.share.by_group,
         filter=request.filter,
+        stores=request.stores,
     )
+
+
+def shared_with(shared: SubscriptionRecord, request: SubscriberAttach) -> SubscriptionRecord:
+    """I-3g: one member that stores is enough: nobody can say which messages it has had."""
+    return replace(shared, stores=True) if request.stores else shared
 
 
 def why_unknown(filters: MessageFilters, filter_text: str) -> str:

@@ -63,6 +63,7 @@ def _subscription(turn: Turn, names: Mapping[int, str], subscription: Subscripti
         "timeout_s": record.timeout_s,
         "peer": record.peer,
         "filter": record.filter,
+        "stores": record.stores is True,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from delivery_records.model.messages import Datagram, RouterMessage
 from delivery_records.model.outcomes import Decision, DeliveryOutcome, Reported
@@ -257,14 +257,25 @@ class NotifyEnded:
     tag: bytes
 
 
+class Named(NamedTuple):
+    """Subscriptions: the names of the first ones, and how many there are."""
+
+    names: Sequence[str]
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class NotifyAcceptedBy:
-    """Notify the publisher which subscriptions processed `tag` and those after it: first names, their number (I-3c)."""
+    """Notify the publisher which subscriptions are done with `tag` and those after it: first names, how many (I-3c)."""
 
     link: int
     tag: bytes
     names: Sequence[str]
     count: int
+    processed: Named
+    """Those of them whose applications have processed it (I-3g)."""
+    stored: Named
+    """Those of them that store it for others."""
 
 
 @dataclass(frozen=True, slots=True)

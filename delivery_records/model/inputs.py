@@ -109,6 +109,8 @@ class PublisherAttach:
     """Subscriptions that a new message must be owed to (I-3c); None: it does not ask who processed its messages."""
     sends_again: bool = False
     """It desires the capability, which it may not get (c.3): what it presents it sends again, under the same tags."""
+    require_processed: int | None = None
+    """So many of them must process it, and not only store it (I-3g); None: its client cannot tell them apart."""
     waits: bool = False
     """It wants no outcome of what fewer subscriptions than it requires have processed, but waits for them (I-3f)."""
 
@@ -150,6 +152,8 @@ class SubscriberAttach:
     """Canonical text of the filter it asks for (E-9); of no meaning in a look-up."""
     entries: int = 0
     """Entries of its whole map, the rest of which comes in `MapPart`s (C-4); 0: this is all of it."""
+    stores: bool = False
+    """It states that it keeps messages for others, who process them later (I-3g)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,10 @@ PolicyOf: TypeAlias = Callable[[str], TopicPolicy]
 """A topic's policy (I-3d), the topic as routers know it (A-2c)."""
 
 
+READ_ATTACHES: Final = 16
+"""Attaches under way at which the next one reads its key first (A-2b); thousands that come back at once do not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What an operator may set; the other limits are protocol constants."""
@@ -196,6 +200,8 @@ class Limits:
     large_ahead_bytes: int = LARGE_AHEAD_BYTES
     """No setting, and so the next one: a simulator makes them small (L-4)."""
     large_piece_bytes: int = MESSAGE_CHUNK_BYTES
+    read_attaches: int = READ_ATTACHES
+    """No setting either: in some simulated worlds no attach reads."""
     policy: TopicPolicy = field(default_factory=TopicPolicy)
     """Of topics that no rule of the operator names."""
 

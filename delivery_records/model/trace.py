@@ -35,6 +35,10 @@ class Rule(Enum):
     STORED = ("I-1", "received whole, {2} bytes: number {0} of its publisher's window, owed by {1} subscriptions")
     REPEATED = ("I-1", "received again, {2} bytes: number {0} of its publisher's window, owed by {1} subscriptions")
     MALFORMED = ("I-1b", "cannot be read: {0}; rejected in its place, and sent to nobody")
+    TOO_FEW_PROCESS = (
+        "I-3g",
+        "released and sent to nobody: {0} of {1} required subscriptions that process, or one before it was",
+    )
     TOO_FEW = ("I-3c", "released and sent to nobody: {0} of {1} required subscriptions, or one before it was")
     PRESETTLED = ("I-1c", "came settled: sent on once, kept by nobody")
     SENT_ON = ("T-2", "sent to router {0}")

@@ -98,6 +98,8 @@ class SubscriptionRecord:
     """Key of the shared subscription that the link is a member of (SH-1)."""
     filter: str = ""
     """Canonical text of its filter (E-9); empty: it gets all messages of its topic."""
+    stores: bool | None = None
+    """It keeps messages for others, who process them later (I-3g). None: its router is of a release that cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

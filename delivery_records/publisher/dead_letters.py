@@ -2,6 +2,21 @@
 
 A letter is a further obligation of the entry that it is a copy of: one more is pending for the entry, as if a
 subscription owed it. The body is made again from the entry's whenever it is sent, so a letter costs no body.
+
+The first subscription that is done with an entry and has not accepted it makes the letter, which says who that was and
+why; those that fail it later are only counted. Without a dead-letter topic, the failure is counted and noted alone. A
+large delivery has no letter, because nobody has its body.
+
+The letter is sent when no other subscription owes the entry or one before it: letters leave in the order of the
+window. It is owed by the dead-letter subscriptions of that time, the *members*, and by each that joins while it is out
+and nobody is done with it. When no member owes it any more and one was done with it, it is no longer pending. If all
+that owed it have left, it waits for the next member. The policy may limit that time; when it is over, what waits is
+given up, and so is what follows, until somebody is there or the policy is another.
+
+Members are synced as other subscriptions are (I-5): a SYNC names all that has no verdict, then what they owe is
+repeated. A subscription that a change of the policy has made no member is synced with nothing, so that it lets go of
+its letters. When an entry leaves the window its letter is settled with it, also one that an earlier ingress may have
+sent.
 """
 
 from __future__ import annotations

@@ -222,10 +222,10 @@ class Fanout:
         """Every subscription that has joined owes what is received from this number on."""
         return self._last_start
 
-    def joined_before(self, number: int) -> tuple[str, ...]:
-        """Names of the subscriptions that a delivery is or was owed to, but for those that have ended (I-3c)."""
+    def joined_before(self, number: int) -> tuple[Subscription, ...]:
+        """The subscriptions that a delivery is or was owed to, but for those that have ended (I-3c)."""
         found = self._turn.view.subscriptions
-        return tuple(found[key].name for key, cursor in self.cursors.items() if cursor.start <= number)
+        return tuple(found[key] for key, cursor in self.cursors.items() if cursor.start <= number)
 
     @property
     def has_released(self) -> bool:

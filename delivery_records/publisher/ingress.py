@@ -53,7 +53,7 @@ from delivery_records.publisher.lifetimes import Lifetimes
 from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.phase import Phase, step
 from delivery_records.publisher.publisher_outcomes import PublisherOutcomes
-from delivery_records.publisher.requirement import RequiringFanout, counted_outcomes
+from delivery_records.publisher.requirement import RequiringFanout, counted_outcomes, required_by
 from delivery_records.publisher.resends import Resends
 from delivery_records.publisher.resumption import Held, Resumption
 from delivery_records.publisher.retries import Retries
@@ -296,8 +296,8 @@ class Ingress(Owner):
     def _new_fanout(self, request: PublisherAttach) -> Fanout:
         turn, parts = self._turn, self._parts
         ways = parts.to_egresses, parts.channels, parts.message_format.read_group
-        if request.require:
-            return RequiringFanout(turn, self, self.window, *ways, request.require)
+        if request.require or request.require_processed:
+            return RequiringFanout(turn, self, self.window, *ways, required_by(request))
         return Fanout(turn, self, self.window, *ways)
 
     def _new_letters(self) -> DeadLetters:
@@ -430,7 +430,7 @@ class Ingress(Owner):
         if self.phase not in (Phase.ACTIVE, Phase.ENDING, Phase.SUSPENDED) or not self.fanout.is_active:
             return
         if is_new or self.fanout.has_other_mode(subscription):
-            self.on_subscription_deleted(subscription.key, subscription.name)
+            self.on_subscription_deleted(subscription.key, subscription)
             for slot in self.window.slots() if self._turn.tracing is not None else ():
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
@@ -450,15 +450,16 @@ class Ingress(Owner):
             self._start_reported = self.window.end
             self._turn.out.append(effects.NotifyStart(self.link, subscription.created, self.window.newest.tag))
 
-    def on_subscription_deleted(self, key: str, name: str) -> None:
+    def on_subscription_deleted(self, key: str, old: Subscription | None) -> None:
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
         self.on_less_waits()
         if key in self.fanout.cursors:
-            self.outcomes.on_leaving(key, name)
+            if old is not None:
+                self.outcomes.on_leaving(old)
             self.mark_dirty()
         oldest = self.fanout.leave(key)
         if oldest is not None and self.link is not None:
-            self.outcomes.on_subscription_ended(name, oldest)
+            self.outcomes.on_subscription_ended("" if old is None else old.name, oldest)
 
     # ------------------------------------------------------------------ ends of the link
 

@@ -1,4 +1,22 @@
-"""The large delivery that comes on a publisher's link, from its first part to its last (rules L-1, L-5, L-7)."""
+"""The large delivery that comes on a publisher's link, from its first part to its last (rules L-1, L-5, L-7).
+
+Deliveries of one link do not interleave (AMQP 1.0 section 2.6.14), so at most one is coming, and `_arriving` is its
+slot. The first part is taken as a whole delivery would be: it may be refused, ignored or appended. Only if its slot is
+ARRIVING then, the parts behind it mean anything. Each goes on to `LargeStreams`, which sends it to the subscriptions;
+the window keeps the head alone.
+
+A delivery that does not come to its end was aborted by the publisher, was followed by another one, or was on a link
+that is lost. If the publisher's map has it, its slot is awaited again, for the publisher may send it again; else the
+slot leaves the window. Those who owe what is awaited again are notified by a SYNC, unless the link is lost: then it
+comes under another epoch.
+
+Nobody keeps the body. A subscription whose turn comes when its parts are gone says so (NEED), and if it still owes the
+delivery, the publisher has to send it once more. AMQP has no word for that, so the link is detached at the end of a
+turn, though not while a delivery is coming and goes on: the publisher attaches again, presents its map, and sends it.
+
+A timer looks several times in `LARGE_STALL_S`, for as long as there are streams. A publisher that has room and sends
+nothing of its delivery for that long is detached. Time in which there was no room does not count against it.
+"""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from delivery_records.model.outcomes import Decision, DeliveryOutcome, Reported
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
+from delivery_records.model.view import Subscription
 from delivery_records.publisher.owner import Owner
 from delivery_records.publisher.window import ARRIVING, AWAITED, RECEIVED, REPORTED, Slot, Window
 
@@ -232,7 +233,7 @@ class PublisherOutcomes:
             len(expired),
         )
 
-    def on_leaving(self, key: str, name: str) -> None:
+    def on_leaving(self, subscription: Subscription) -> None:
         """A subscription ends, and has not left the window yet (I-3c)."""
 
     def on_subscription_ended(self, name: str, oldest: Slot) -> None:

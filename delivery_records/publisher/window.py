@@ -1,7 +1,21 @@
 """A publisher's window at its ingress: its unsettled deliveries, in order (rules I-1 to I-6).
 
-Deliveries are named by running numbers that start at 0 in each publisher epoch (T-7). A number is in the window
-from its first transfer (or from the presented map) until the publisher settles it.
+The window is this router's side of the publisher's unsettled map. Deliveries are named by running numbers that start
+at 0 in each publisher epoch (T-7). Tags of the map that the publisher presents get the first numbers, in the map's
+order. They are *awaited*: only the tag is here, and the message comes again (P-1). What the publisher sends for the
+first time is appended behind them. A number stays until its delivery is settled, given up or abandoned; the states in
+between, and which may follow which, are the table `SLOT_NEXT`.
+
+Numbers stand for tags because subscriptions answer for runs of them. A `Cursor` holds what one subscription has
+acknowledged: all below a number, and some above it. What the publisher settles out of order leaves a hole, so the
+slots are in a dict, whose order is theirs. `base` is the first number that is still in it, and `end` the next one to
+be given. There is nearly always no hole, and then to count a run is to subtract.
+
+Outcomes are reported in order (I-3): `next_accept` is the first number that has none yet, and what has its outcome
+earlier waits for it. `unreceived` counts the awaited ones. `passed_over` finds those that the publisher has gone past
+without sending them; it starts where it ended the last time, so that all calls together look at each number once.
+
+The window knows the bytes of its bodies. It adds them, and a constant for each entry, to the budget of the router.
 """
 
 from __future__ import annotations

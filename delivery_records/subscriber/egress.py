@@ -151,7 +151,6 @@ class Egress(Endpoint):
         self.proof = ProofOfLife(
             turn,
             parts.proposals,
-            self,
             self.link,
             subscription,
             self.exactly_once,
@@ -174,11 +173,11 @@ class Egress(Endpoint):
             self.reduction,
             self.progress,
             parts.dirty,
-            LargeDeliveries(turn, self, self.link, self.mode, self.progress, parts.answer),
+            LargeDeliveries(turn, self.key, self.link, self.mode, self.progress, parts.answer),
             is_member=self.is_member,
         )
         self.known = KnownDeliveries(turn, self.outgoing, parts.answer)
-        self.expiry = HeldExpiry(turn, self, self.link, self.mode, self.outgoing)
+        self.expiry = HeldExpiry(turn, subscription, self.link, self.outgoing)
 
     # ------------------------------------------------------------------ attach
 
@@ -218,7 +217,7 @@ class Egress(Endpoint):
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
         self.proof.is_known = True
         self.reply()
-        self.proof.confirm()
+        self.proof.confirm(self)
 
     # ------------------------------------------------------------------ from the ingress
 
@@ -231,9 +230,8 @@ class Egress(Endpoint):
         if old is not None:
             self.outgoing.drop_held(old)
             self._forget_sync(old.epoch)
-        state = SyncState(
-            self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs, is_letters
-        )
+        epoch, dirty = sync.publisher_epoch, self._parts.dirty_syncs
+        state = SyncState(self.key, self.epoch, epoch, ingress_rid, session, prefix, entries, dirty, is_letters)
         state.begin(sync, old, self._former)
         self.syncs[state.epoch] = state
         synced = self._parts.synced_letters if is_letters else self._synced
@@ -435,11 +433,11 @@ class Egress(Endpoint):
     def ask_for_life(self) -> None:
         """A-10: its terms are not written, or only provisionally."""
         if not self.proof.is_proven:
-            self.proof.ask()
+            self.proof.ask(self)
 
     def on_silence(self) -> None:
         """No answer within T_life (A-10)."""
-        self.proof.on_silence()
+        self.proof.on_silence(self)
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
@@ -468,13 +466,14 @@ class Egress(Endpoint):
         self._former.append(self.epoch)
         self._parts.former_epochs[self.epoch] = self.key
         self.epoch = subscription.epoch
-        self.proof.on_written()
+        self.proof.on_written(self)
 
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
         self.outgoing.large.end()
-        for epoch in list(self.syncs):
+        for epoch, sync in list(self.syncs.items()):
             self._forget_sync(epoch)
+            sync.let_go()
         for epoch in self._former:
             self._parts.former_epochs.pop(epoch, None)
 
@@ -485,14 +484,14 @@ class Egress(Endpoint):
         self.outgoing.limit = flow.limit
         self.outgoing.drain = flow.drain
         if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:
-            self.proof.on_sign_of_life()  # A-10
+            self.proof.on_sign_of_life(self)  # A-10
         self.outgoing.pump()
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool, delay_ms: int | None = None
     ) -> None:
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
-        self.proof.on_sign_of_life()  # A-10
+        self.proof.on_sign_of_life(self)  # A-10
         if outcome is None and not settled:
             return
         verdict = outcome or DeliveryOutcome.RELEASED  # E-4a: settled without an outcome
@@ -576,7 +575,8 @@ class Egress(Endpoint):
 
     def on_patience_timer(self) -> None:
         """K-5b: is the oldest unanswered delivery the one that it was?"""
-        action, progress = action_if_slow(self, self._turn), self.progress
+        progress = self.progress
+        action = action_if_slow(self, self.request.peer, self.outgoing, progress, self.proof, self._turn)
         if action is SlowAction.EXPEL:
             self.is_expelled = True
             self._parts.proposals.delete(subscription_path(self.key), self.epoch)

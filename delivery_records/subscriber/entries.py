@@ -23,7 +23,6 @@ from enum import Enum
 from typing import Final
 
 from delivery_records.model.annotated import merged
-from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.letter_topics import gets_letters
 from delivery_records.model.messages import Run, Sync
 from delivery_records.model.outcomes import DeliveryOutcome
@@ -228,13 +227,13 @@ class SyncState:
         "_growing_outcome",
         "_runs",
         "annotated",
-        "endpoint",
         "entries",
         "epoch",
         "first_new",
         "held",
         "ingress_rid",
         "is_letters",
+        "key",
         "named",
         "numbers",
         "places",
@@ -245,7 +244,8 @@ class SyncState:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        key: str,
+        named: int,
         epoch: int,
         ingress_rid: int,
         session: int,
@@ -254,7 +254,7 @@ class SyncState:
         dirty: list[SyncState],
         is_letters: bool = False,
     ) -> None:
-        """Start at a SYNC of publisher epoch `epoch` for the egress `endpoint`.
+        """Start at a SYNC of publisher epoch `epoch` for the egress of the subscription `key`.
 
         `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send; `is_letters`: what
         comes are letters (I-3e).
@@ -264,8 +264,8 @@ class SyncState:
         """E-3: from this number on nothing was sent to S elsewhere, as far as is known here."""
         self.serial = 0
         """Of its SYNC, where it is a member's (SH-4)."""
-        self.endpoint = endpoint
-        self.named = endpoint.epoch
+        self.key = key
+        self.named = named
         """A-10: by which epoch its ingress names the subscription, and so what the answers name."""
         self._dirty = dirty
         self.epoch = epoch
@@ -284,6 +284,12 @@ class SyncState:
         self._growing_outcome: DeliveryOutcome | None = None
         self._growing: list[int] = []
         """The run that was added to last, and its outcome."""
+
+    def let_go(self) -> None:
+        """The link is gone. Entries refer to it: only the collector, which stops all, would free them together."""
+        self.entries = {}
+        self.numbers.clear()
+        self.held.clear()
 
     def begin(self, sync: Sync, former: SyncState | None, former_epochs: Sequence[int]) -> None:
         """The SYNC that it starts at.

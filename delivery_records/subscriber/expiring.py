@@ -8,14 +8,13 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.limits import EXPIRED_TAGS
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, session_of
 from delivery_records.model.timers import Timer
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
-from delivery_records.model.view import SubscriptionMode
+from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.subscriber.entries import HELD, Entry
 from delivery_records.subscriber.outgoing import Outgoing
 
@@ -26,14 +25,14 @@ SLACK: Final = 64
 class HeldExpiry:
     """Deadlines of what one egress holds."""
 
-    __slots__ = ("_endpoint", "_heap", "_is_owed", "_link", "_outgoing", "_serial", "_turn")
+    __slots__ = ("_heap", "_is_owed", "_key", "_link", "_name", "_outgoing", "_serial", "_turn")
 
-    def __init__(self, turn: Turn, endpoint: Endpoint, link: int, mode: SubscriptionMode, outgoing: Outgoing) -> None:
+    def __init__(self, turn: Turn, subscription: Subscription, link: int, outgoing: Outgoing) -> None:
         """Nothing that is held expires."""
         self._turn = turn
-        self._endpoint = endpoint
+        self._key, self._name = subscription.key, subscription.name
         self._link = link
-        self._is_owed = mode is not SubscriptionMode.AT_MOST_ONCE
+        self._is_owed = subscription.record.mode is not SubscriptionMode.AT_MOST_ONCE
         self._outgoing = outgoing
         self._heap: list[tuple[float, int, Entry]] = []
         self._serial = 0
@@ -74,14 +73,14 @@ class HeldExpiry:
 
     def _note(self, expired: list[Entry]) -> None:
         """One line for what expires of one publisher."""
-        turn, endpoint = self._turn, self._endpoint
+        turn = self._turn
         key = turn.view.sessions.get(session_of(expired[0].tag, turn.nonce), "")
         publisher = turn.view.publishers.get(key)
         turn.counts[Decision.EXPIRED] += len(expired) - 1  # the note counts one
         turn.note(
             Decision.EXPIRED,
-            subscription=endpoint.name,
-            key=endpoint.key,
+            subscription=self._name,
+            key=self._key,
             link=self._link,
             publisher="" if publisher is None else publisher.name,
             deliveries=len(expired),
@@ -92,6 +91,6 @@ class HeldExpiry:
         while self._heap and self._heap[0][2].state is not HELD:
             heappop(self._heap)
         if self._heap:
-            self._turn.timers.set(Timer.HELD_EXPIRY, self._endpoint.key, self._heap[0][0])
+            self._turn.timers.set(Timer.HELD_EXPIRY, self._key, self._heap[0][0])
         else:
-            self._turn.timers.cancel(Timer.HELD_EXPIRY, self._endpoint.key)
+            self._turn.timers.cancel(Timer.HELD_EXPIRY, self._key)

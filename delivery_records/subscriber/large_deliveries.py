@@ -24,7 +24,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from delivery_records.model import effects
-from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.limits import LARGE_LOOKS, LARGE_STALL_S
 from delivery_records.model.messages import LargePart, Need, Taken, ToIngress
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
@@ -62,8 +61,8 @@ class LargeDeliveries:
 
     __slots__ = (
         "_answer",
-        "_endpoint",
         "_entries",
+        "_key",
         "_line",
         "_link",
         "_mode",
@@ -77,7 +76,7 @@ class LargeDeliveries:
     def __init__(
         self,
         turn: Turn,
-        endpoint: Endpoint,
+        key: str,
         link: int,
         mode: SubscriptionMode,
         progress: Progress | None,
@@ -87,14 +86,14 @@ class LargeDeliveries:
 
         Args:
             turn: of this router.
-            endpoint: the egress.
+            key: of the subscription.
             link: of the subscriber.
             mode: of the subscription.
             progress: set where a policy wants answers in time (K-5b).
             answer: notifies the ingress of a stream.
         """
         self._turn = turn
-        self._endpoint = endpoint
+        self._key = key
         self._link = link
         self._mode = mode
         self._progress = progress
@@ -264,7 +263,7 @@ class LargeDeliveries:
         self._entries.pop(entry, None)
         if entry is self.current:
             self.current = None
-            self._turn.timers.cancel(Timer.PARTS, self._endpoint.key)
+            self._turn.timers.cancel(Timer.PARTS, self._key)
 
     def _abort(self, entry: Entry) -> None:
         """AMQP 1.0 section 2.7.5: the subscriber drops what came of it."""
@@ -406,7 +405,7 @@ class LargeDeliveries:
         self._look_again()
 
     def _look_again(self) -> None:
-        self._turn.timers.set(Timer.PARTS, self._endpoint.key, self._turn.now + LARGE_STALL_S / LARGE_LOOKS)
+        self._turn.timers.set(Timer.PARTS, self._key, self._turn.now + LARGE_STALL_S / LARGE_LOOKS)
 
     def end(self) -> None:
         """The link is gone: nothing more is wanted for it (L-2)."""
@@ -414,6 +413,7 @@ class LargeDeliveries:
             if entry.large is not None and not entry.large.is_place:
                 self._notify_not_wanted(entry, entry.large)
             self._forget(entry)
+        self._line = None  # each refers to the other
 
     # ------------------------------------------------------------------ without a body
 

@@ -62,7 +62,6 @@ class Outgoing:
         "_dirty",
         "_held",
         "_is_member",
-        "_link",
         "_map_bound",
         "_mode",
         "_name",
@@ -79,6 +78,7 @@ class Outgoing:
         "is_replied",
         "large",
         "limit",
+        "link",
         "mapped",
         "reserve",
         "sent",
@@ -118,7 +118,7 @@ class Outgoing:
         self._is_member = is_member
         self._turn = turn
         self._name = name
-        self._link = link
+        self.link = link
         self._mode = mode
         # What goes out settled takes no place in a map.
         self._map_bound = 0 if mode is _AT_MOST_ONCE else map_bound
@@ -278,7 +278,7 @@ class Outgoing:
             if self._reduction is not None:
                 self._reduction.on_gone()
             self._turn.out.append(
-                effects.Deliver(self._link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
+                effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
         if self._held.is_freed:
             self._bring_back_resumes()
@@ -292,7 +292,7 @@ class Outgoing:
         """One disposition for everything this turn settled."""
         if self.settling:
             tags, self.settling = list(self.settling), {}
-            self._turn.out.append(effects.SettleAtSubscriber(self._link, tags))
+            self._turn.out.append(effects.SettleAtSubscriber(self.link, tags))
 
     def expire(self, entry: Entry) -> None:
         """E-10: a held delivery is not sent any more."""
@@ -428,7 +428,7 @@ class Outgoing:
         else:
             self._turn.out.append(
                 effects.Deliver(
-                    self._link,
+                    self.link,
                     entry.tag,
                     message,
                     resume,
@@ -523,4 +523,4 @@ class Outgoing:
             return
         self.drain = False
         self.sent = max(self.sent, self.limit)
-        self._turn.out.append(effects.CompleteDrain(self._link))
+        self._turn.out.append(effects.CompleteDrain(self.link))

@@ -21,7 +21,6 @@ class ProofOfLife:
 
     __slots__ = (
         "_created",
-        "_endpoint",
         "_exactly_once",
         "_link",
         "_proposals",
@@ -40,7 +39,6 @@ class ProofOfLife:
         self,
         turn: Turn,
         proposals: Proposals,
-        endpoint: Endpoint,
         link: int,
         subscription: Subscription,
         exactly_once: bool,
@@ -54,7 +52,6 @@ class ProofOfLife:
         """
         self._turn = turn
         self._proposals = proposals
-        self._endpoint = endpoint
         self._link = link
         self._created = subscription.created if shared is None else shared.created
         self._exactly_once = exactly_once
@@ -71,31 +68,31 @@ class ProofOfLife:
         self.is_writing = False
         """A put is under way that will be its new epoch, so that a deletion at this one may lose (E-8)."""
 
-    def ask(self) -> None:
+    def ask(self, endpoint: Endpoint) -> None:
         """Its terms are not written, or only provisionally: let the client show life."""
-        turn, endpoint = self._turn, self._endpoint
+        turn = self._turn
         if self._exactly_once:
             turn.out.append(effects.AskEcho(self._link, endpoint.epoch))
             turn.timers.set(Timer.LIFE, endpoint.key, turn.now + turn.limits.proof_timeout_s)
         turn.timers.set(Timer.PROVISIONAL, endpoint.key, turn.now + PROVISIONAL_TIMEOUT_S)
 
-    def on_written(self) -> None:
+    def on_written(self, endpoint: Endpoint) -> None:
         """The watch shows that its key says what it was granted."""
         self.is_writing = False
         self.is_proven = True
         self.awaits_proof = False
-        self.confirm()
+        self.confirm(endpoint)
 
-    def on_silence(self) -> None:
+    def on_silence(self, endpoint: Endpoint) -> None:
         """No answer to the echo within T_life, perhaps of a client that knows none: confirmed with what it has."""
         self.awaits_proof = False
-        self.confirm()
+        self.confirm(endpoint)
 
-    def confirm(self) -> None:
+    def confirm(self, endpoint: Endpoint) -> None:
         """A-6b: when every router knows it, and its key says what it was granted; again when that changes."""
         if not self.is_known or self.awaits_proof:
             return
-        turn, endpoint = self._turn, self._endpoint
+        turn = self._turn
         incarnation = turn.reported_incarnation(self._created)
         if not self.confirmed:
             self.confirmed = True
@@ -105,11 +102,11 @@ class ProofOfLife:
             policy = held_terms(subscription.record).expiry_policy
             turn.out.append(effects.Confirm(self._link, incarnation, timeout_of(subscription), policy))
 
-    def on_sign_of_life(self) -> None:
+    def on_sign_of_life(self, endpoint: Endpoint) -> None:
         """The client lives: write what its attach was granted; that put's revision is the new epoch."""
         if self.is_proven:
             return
-        turn, endpoint = self._turn, self._endpoint
+        turn = self._turn
         self.is_proven = True
         turn.timers.cancel(Timer.LIFE, endpoint.key)  # from now on the confirmation waits for the put
         turn.timers.cancel(Timer.PROVISIONAL, endpoint.key)
@@ -136,12 +133,12 @@ class ProofOfLife:
         record = replace(shared.record, provisional=False, timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy)
         return effects.SharedPut(subscription_path(shared.key), shared.created, record)
 
-    def on_put_failed(self, failure: StoreFailure) -> None:
+    def on_put_failed(self, key: str, failure: StoreFailure) -> None:
         """It is tried again, at the next sign of life or soon; after a lost compare the link is another's."""
         self.is_writing = False
         if failure is not StoreFailure.CONFLICT:
             self.is_proven = False
-            self._turn.timers.set(Timer.PROVISIONAL, self._endpoint.key, self._turn.now + PROOF_RETRY_S)
+            self._turn.timers.set(Timer.PROVISIONAL, key, self._turn.now + PROOF_RETRY_S)
 
 
 def _has(subscription: Subscription, terms: Terms | None) -> bool:

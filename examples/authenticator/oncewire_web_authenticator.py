@@ -4,7 +4,8 @@ import os
 
 import aiohttp
 
-from oncewire.wire import OAUTHBEARER, PLAIN
+from oncewire.wire import PLAIN
+from oncewire.wire.bearer import OAUTHBEARER
 from router.authentication import Identity, Login, LoginRefused, LoginUndecided
 
 

@@ -15,8 +15,8 @@ SERVER = "oncewire-server"
 """The package that brings what a client does not need; see docs/reference/dependencies.md."""
 ELSEWHERE = {
     **dict.fromkeys(("cluster", "doctor", "drain", "inspect", "local", "logs", "manage", "router", "users"), "router"),
-    **dict.fromkeys(("bridge", "queue"), "edge"),
-    **dict.fromkeys(("chaos", "demo", "demo-queue", "demo-spark"), "chaos"),
+    **dict.fromkeys(("bridge", "edge", "journal", "queue"), "edge"),
+    **dict.fromkeys(("chaos", "demo", "demo-journal", "demo-queue", "demo-spark"), "chaos"),
 }
 """Its commands, and the extra that brings each."""
 _ALL_PARTS = "install the missing package or the extra of Oncewire that includes it; if none is missing, report it"

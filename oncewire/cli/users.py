@@ -13,17 +13,9 @@ from collections.abc import Mapping
 
 from oncewire.cli.users_file import UserKeys
 from oncewire.transport import login_work
-from oncewire.wire import (
-    SALT_BYTES,
-    SCRAM_HASHES,
-    Deferred,
-    LocalProtocolError,
-    ScramHash,
-    ScramKeys,
-    derive_keys,
-    keys_of,
-    saslprep,
-)
+from oncewire.wire import Deferred, LocalProtocolError
+from oncewire.wire.saslprep import saslprep
+from oncewire.wire.scram import SALT_BYTES, SCRAM_HASHES, ScramHash, ScramKeys, derive_keys, keys_of
 
 TABLE_ITERATIONS = 20_000
 """PBKDF2 for users of the table, whose keys are made anew at each start: 20 ms for each user."""

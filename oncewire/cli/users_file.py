@@ -17,16 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
-from oncewire.wire import (
+from oncewire.wire import LocalProtocolError
+from oncewire.wire.saslprep import saslprep
+from oncewire.wire.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     SALT_BYTES,
     SCRAM_HASHES,
-    LocalProtocolError,
     ScramHash,
     ScramKeys,
     derive_keys,
-    saslprep,
 )
 
 UserKeys = Mapping[str, ScramKeys]

@@ -15,6 +15,7 @@ CA_FILE = "ONCEWIRE_CA_FILE"
 CERT_FILE = "ONCEWIRE_CERT_FILE"
 KEY_FILE = "ONCEWIRE_KEY_FILE"
 QUEUE_STORE = "ONCEWIRE_QUEUE_STORE"
+EDGE_STORE = "ONCEWIRE_EDGE_STORE"
 CONFIG = "ONCEWIRE_CONFIG"
 
 PURPOSE = {
@@ -27,6 +28,7 @@ PURPOSE = {
     CERT_FILE: "certificate to show to routers",
     KEY_FILE: "key of that certificate",
     QUEUE_STORE: "store of `oncewire queue`; also the router's setting `queue_store`",
+    EDGE_STORE: "store of `oncewire journal`; also the setting `edge.store` of an edge",
     CONFIG: "file of a router's settings, for `router`, `cluster` and `doctor`",
 }
 """For people: what each of them names."""

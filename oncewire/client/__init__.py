@@ -1,9 +1,13 @@
 """Publishers and subscribers that resume at any router: start with ``connect()``."""
 
-from oncewire.client.connection import Client, connect
+from typing import TYPE_CHECKING
+
+from oncewire.client.connecting import connect
+from oncewire.client.connection import Client
 from oncewire.client.delivery import DeadLetter, Delivery
 from oncewire.client.errors import (
     AuthenticationFailed,
+    BodyNotDecoded,
     ClientClosed,
     ClientError,
     ConnectFailed,
@@ -12,6 +16,7 @@ from oncewire.client.errors import (
     JournalFull,
     JournalLocked,
     JournalOwnerError,
+    JournalUnreachable,
     JournalUnusable,
     LinkRefused,
     LinkStolen,
@@ -44,18 +49,42 @@ from oncewire.client.outcomes import Outcome, OutcomeKind, Subscriptions
 from oncewire.client.publisher import Publisher
 from oncewire.client.sending import Sending
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber import Subscriber
 from oncewire.wire import BodyKind, Header, Message, Properties
+
+if TYPE_CHECKING:
+    from oncewire.client.codec import Codec
+    from oncewire.client.codec_publisher import CodecPublisher
+    from oncewire.client.requests import Request, Requester, RequestRefused, Responder
+    from oncewire.client.sqlite_journal import SqliteJournal
+else:
+
+    def __getattr__(name):
+        """Import what not every program uses when it is first asked for: the others start faster."""
+        if name == "SqliteJournal":
+            from oncewire.client import sqlite_journal as found
+        elif name == "Codec":
+            from oncewire.client import codec as found
+        elif name == "CodecPublisher":
+            from oncewire.client import codec_publisher as found
+        elif name in ("Request", "RequestRefused", "Requester", "Responder"):
+            from oncewire.client import requests as found
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(found, name)
+
 
 __all__ = [
     "AuthenticationFailed",
     "BodyKind",
+    "BodyNotDecoded",
     "Client",
     "ClientClosed",
     "ClientError",
     "ClientEvent",
     "ClientStatistics",
+    "Codec",
+    "CodecPublisher",
     "ConnectFailed",
     "Connected",
     "ConsumerStatistics",
@@ -70,6 +99,7 @@ __all__ = [
     "JournalFull",
     "JournalLocked",
     "JournalOwnerError",
+    "JournalUnreachable",
     "JournalUnusable",
     "LinkActive",
     "LinkInterrupted",
@@ -88,6 +118,10 @@ __all__ = [
     "Publisher",
     "PublisherWaits",
     "RandomContainerWarning",
+    "Request",
+    "RequestRefused",
+    "Requester",
+    "Responder",
     "Sending",
     "SessionExpired",
     "SettledPublisher",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,8 @@ from oncewire.cli.where import (
 
 if TYPE_CHECKING:
     from oncewire.client.cli_publish import Target
+    from oncewire.client.opening import Opening
+    from oncewire.client.subscriber import Subscriber
 
 _Command = Callable[..., Any]
 MAX_REQUIRE = 0xFFFFFFFF
@@ -150,6 +152,13 @@ def target_of(
     help="Send a message only if the topic has N subscriptions or more; else it is released, and sent to nobody.",
 )
 @click.option(
+    "--require-processed",
+    type=click.IntRange(min=1, max=MAX_REQUIRE),
+    metavar="N",
+    help="Likewise N subscriptions that process it: those that only store messages, as journals and work queues do, "
+    "do not count.",
+)
+@click.option(
     "--group",
     metavar="ID",
     help="Group-id of all messages: subscribers that share by group get them in order, one subscriber at a time.",
@@ -174,6 +183,7 @@ def pub(
     source: str | None,
     settled: bool,
     require: int | None,
+    require_processed: int | None,
     group: str | None,
     ttl: float | None,
     timeout: float | None,
@@ -189,8 +199,9 @@ def pub(
 
     The MESSAGE - is the standard input.
 
-    A message counts as accepted when every subscription has processed it. Messages without a subscription are counted;
-    with --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit
+    A message counts as accepted when every subscription has processed it, or stored it, as journals and work queues do.
+    What was only stored is counted, and so is what had no subscription; with --require-processed or --require it is not
+    accepted. With --journal and --file an interrupted run resumes where it stopped. Exit
     code 1: some messages were not accepted; 3: with --timeout, some have no outcome yet.
     """
     from oncewire.client import cli_publish
@@ -205,8 +216,9 @@ def pub(
     make = cli_publish.maker(group, ttl)
     if settled:
         _refuse_journal(journal, "sent")
-        if require is not None:
-            raise click.UsageError("--require needs outcomes, and --settled waits for none")
+        for option, value in (("--require", require), ("--require-processed", require_processed)):
+            if value is not None:
+                raise click.UsageError(f"{option} needs outcomes, and --settled waits for none")
         if timeout is not None:
             raise click.UsageError("--timeout is about outcomes, and --settled waits for none")
         report = run_client(cli_publish.publish_settled(target, given, make))
@@ -214,7 +226,7 @@ def pub(
         # Whoever types sees what was typed.
         is_typed = given == "-" and sys.stdin.isatty()
         with progress_of("accepted", None, is_wanted=not is_typed) as show:
-            terms = cli_publish.Terms(require or 0, make, timeout)
+            terms = cli_publish.Terms(require or 0, make, timeout, require_processed or 0)
             report = run_client(cli_publish.publish(target, given, show, terms))
     if as_json:
         click.echo(json.dumps(report))
@@ -222,17 +234,21 @@ def pub(
         click.echo(f"published {report['published']}, settled")
     else:
         left = f", {report['unanswered']} without an outcome" if report["unanswered"] else ""
-        accepted = _accepted_text(report["accepted"], report["accepted_by_none"])
+        accepted = _accepted_text(report)
         click.echo(f"published {report['published']}, {accepted}{left}")
     if report.get("not_accepted", 0):
         return 1
     return UNANSWERED if report.get("unanswered") else 0
 
 
-def _accepted_text(accepted: int, by_none: int) -> str:
-    if by_none == accepted:
-        return f"accepted {accepted} by 0 subscriptions" if accepted else "accepted 0"
-    return f"accepted {accepted}" + (f", {by_none} of them by 0 subscriptions" if by_none else "")
+def _accepted_text(report: Mapping[str, int]) -> str:
+    accepted, by_none, stored = report["accepted"], report["accepted_by_none"], report["accepted_stored"]
+    if accepted and by_none == accepted:
+        return f"accepted {accepted} by 0 subscriptions"
+    if accepted and stored == accepted:
+        return f"accepted {accepted}: stored, and not processed yet"
+    text = f"accepted {accepted}" + (f", {by_none} of them by 0 subscriptions" if by_none else "")
+    return text + (f", {stored} of them stored, and not processed yet" if stored else "")
 
 
 @click.command("sub", short_help="Print the messages of a topic.")
@@ -243,6 +259,11 @@ def _accepted_text(accepted: int, by_none: int) -> str:
     "--settled",
     is_flag=True,
     help="At-most-once: no publisher waits for this subscription; what a fault hits, or has no room here, is lost.",
+)
+@click.option(
+    "--start",
+    metavar="START",
+    help="Of a journal: first, last, next, a position, or a time such as 2026-01-31T12:00 (UTC). [first]",
 )
 @click.option(
     "--share", metavar="NAME", help="Share this subscription: each message goes to one of those that share it."
@@ -266,6 +287,7 @@ def sub(
     count: int | None,
     unsubscribe: bool,
     settled: bool,
+    start: str | None,
     share: str | None,
     by_group: bool,
     selector: str | None,
@@ -278,12 +300,13 @@ def sub(
     connect_timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Print the messages of a topic or pattern, one a line, until --count or Ctrl-C.
+    """Print the messages of a topic or pattern, or of journal://NAME, one a line, until --count or Ctrl-C.
 
     In a pattern * matches one word between dots and # matches the rest: orders.*.eu or orders.#
 
     With --name the subscription is kept for a minute after the end, and a later run gets what was sent meanwhile;
-    without one it ends with the command. A message is accepted when it is printed.
+    without one it ends with the command. A message is accepted when it is printed. Of a journal, --name keeps a cursor,
+    where a later run goes on.
     """
     from oncewire.client import cli_subscribe
 
@@ -291,19 +314,36 @@ def sub(
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     if settled:
         _refuse_journal(journal, "received")
+    terms: dict[str, Any] = {"selector": selector, "share": share, "by_group": by_group, "deduplicate": deduplicate}
+    open_on = _reader(topic, start, terms) or (lambda client, **link: client.subscriber(topic, **link, **terms))
     run_client(
         cli_subscribe.subscribe(
             target,
             count=count,
             unsubscribe=unsubscribe,
-            settled=settled,
             as_json=as_json,
-            selector=selector,
-            share=share,
-            by_group=by_group,
-            deduplicate=deduplicate,
+            open_on=partial(open_on, name=name, settled=settled),
         )
     )
+
+
+def _reader(topic: str, start: str | None, terms: Mapping[str, object]) -> Callable[..., Opening[Subscriber]] | None:
+    """What opens a reader of a journal; None: the address is a topic."""
+    from oncewire.client.errors import UsageError
+    from oncewire.client.source_terms import JOURNAL, start_in
+
+    if not topic.startswith(JOURNAL):
+        if start is not None:
+            raise click.UsageError(f"--start is of a journal, {JOURNAL}NAME; a topic gives what is sent from now on")
+        return None
+    given = [name.replace("_", "-") for name, value in terms.items() if value]
+    if given:
+        raise click.UsageError(f"--{given[0]} is of a topic; a reader of a journal gets all of it")
+    try:
+        begin = "first" if start is None else start_in(start)
+    except UsageError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    return lambda client, **link: client.journal(topic.removeprefix(JOURNAL), start=begin, **link)
 
 
 def _refuse_journal(journal: str | None, done: str) -> None:

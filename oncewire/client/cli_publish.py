@@ -149,18 +149,22 @@ class Terms:
         require: subscriptions that each message must have (I-3c).
         make: makes a message of a line.
         timeout: seconds that the oldest message may wait for its outcome; None = as long as it takes.
+        require_processed: subscriptions that must process each message, and not only store it (I-3g).
     """
 
     require: int = 0
     make: MakeBody = bytes
     timeout: float | None = None
+    require_processed: int = 0
 
 
 async def publish(target: Target, source: Source, show: Callable[[int], None], terms: Terms) -> dict[str, Any]:
     """Send the messages and return the report; `show` is called with how many are accepted."""
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
-            publisher = await client.publisher(target.topic, name=target.name, require=terms.require)
+            publisher = await client.publisher(
+                target.topic, name=target.name, require=terms.require, require_processed=terms.require_processed
+            )
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             begins_at = publisher.next_number
@@ -187,6 +191,7 @@ async def publish(target: Target, source: Source, show: Callable[[int], None], t
                 "published": statistics.messages,
                 "accepted": statistics.accepted,
                 "accepted_by_none": statistics.accepted_by_none,
+                "accepted_stored": statistics.accepted_stored,
                 "not_accepted": statistics.not_accepted,
                 **left,
                 "resumed_links": statistics.resumed_links,

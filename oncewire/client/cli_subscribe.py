@@ -7,13 +7,24 @@ import base64
 import json
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oncewire.client import ClientEvent, Delivery, DeliveryGivenUp, NewIncarnation, Subscriber, SubscriptionExpired
+from oncewire.client import (
+    Client,
+    ClientEvent,
+    Delivery,
+    DeliveryGivenUp,
+    NewIncarnation,
+    Subscriber,
+    SubscriptionExpired,
+)
 from oncewire.client.cli_publish import Reporter, Target, leave, say
-from oncewire.wire import DecodeError, Message, body_octets, to_json
+from oncewire.client.source_terms import JOURNAL
+from oncewire.wire import DecodeError, Message
+from oncewire.wire.json_values import body_octets, to_json
 
 
 class _Reporter(Reporter):
@@ -33,33 +44,22 @@ async def subscribe(
     *,
     count: int | None,
     unsubscribe: bool,
-    settled: bool,
     as_json: bool,
-    selector: str | None,
-    share: str | None,
-    by_group: bool,
-    deduplicate: bool,
+    open_on: Callable[[Client], Awaitable[Subscriber]],
 ) -> dict[str, Any]:
-    """Print messages until `count`; returns the report."""
+    """Print messages until `count`; returns the report. `open_on`: opens the subscriber."""
+    is_topic = not target.topic.startswith(JOURNAL)
     is_new = target.journal is not None and not Path(target.journal).exists()  # noqa: ASYNC240  # on a local disk
     with target.open_journal() as store:
-        if is_new:
+        if is_new and is_topic:
             say(
                 f"the journal {target.journal} is new; if a former one was removed, publishers wait for its "
                 f"subscription: `oncewire inspect subscriptions --topic {target.topic}` shows it, "
                 "`oncewire manage delete subscription NAME` ends it"
             )
         async with target.connect(_Reporter(), store) as client:
-            subscriber = await client.subscriber(
-                target.topic,
-                name=target.name,
-                settled=settled,
-                selector=selector,
-                share=share,
-                by_group=by_group,
-                deduplicate=deduplicate,
-            )
-            say(f"subscribed to {target.topic}")
+            subscriber = await open_on(client)
+            say(f"subscribed to {target.topic}" if is_topic else f"reading {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)
             except asyncio.CancelledError:
@@ -108,6 +108,10 @@ def _json_line(delivery: Delivery, message: Message) -> bytes:
     line: dict[str, object] = {"body": message.body, "publisher": delivery.publisher}
     if message.application_properties:
         line["application_properties"] = message.application_properties
+    if delivery.position is not None:
+        line["position"] = delivery.position
+        line["stored_at"] = None if delivery.stored_at is None else delivery.stored_at.isoformat()
+        line["topic"] = delivery.topic
     if delivery.is_in_doubt:
         line["in_doubt"] = True
     if delivery.dead_letter is not None:

@@ -5,96 +5,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from oncewire.client.connector import ConnectOptions, Connector
 from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, JournalLocked, LinkRefused, UsageError
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
+from oncewire.client.journal_reader import JournalReader
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.journals import Journals, JournalSource, random_container_id
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
-from oncewire.client.login import TokenSource, check_login
-from oncewire.client.opening import Opening
+from oncewire.client.login import check_login
+from oncewire.client.opening import Opening, first_of, resolved
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
+from oncewire.client.publisher_terms import PublisherTerms, end_of, publisher_of
 from oncewire.client.put_off import ended
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.source_terms import member_name, source_terms
+from oncewire.client.source_terms import Start, journal_terms, member_name, source_terms
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.subscriber_cores import check_terms, core_of
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
+from oncewire.wire import LINK_REDIRECT, AmqpError, AmqpSession
+
+if TYPE_CHECKING:
+    from oncewire.client.codec import CodecSource
+    from oncewire.client.codec_publisher import CodecPublisher
 
 logger = logging.getLogger("oncewire.client")
 
-CONNECT_S = 30.0
-"""How long `connect()` and opening a link try before they raise."""
-IDLE_TIME_OUT_S = 2.5
-"""A router that is silent for longer counts as unreachable. Half of it is announced (AMQP 2.4.5), so it sends twice as
-often. A stalled router costs its clients this long; a false alarm costs them a resumption."""
 SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps a disconnected subscription. Publishers of its topic wait for it that long."""
 MAX_CONTAINER_ID_BYTES = 255
 """Open is the first frame and has 512 bytes at most (2.4.1), which include the host's name."""
-
-
-def connect(
-    urls: str | Sequence[str],
-    *,
-    container_id: str | None = None,
-    journal: JournalSource | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    timeout: float = CONNECT_S,
-    idle_time_out: float = IDLE_TIME_OUT_S,
-    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-    allow_plain: bool = False,
-    token: TokenSource | None = None,
-    hostname: str | None = None,
-    on_event: Callable[[ClientEvent], None] | None = None,
-) -> Client:
-    """Create a client. It connects when it is entered with ``async with``, or awaited.
-
-    Args:
-        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS; ``ws``, ``wss`` for a
-            WebSocket). The client uses one at a time and changes to the next when it fails; routers may announce more.
-        container_id: this program's identity in the network, one process at a time. With the links' names it makes
-            subscriptions and sessions that the next process can resume. None = the one that `journal` keeps; without a
-            journal it is random, and `Client.container_id` has it.
-        journal: a path or a SqliteJournal: of all links with a name that are given no journal of their own. It keeps
-            a container-id of its own, if none is given; its lock lets one process at a time have it.
-        ssl_context: for ``amqps`` and ``wss``; None = Python's default.
-        timeout: seconds to try before the first connection, or a link, counts as failed.
-        idle_time_out: seconds of silence after which a router counts as unreachable.
-        max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
-        max_message_size: bytes of the largest message that subscribers take; routers reject a larger one for them.
-        allow_plain: log in with SASL PLAIN also without TLS at a router on another machine, if it has no SCRAM.
-            Everybody on the way can read the password. So it is with a token.
-        token: returns the token (or an awaitable of it) to log in with instead of user and password; called before
-            each connection. A router closes a connection whose token has expired: the links resume on the next one.
-        hostname: the virtual host to open, such as ``vhost:sales``; None = the one of the user, or of the URL's host.
-        on_event: called in the event loop with what happens to connection and links.
-
-    Raises:
-        UsageError: an address cannot be read, or has a user beside `token`; `max_frame_size` is too small, or
-            `container_id` too long.
-    """
-    return Client(
-        [urls] if isinstance(urls, str) else list(urls),
-        container_id=container_id,
-        journal=journal,
-        timeout=timeout,
-        options=ConnectOptions(
-            ssl_context, idle_time_out, max_frame_size, allow_plain, token, hostname, max_message_size
-        ),
-        on_event=on_event,
-    )
 
 
 class Client:
@@ -193,12 +141,14 @@ class Client:
                 finally:
                     self._journals.cancel()
         except* ClientError as errors:
-            error = _first(errors)
+            error = first_of(errors)
             assert isinstance(error, ClientError)
             self._fail(error)
         except* Exception as errors:
             logger.exception("the client failed")
-            self._fail(ClientError("the client failed", repr(_first(errors)), "report this; connect again to continue"))
+            self._fail(
+                ClientError("the client failed", repr(first_of(errors)), "report this; connect again to continue")
+            )
 
     def _fail(self, error: ClientError) -> None:
         """Nothing works any more; the first reason counts."""
@@ -286,6 +236,12 @@ class Client:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
+    @overload
+    def publisher(self, topic: str, **terms: Unpack[PublisherTerms]) -> Opening[Publisher]: ...
+    @overload
+    def publisher(
+        self, topic: str, *, codec: CodecSource | None, **terms: Unpack[PublisherTerms]
+    ) -> Opening[CodecPublisher]: ...
     def publisher(
         self,
         topic: str,
@@ -297,8 +253,10 @@ class Client:
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         require: int | None = None,
+        require_processed: int | None = None,
         timeout: int | None = None,
-    ) -> Opening[Publisher]:
+        codec: CodecSource | None = None,
+    ) -> Opening[Any]:
         """Open a publisher, with ``await`` or ``async with``; that returns when a router has granted it.
 
         Args:
@@ -313,9 +271,12 @@ class Client:
             exactly_once: False = at-least-once, for routers that do not know the capability.
             require: subscriptions that a message must have when it arrives at a router. With fewer it is *released*,
                 with what was sent behind it: sent to nobody. Where fewer have processed it at the end, for they ended,
-                it is *unknown*. Outcomes name who processed the message; 0 = only that; None = not even that (I-3c).
+                it is *unknown*. Outcomes name who is done with it; 0 = only that; None = not even that (I-3c).
+            require_processed: likewise subscriptions that process it: those of journals, work queues and whatever
+                else only stores messages for others do not count (I-3g).
             timeout: seconds the network keeps the session without its link. None = a day; 600 where name or container
                 is random: no other process can open it.
+            codec: encodes bodies: a dataclass, a model of pydantic, `dict` for any JSON, or a `Codec`.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
@@ -323,6 +284,7 @@ class Client:
             UsageError: the name is in use in this client.
         """
         link_name, journal = self._named("pub", name, journal)
+        make = publisher_of(codec)
 
         async def opening() -> Publisher:
             async with self._reserved(link_name, Publisher, journal) as writer:
@@ -331,12 +293,13 @@ class Client:
                     window_bytes=window_bytes,
                     resend_in_doubt=resend_in_doubt,
                     exactly_once=exactly_once,
-                    require=require,
-                    recovered=writer.journal.open_publisher(link_name),
+                    require=0 if require is None and require_processed is not None else require,
+                    require_processed=require_processed or 0,
+                    recovered=await writer.read(lambda: writer.journal.open_publisher(link_name)),
                     is_shared=writer.journal.is_shared,
                 )
                 core.holds_released = writer.journal.keeps_released
-                publisher = Publisher(
+                publisher = make(
                     self,
                     link_name,
                     topic,
@@ -388,6 +351,8 @@ class Client:
         share: str | None = None,
         by_group: bool = False,
         deduplicate: bool = False,
+        stores: bool = False,
+        codec: CodecSource | None = None,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
 
@@ -412,6 +377,9 @@ class Client:
             by_group: with `share`: what a publisher sends with one group-id goes to one subscriber at a time, in order.
             deduplicate: process a message once although its publisher sends it again, as stock clients do when they
                 have lost their connection: by its user and its `message-id`, of each user the last 2,048 (D-3).
+            stores: this program keeps messages for others, who process them later: what it accepts is *stored*, and
+                publishers that wait for *processed* do not count it (I-3g).
+            codec: reads bodies, as a publisher's encodes them, into ``Delivery.value``.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
@@ -419,13 +387,14 @@ class Client:
             UsageError: the name is in use in this client, or the arguments do not go together.
         """
         check_terms(settled=settled, has_journal=journal is not None, deduplicate=deduplicate)
-        terms = source_terms(selector, share, by_group=by_group)
+        terms = source_terms(selector, share, by_group=by_group)._replace(stores=stores)
         link_name, kept_in = self._named("sub", name, journal)
         link_name, kept_in = member_name(share, link_name), None if settled else kept_in
+        found = resolved(codec)
 
         async def opening() -> Subscriber:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
-                core = core_of(writer.journal, link_name, prefetch, exactly_once and not settled, deduplicate)
+                core = await core_of(writer, link_name, prefetch, exactly_once and not settled, deduplicate=deduplicate)
                 subscriber = Subscriber(
                     self,
                     link_name,
@@ -438,9 +407,58 @@ class Client:
                     is_named=name is not None,
                     terms=terms,
                 )
+                subscriber.codec = found
                 self._add(subscriber, writer)
             await self._open(subscriber)
             return subscriber
+
+        return Opening(opening())
+
+    def journal(
+        self,
+        source: str,
+        *,
+        start: Start = "first",
+        name: str | None = None,
+        journal: JournalSource | None = None,
+        prefetch: int = PREFETCH,
+        settled: bool = False,
+        codec: CodecSource | None = None,
+    ) -> Opening[Subscriber]:
+        """Read what an edge keeps of topics, in order, with ``await`` or ``async with``.
+
+        Args:
+            source: name of the edge's journal.
+            start: `first` (the oldest message that is kept), `last` (the newest), `next` (what comes from now on), also
+                `earliest` and `latest`, a position, or a datetime (UTC where it has no zone). A reader that has a
+                cursor goes on there, whatever start it states.
+            name: of the link; with the container-id it names a cursor at the edge, where the next process goes on.
+                None = random, and the cursor ends when the reader is closed.
+            journal: of this program, as of a subscriber: with it the next process gets each message once.
+            prefetch: messages that may come ahead of the application.
+            settled: True = no cursor: the reader keeps its position itself, and when it is connected anew it goes on
+                behind the newest message it has. `accept()` only makes room, as for a settled subscriber.
+            codec: as of a subscriber.
+
+        Raises:
+            LinkRefused, ClientError: there is no such journal, nobody can start there, or no edge answered in time.
+            JournalError: the program's own journal cannot be used.
+            UsageError: `start` is none, the name is in use in this client, or the arguments do not go together.
+        """
+        check_terms(settled=settled, has_journal=journal is not None, deduplicate=False)
+        terms, found = journal_terms(start), resolved(codec)
+        link_name, kept_in = self._named("sub", name, journal)
+
+        async def opening() -> Subscriber:
+            async with self._reserved(link_name, Subscriber, None if settled else kept_in) as writer:
+                core = await core_of(writer, link_name, prefetch, not settled, deduplicate=False)
+                reader = JournalReader(
+                    self, link_name, source, writer, core, settled=settled, is_named=name is not None, terms=terms
+                )
+                reader.codec = found
+                self._add(reader, writer)
+            await self._open(reader)
+            return reader
 
         return Opening(opening())
 
@@ -475,7 +493,8 @@ class Client:
             self._opening.discard((name, kind))
 
     def _add(self, link: ClientLink, writer: JournalWriter) -> None:
-        self._links[link.name, _end_of(link)] = link
+        self._check_alive()  # it may have ended while its journal was read
+        self._links[link.name, end_of(link)] = link
         writer.add(link)
         writer.work(link)
 
@@ -560,7 +579,7 @@ class Client:
 
     def forget(self, link: ClientLink) -> None:
         """The link has ended."""
-        self._links.pop((link.name, _end_of(link)), None)
+        self._links.pop((link.name, end_of(link)), None)
 
     # --- events from the connector ------------------------------------------------------------------------------------
 
@@ -576,16 +595,3 @@ class Client:
         """All links wait for the next session."""
         for link in list(self._links.values()):
             link.connection_lost()
-
-
-def _end_of(link: ClientLink) -> type[ClientLink]:
-    """AMQP 2.6.1: two links of one name may only be of different directions."""
-    return Subscriber if isinstance(link, Subscriber) else Publisher
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception of a group that is no group."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -7,9 +7,8 @@ import logging
 import os
 import socket
 import ssl
-from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncewire.client.errors import AuthenticationFailed, UsageError
 from oncewire.client.events import ClientEvent, Connected, Disconnected
@@ -45,7 +44,6 @@ from oncewire.wire import (
     LinkFlow,
     LocalProtocolError,
     Role,
-    SaltedPasswords,
     SaslClient,
     SaslCode,
     SaslOutcome,
@@ -55,6 +53,9 @@ from oncewire.wire import (
     unsettled_map_bound,
     vocabulary,
 )
+
+if TYPE_CHECKING:
+    from oncewire.wire.scram import SaltedPasswords
 
 logger = logging.getLogger("oncewire.client")
 
@@ -85,8 +86,7 @@ MAX_FRAME_SIZE = (1 << 32) - 1
 """AMQP's field is an uint (2.7.1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectOptions:
+class ConnectOptions(NamedTuple):
     """How to connect.
 
     Attributes:

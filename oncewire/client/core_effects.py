@@ -1,10 +1,14 @@
-"""What the publisher's and the subscriber's core ask of their shell. Effects are carried out in order, each once."""
+"""What the publisher's and the subscriber's core ask of their shell. Effects are carried out in order, each once.
+
+Most are NamedTuples, which are imported and made in a fraction of a dataclass's time. Those whose values
+could be another effect's of the same core are dataclasses, which are equal to their own kind only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from oncewire.client.outcomes import Outcome
 
@@ -23,8 +27,7 @@ class ProveOwner:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseLink:
+class RefuseLink(NamedTuple):
     """The router does not grant what was asked for: detach, and report to the application why."""
 
     reason: str
@@ -43,15 +46,13 @@ class SendTransfer:
     in_doubt: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SettleDeliveries:
+class SettleDeliveries(NamedTuple):
     """Disposition role=sender settled=true for these delivery-ids of the link."""
 
     delivery_ids: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOutcome:
+class ReportOutcome(NamedTuple):
     """The outcome is recorded: report it to the application."""
 
     number: int
@@ -63,8 +64,7 @@ class AnswerDrain:
     """All credit that can be used is used: give the rest back (C-5)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskOwing:
+class AskOwing(NamedTuple):
     """Flow with `x-opt-topic-ask` = tag: which subscriptions still owe this message?"""
 
     tag: bytes
@@ -88,16 +88,14 @@ class ReportEnded:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportActive:
+class ReportActive(NamedTuple):
     """The first credit of this attach came: messages flow. `resumed` entries were presented and are sent again."""
 
     session: int
     resumed: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportExpired:
+class ReportExpired(NamedTuple):
     """The session is gone (A-5). These messages were unsettled in it; `sent_again` states which of two ways they go."""
 
     numbers: tuple[int, ...]
@@ -138,8 +136,7 @@ class DeliverMessage:
     message_format: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DisposeDeliveries:
+class DisposeDeliveries(NamedTuple):
     """Disposition role=receiver settled=false with this outcome for these delivery-ids of the link.
 
     `settled` is true for a router that settles first only: at-least-once.
@@ -164,16 +161,14 @@ class ReportConfirmed:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportIncarnation:
+class ReportIncarnation(NamedTuple):
     """The subscription was created anew: messages between the two may be missing. `before` 0 = there was none."""
 
     before: int
     now: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportGivenUp:
+class ReportGivenUp(NamedTuple):
     """A delivery that had arrived before a restart and was not done is settled: it will not come again."""
 
     tag: bytes

@@ -8,7 +8,6 @@ outcome. Until something is done it suppresses nothing: a process that fails bef
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from oncewire.client.core_effects import DeliverMessage, SubscriberEffect
@@ -36,6 +35,7 @@ class DeduplicatingCore(SubscriberCore):
         prefetch: unprocessed deliveries that may come ahead. A copy that waits is one of them.
         exactly_once: as for SubscriberCore.
         recovered: what the journal holds.
+        is_shared: as for SubscriberCore.
         ids_per_user: ids kept of one user.
     """
 
@@ -46,13 +46,12 @@ class DeduplicatingCore(SubscriberCore):
         prefetch: int = PREFETCH,
         exactly_once: bool = True,
         recovered: SubscriberState | None = None,
+        is_shared: bool = False,
         ids_per_user: int = IDS_PER_USER,
     ) -> None:
-        super().__init__(prefetch=prefetch, exactly_once=exactly_once, recovered=recovered)
+        super().__init__(prefetch=prefetch, exactly_once=exactly_once, recovered=recovered, is_shared=is_shared)
         self._identify = identify
         self._ids_per_user = ids_per_user
-        self.copies = 0
-        """Deliveries that were not given to the application because they are copies."""
         self._done: dict[str, dict[bytes, bool]] = {}
         """By user, the user with the newest id last: ids, the newest last, and whether the message was rejected."""
         self._identities: dict[int, MessageIdentity] = {}
@@ -135,7 +134,7 @@ class DeduplicatingCore(SubscriberCore):
         changes = super().next_commit()
         if self._new_ids or self._old_ids:
             kept = tuple(done for done in self._new_ids if done.identity not in self._old_ids)
-            changes = replace(changes, done_ids=kept, forgotten_ids=tuple(self._old_ids))
+            changes = changes._replace(done_ids=kept, forgotten_ids=tuple(self._old_ids))
             self._new_ids = []
             self._old_ids = {}
         return changes

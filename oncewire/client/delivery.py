@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
-from oncewire.wire import DecodeError, Message, Symbol, decode_message, vocabulary
+from oncewire.wire import DecodeError, Message, Symbol, WireError, decode_message, vocabulary
+from oncewire.wire.journal_tags import journal_position
 
+if TYPE_CHECKING:
+    import sqlite3
+
+    from oncewire.client.codec import Codec
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
 
@@ -34,6 +41,8 @@ _STATED_BY_CONSUMERS = (
 
 class Receiver(Protocol):
     """What a delivery asks of its subscriber."""
+
+    codec: Codec | None
 
     async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         """Record the outcome of deliveries, then report it to the network."""
@@ -137,6 +146,24 @@ class Delivery:
         return self.message.body
 
     @property
+    def value(self) -> Any:
+        """What the codec of the subscriber reads from the body; without a codec the body.
+
+        Raises:
+            BodyNotDecoded: the codec cannot read it: reject the delivery, or use `body` or `payload`.
+        """
+        codec = self._subscriber.codec
+        if codec is None:
+            return self.body
+        from oncewire.client.codec import decoded, not_decoded
+
+        try:
+            message = self.message
+        except WireError as error:
+            raise not_decoded(codec, str(error)) from error
+        return decoded(codec, message)
+
+    @property
     def publisher(self) -> str:
         """Who sent it, container-id/link-name; empty if unknown, as with each `message_format` other than 0."""
         return str(self._annotation(vocabulary.PUBLISHER) or "")
@@ -156,6 +183,27 @@ class Delivery:
     def is_in_doubt(self) -> bool:
         """True when its publisher sends it again not knowing what became of the first try (A-5)."""
         return self._annotation(vocabulary.IN_DOUBT) is True
+
+    @property
+    def position(self) -> int | None:
+        """Of a delivery from a journal its number there, from 1; None: it comes from a topic."""
+        return journal_position(self.tag)
+
+    @property
+    def stored_at(self) -> datetime | None:
+        """When the journal stored it, to the millisecond (UTC); None: as `position`, or it has another format."""
+        stored = self._of_journal(vocabulary.JOURNAL_TIME)
+        return None if not isinstance(stored, int) else EPOCH + timedelta(milliseconds=stored)
+
+    @property
+    def topic(self) -> str | None:
+        """The topic or pattern that brought it to its journal; None: as `stored_at`, or its sender sent it there."""
+        topic = self._of_journal(vocabulary.JOURNAL_TOPIC)
+        return None if topic is None else str(topic)
+
+    def _of_journal(self, key: Symbol) -> object:
+        """J-20: what a journal has written; of a message that comes from a topic its publisher would speak."""
+        return None if self.position is None else self._annotation(key)
 
     @property
     def dead_letter(self) -> DeadLetter | None:

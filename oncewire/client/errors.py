@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from oncewire.client.outcomes import Outcome, counted, ending
+from oncewire.errors import OncewireError
 
 
-class ClientError(Exception):
-    """Base of all errors of ``oncewire.client``.
-
-    Args:
-        what: what failed.
-        why: the cause, if known.
-        fix: what the caller can do about it.
-    """
-
-    def __init__(self, what: str, why: str, fix: str) -> None:
-        super().__init__(what, why, fix)
-        self.what = what
-        self.why = why
-        self.fix = fix
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}; {self.fix}"
+class ClientError(OncewireError):
+    """Base of all errors of ``oncewire.client``."""
 
 
 class UsageError(ClientError, ValueError):
     """The application used the client wrongly: change its code or settings."""
+
+
+class BodyNotDecoded(ClientError, ValueError):
+    """The codec of a subscriber, consumer or responder cannot read a message's body. Reject it, or read `body`."""
 
 
 class ConnectFailed(ClientError, ConnectionError):
@@ -136,6 +126,10 @@ class JournalLocked(JournalError):
 
 class JournalOwnerError(JournalError):
     """The journal belongs to another container-id, or two links of one client want the same part of it."""
+
+
+class JournalUnreachable(JournalError):
+    """No edge serves journals now, or none can be reached; a later try may find one."""
 
 
 class JournalFull(JournalError):

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(NamedTuple):
     """A router answered. `router` is its container-id."""
 
     address: str
     router: str
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(NamedTuple):
     """The connection ended, or could not be opened; the client tries the next address by itself."""
 
     address: str
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkActive:
+class LinkActive(NamedTuple):
     """A link works (again).
 
     Attributes:
@@ -39,8 +36,7 @@ class LinkActive:
     gap_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInterrupted:
+class LinkInterrupted(NamedTuple):
     """A router detached the link; the client attaches again by itself. `condition` is the AMQP error, may be empty."""
 
     link: str
@@ -48,8 +44,7 @@ class LinkInterrupted:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(NamedTuple):
     """A publisher was disconnected for too long (A-5).
 
     `messages` of its messages are affected: each is reported with "outcome unknown", or, with `sent_again`, is sent
@@ -107,15 +102,13 @@ class PublisherWaits:
     is_leaving: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionExpired:
+class SubscriptionExpired(NamedTuple):
     """The subscription was deleted while attached (E-7); NewIncarnation follows when a new one was created."""
 
     link: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewIncarnation:
+class NewIncarnation(NamedTuple):
     """The subscription was created again: messages between the two incarnations may be missing (G4)."""
 
     link: str
@@ -123,8 +116,7 @@ class NewIncarnation:
     now: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryGivenUp:
+class DeliveryGivenUp(NamedTuple):
     """A delivery that arrived before this process restarted and was not finished is not delivered again.
 
     The network settled it in between: its publisher abandoned it (its session expired), or the subscription had ended.
@@ -135,8 +127,7 @@ class DeliveryGivenUp:
     tag: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSetAside:
+class MessageSetAside(NamedTuple):
     """A `Consumer` goes on without a message that its function cannot process (CO-7).
 
     Attributes:
@@ -179,7 +170,8 @@ class LinkStatistics:
         not_accepted: how many ended with another outcome.
         copies: subscriber with `deduplicate`: copies that were not handed to the application (D-3).
         subscriptions_ended: publisher: subscriptions that ended before they had processed its messages.
-        accepted_by_none: publisher with `require`: accepted messages that no subscription has processed.
+        accepted_by_none: publisher with `require`: accepted messages that no subscription has processed or stored.
+        accepted_stored: likewise those that subscriptions have stored for others, and none has processed (I-3g).
         resumed_links: times the link was resumed at a router.
         resumed_entries: unsettled entries presented at those times.
         longest_gap_s: longest time the link was disconnected, in seconds.
@@ -191,6 +183,7 @@ class LinkStatistics:
     copies: int = 0
     subscriptions_ended: int = 0
     accepted_by_none: int = 0
+    accepted_stored: int = 0
     resumed_links: int = 0
     resumed_entries: int = 0
     longest_gap_s: float = 0.0

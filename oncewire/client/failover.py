@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -83,7 +82,7 @@ def parse_url(url: str) -> Address:
     is_websocket = parts.scheme in _SCHEMES[True]
     if (parts.path.strip("/") and not is_websocket) or parts.query or parts.fragment:
         raise UsageError(what, f"something follows the {'path' if is_websocket else 'port'}", fix)
-    if is_websocket and find_spec("aiohttp") is None:
+    if is_websocket and not _has_websocket():
         why = "AMQP over WebSocket needs aiohttp, which is not installed"
         raise UsageError(f"{_without_password(url)!r} cannot be used", why, 'pip install "oncewire[websocket]"')
     if (parts.username is None) != (parts.password is None):
@@ -96,6 +95,12 @@ def parse_url(url: str) -> Address:
         parts.scheme in {"amqps", "wss"},
         (parts.path or WEBSOCKET_PATH) if is_websocket else None,
     )
+
+
+def _has_websocket() -> bool:
+    from importlib.util import find_spec  # here, because few clients need it
+
+    return find_spec("aiohttp") is not None
 
 
 def _without_password(url: str) -> str:

@@ -7,6 +7,7 @@ time, in the order begin, write..., commit or rollback.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from oncewire.client.journal_records import (
     DoneId,
@@ -18,6 +19,9 @@ from oncewire.client.journal_records import (
 )
 from oncewire.client.outcomes import Outcome
 
+if TYPE_CHECKING:
+    import sqlite3
+
 
 class Journal(ABC):
     """One process's memory for any number of links of one container-id.
@@ -27,6 +31,7 @@ class Journal(ABC):
         keeps_released: whether it keeps what was released: its publishers then send nothing behind it (I-3c).
         is_claimed: whether a client uses it now.
         keeps_ids: whether it keeps the ids of messages that a subscriber is done with (D-3).
+        connection: to the SQLite database that it writes into; None = it has none that applications could use.
         is_shared: whether another process may take it over while this one runs, without a lock that it holds (P-b).
     """
 
@@ -35,6 +40,7 @@ class Journal(ABC):
     is_claimed: bool = False
     keeps_ids: bool = False
     is_shared: bool = False
+    connection: sqlite3.Connection | None = None
 
     @abstractmethod
     def bind(self, container_id: str) -> None:

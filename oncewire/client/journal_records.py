@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncewire.client.outcomes import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
+class StoredMessage(NamedTuple):
     """A message as the journal keeps it.
 
     `outcome` is set while the application has not been notified of an outcome other than accepted.
@@ -20,8 +19,7 @@ class StoredMessage:
     outcome: Outcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherState:
+class PublisherState(NamedTuple):
     """What a publisher's journal holds.
 
     Attributes:
@@ -37,8 +35,7 @@ class PublisherState:
     messages: tuple[StoredMessage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherChanges:
+class PublisherChanges(NamedTuple):
     """One atomic change of the journal.
 
     Attributes:
@@ -60,24 +57,21 @@ class PublisherChanges:
     doubted: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MessageIdentity:
+class MessageIdentity(NamedTuple):
     """Of a message with a message-id (D-3): its publisher's user, and a digest of the id with its type."""
 
     user: str
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DoneId:
+class DoneId(NamedTuple):
     """A message that a subscriber is done with, and whether it rejected it."""
 
     identity: MessageIdentity
     is_rejected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriberState:
+class SubscriberState(NamedTuple):
     """What a subscriber's journal holds.
 
     Attributes:
@@ -92,8 +86,7 @@ class SubscriberState:
     done_ids: tuple[DoneId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriberChanges:
+class SubscriberChanges(NamedTuple):
     """One atomic change of the journal: `forgotten` is deleted, then `entries` written.
 
     An entry whose tag the journal holds gets its outcome and keeps its place; others are added in the order given.

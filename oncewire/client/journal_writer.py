@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from oncewire.client.errors import ClientClosed, JournalError, JournalLocked, JournalOwnerError
 from oncewire.client.journal import Journal
-from oncewire.client.put_off import wait_out
+from oncewire.client.put_off import ended, in_thread, wait_out
+
+T = TypeVar("T")
 
 PATIENCE_S = 10.0
 """How long a client that closes waits for a block of `transaction()`: a block is local work, of milliseconds. One that
@@ -63,6 +65,7 @@ class JournalWriter:
         self._has_claim = True
         self._patience_s: float | None = None
         self._thread = ThreadPoolExecutor(1, "oncewire-journal") if journal.is_durable else None
+        self._under_way: asyncio.Future[Any] | None = None
 
     def add(self, user: JournalUser) -> None:
         """Serve a link."""
@@ -97,6 +100,10 @@ class JournalWriter:
         async with self._lock:
             yield
 
+    async def read(self, work: Callable[[], T]) -> T:
+        """Read from the journal while `at_rest` holds it; in its thread, for a database may take its time."""
+        return work() if self._thread is None else await in_thread(self._thread, work)
+
     @asynccontextmanager
     async def transaction(self, user: JournalUser) -> AsyncIterator[Callable[[], None]]:
         """Hold the journal with a transaction open, for the application's own changes.
@@ -111,9 +118,10 @@ class JournalWriter:
         async with self._turn():
             self._check_running()
             added = False
-            if await self._to_end(self.journal.begin):
+            cancelled, error = await self._to_end(self.journal.begin)
+            if cancelled and error is None:
                 self.journal.rollback()
-                raise asyncio.CancelledError
+            _raise(cancelled, error)
 
             def add_changes() -> None:
                 nonlocal added
@@ -169,24 +177,23 @@ class JournalWriter:
         Raises:
             JournalError: it did not become durable.
         """
-        try:
-            cancelled = await self._to_end(work)
-        except Exception as error:
-            for user in users:
-                user.commit_failed(as_journal_error(error))
-            raise
+        cancelled, error = await self._to_end(work)
         for user in users:
-            user.commit_done()
-        if cancelled:
-            raise asyncio.CancelledError
+            if error is None:
+                user.commit_done()
+            else:
+                user.commit_failed(as_journal_error(error))
+        _raise(cancelled, error)
 
-    async def _to_end(self, work: Callable[[], None]) -> bool:
-        """Run it in the journal's thread. A cancellation meanwhile is put off (half a commit is none) and returned."""
+    async def _to_end(self, work: Callable[[], None]) -> tuple[bool, BaseException | None]:
+        """Run it in the journal's thread; returns whether this was cancelled meanwhile, and what it raised.
+
+        The cancellation is put off: half a commit is none.
+        """
         assert self._thread is not None
-        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        running = self._under_way = asyncio.get_running_loop().run_in_executor(self._thread, work)
         cancelled = await wait_out(running)
-        running.result()
-        return cancelled
+        return cancelled, running.exception()
 
     def hurry(self, patience_s: float = PATIENCE_S) -> None:
         """The client closes: `drain` and `stop` wait no longer than this for a block, and no further one after it."""
@@ -206,9 +213,13 @@ class JournalWriter:
                 async with self._last_turn():
                     pass
         finally:
-            if self._thread is not None:
-                self._thread.shutdown(wait=True)  # a commit that is under way ends first
-            self._release()
+            try:
+                if self._under_way is not None:
+                    await ended(self._under_way)  # a commit ends first
+            finally:
+                if self._thread is not None:
+                    self._thread.shutdown(wait=True)
+                self._release()
 
     def _release(self) -> None:
         """Give the journal back, once: another client may have claimed it since."""
@@ -254,6 +265,14 @@ class JournalWriter:
             raise ClientClosed(
                 "nothing was written to the journal", "its client is closed", "open the link again with a new client"
             )
+
+
+def _raise(cancelled: bool, error: BaseException | None) -> None:
+    """A cancellation counts before an error: lost with it, `run` would go on, and its client wait for it for ever."""
+    if cancelled:
+        raise asyncio.CancelledError from error
+    if error is not None:
+        raise error
 
 
 def as_journal_error(error: BaseException | None) -> JournalError:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
-from oncewire.client.sqlite_journal import SqliteJournal
 
-JournalSource: TypeAlias = Journal | str | Path
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oncewire.client.sqlite_journal import SqliteJournal
+
+JournalSource: TypeAlias = "Journal | str | Path"
 
 
 def random_container_id() -> str:
     """An identity that no other process has, and that this one has for its life only."""
-    return f"oncewire-{secrets.token_hex(8)}"
+    return f"oncewire-{os.urandom(8).hex()}"
 
 
 class Journals:
@@ -73,6 +76,10 @@ class Journals:
     def _journal(self, source: JournalSource) -> Journal:
         if isinstance(source, Journal):
             return source
+        from pathlib import Path  # here, because few clients keep a journal, and both are slow to import
+
+        from oncewire.client.sqlite_journal import SqliteJournal
+
         path = Path(source).resolve()
         if path not in self._own:
             self._own[path] = SqliteJournal(path)

@@ -18,6 +18,7 @@ from oncewire.client.failover import LinkEnd, Steals, end_of
 from oncewire.client.journal_writer import JournalWriter, as_journal_error
 from oncewire.client.own_loop import require_loop
 from oncewire.wire import (
+    NOT_FOUND,
     AmqpError,
     AmqpSession,
     DeliveryReceived,
@@ -40,6 +41,8 @@ REFUSALS_BEFORE_MOVING = 3
 of the connection along, so it is not done for a passing trouble."""
 DETACH_S = 10.0
 """How long to wait for the answer to a detach: a router answers a close when etcd has deleted the key (E-8, I-8)."""
+SERVICE = "://"
+"""Addresses of services have it behind their prefix."""
 
 # Never on the wire: why a detach has no answer.
 NO_CONNECTION = Symbol("oncewire:no-connection")
@@ -99,8 +102,11 @@ class ClientLink:
 
     Attributes:
         statistics: counts since it was opened.
+        topic: the address that it is attached to.
         trouble: why the last attach ended, for errors; empty if none did.
     """
+
+    topic: str
 
     def __init__(self, client: LinkOwner, name: str, journal: JournalWriter, *, is_named: bool) -> None:
         self.client = client
@@ -117,6 +123,9 @@ class ClientLink:
         self._down_since: float | None = None
         self._failure: ClientError | None = None
         self.trouble = ""
+        self._was_active = False
+        self._has_attached = False
+        self._is_asking = False  # whose the journal is, before an attach (P-b)
         self._leaving: asyncio.Future[AmqpError | None] | None = None
         self._is_closing = False  # the application has closed or suspended it; it may still be in use
         self._over: asyncio.Future[None] = self._loop.create_future()  # done when it has failed or is closed
@@ -221,7 +230,9 @@ class ClientLink:
     def _after_detach(self, error: AmqpError | None, condition: str, description: str) -> None:
         end = end_of(condition, None if error is None else error.info)
         self._refusals += 1
-        if end is LinkEnd.REFUSED:
+        if condition == NOT_FOUND and self._was_active and SERVICE in self.topic:
+            self._retry_later()  # R-2: a process of the service is started again, or a path has changed
+        elif end is LinkEnd.REFUSED:
             self.fail(self._refusal(condition, description))
         elif end is LinkEnd.STOLEN and self._steals.is_too_many(self._loop.time()):
             self.fail(
@@ -278,8 +289,16 @@ class ClientLink:
     # --- attaching ----------------------------------------------------------------------------------------------------
 
     def attach_soon(self) -> None:
-        """Attach if there is a session and no attach in progress."""
+        """Attach if there is a session and no attach in progress; again only while a shared journal is ours (P-b)."""
         self._cancel_retry()
+        if not (self._has_attached and self._journal.journal.is_shared):
+            self._attach_now()
+        elif not self._is_asking:
+            self._is_asking = True
+            self._if_owner(self._attach_now)
+
+    def _attach_now(self) -> None:
+        self._is_asking = False
         if self._session is None or self._wire is not None or self._failure is not None or self._leaving is not None:
             return
         try:
@@ -290,6 +309,7 @@ class ClientLink:
             self._retry_later()
             return
         if self._wire is not None:
+            self._has_attached = True
             self._wire.context = self
             self.client.flush()
 
@@ -311,6 +331,7 @@ class ClientLink:
 
     def _became_active(self, *, resumed: bool, unsettled: int) -> None:
         self._refusals = 0
+        self._was_active = True
         gap = 0.0
         if self._down_since is not None:
             gap = self._loop.time() - self._down_since
@@ -326,17 +347,26 @@ class ClientLink:
         """Answer the router's echo, so that our map counts (A-4); P-b: that of a shared journal while it is ours."""
         wire = self._wire
 
-        def answer(checking: asyncio.Future[None] | None = None) -> None:
-            if checking is not None and checking.exception() is not None:
-                self.commit_failed(as_journal_error(checking.exception()))
-            elif wire is not None and wire is self._wire and wire.is_attached:
+        def answer() -> None:
+            if wire is not None and wire is self._wire and wire.is_attached:
                 wire.flow({vocabulary.ECHO: ULong(effect.value)})
                 self.client.flush()
 
         if isinstance(effect, ProveOwner):
-            self._loop.run_in_executor(None, self._journal.journal.check_owner).add_done_callback(answer)
+            self._if_owner(answer)
         else:
             answer()
+
+    def _if_owner(self, then: Callable[[], None]) -> None:
+        """P-b: do this when the journal was read to be still ours; if it is not, or cannot be read, the link ends."""
+
+        def answer(checking: asyncio.Future[None]) -> None:
+            if checking.exception() is None:
+                then()
+            else:
+                self.commit_failed(as_journal_error(checking.exception()))
+
+        self._loop.run_in_executor(None, self._journal.journal.check_owner).add_done_callback(answer)
 
     # --- waiting and leaving ------------------------------------------------------------------------------------------
 

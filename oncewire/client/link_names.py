@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import secrets
+import os
 import warnings
-from pathlib import Path
 
 from oncewire.client.errors import UsageError
 
-_OURS = Path(__file__).parents[1]
 MAX_NAME_BYTES = 255
 """Of a link: it is kept in every router's memory."""
 
@@ -31,7 +29,7 @@ def choose_name(kind: str, name: str | None, container_id: str, *, is_random: bo
                 "the next process could not open the same link",
                 "give the link a name, and the client a container_id",
             )
-        return f"{kind}-{secrets.token_hex(8)}"
+        return f"{kind}-{os.urandom(8).hex()}"
     if not name or len(name.encode()) > MAX_NAME_BYTES or "|" in name:
         raise UsageError(
             f"{name!r} is no name for a link", f"a name has 1 to {MAX_NAME_BYTES} bytes and no '|'", "choose another"
@@ -57,6 +55,6 @@ def _level_of_caller() -> int:
     """How far up the first line is that is not ours, as `skip_file_prefixes` of Python 3.12 finds it."""
     frame = inspect.currentframe()
     level = 0
-    while frame is not None and Path(frame.f_code.co_filename).is_relative_to(_OURS):
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "oncewire":
         frame, level = frame.f_back, level + 1
     return level

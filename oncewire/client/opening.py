@@ -1,10 +1,13 @@
-"""What opens a link: to be awaited, or entered without `await`."""
+"""What opens a link: to be awaited, or entered without `await`; and what its client needs beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+if TYPE_CHECKING:
+    from oncewire.client.codec import Codec, CodecSource
 
 
 class _Block(Protocol):
@@ -52,3 +55,20 @@ class Opening(Coroutine[Any, Any, L], Generic[L]):
     def close(self) -> None:
         """As of a coroutine."""
         self._opening.close()
+
+
+def resolved(codec: CodecSource | None) -> Codec | None:
+    """The codec that was asked for. Raises UsageError: it is none."""
+    if codec is None:
+        return None
+    from oncewire.client.codec import codec_of
+
+    return codec_of(codec)
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group that is no group."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from oncewire.client.bodies import Body, check_size, encode_body
 from oncewire.client.core_effects import ReportOwing
@@ -19,9 +19,11 @@ from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
 from oncewire.client.sending import Sending
-from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.stall_notice import StallNotice
 from oncewire.wire import Properties
+
+if TYPE_CHECKING:
+    import sqlite3
 
 logger = logging.getLogger("oncewire.client")
 
@@ -287,7 +289,7 @@ class Publisher(PublisherLink):
         finally:
             self.fail(self._is_over())
 
-    async def __aenter__(self) -> Publisher:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -301,7 +303,8 @@ class Publisher(PublisherLink):
         self, body: Body, properties: Properties | None = None, application_properties: dict[str, object] | None = None
     ) -> bytes:
         payload = encode_body(body, properties, application_properties)
-        check_size(payload, self._max_message_size, self.client.router_name)
+        if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
+            check_size(payload, self._max_message_size, self.client.router_name)
         return payload
 
     async def _submit(
@@ -333,7 +336,7 @@ class Publisher(PublisherLink):
 
     def _check_held(self) -> None:
         if self._core.is_holding:
-            raise NotAccepted([released_for_want_of(self._core.require or 0)])
+            raise NotAccepted([released_for_want_of(self._core.required)])
 
     def _check_open(self) -> None:
         """What is taken while it closes might be stored or sent after the last look."""
@@ -357,7 +360,8 @@ class Publisher(PublisherLink):
             ClientError: the publisher failed or was closed.
         """
         self._check_open()
-        check_size(payload, self._max_message_size, self.client.router_name)
+        if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
+            check_size(payload, self._max_message_size, self.client.router_name)
         self._core.take_stored(number, payload)
         sending = self._sending(number)
         self.statistics.messages += 1
@@ -377,7 +381,7 @@ class Publisher(PublisherLink):
         self, payloads: list[bytes], effect: Callable[[sqlite3.Connection], object] | None
     ) -> list[Sending]:
         journal = self._journal.journal
-        if not isinstance(journal, SqliteJournal):
+        if journal.connection is None:
             if effect is not None:
                 raise UsageError(
                     "the effect cannot be stored with the messages",

@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 from oncewire.client.core_effects import (
@@ -32,7 +31,7 @@ from oncewire.client.core_effects import (
 )
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
 from oncewire.client.map_entry import TAG_BYTES, MapEntry
-from oncewire.client.outcomes import UNKNOWN, Outcome, OutcomeKind, Subscriptions, accepted_by, released_for_want_of
+from oncewire.client.outcomes import UNKNOWN, DoneBy, Outcome, OutcomeKind, Required, accepted_by, released_for_want_of
 
 WINDOW = 1024
 """Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
@@ -55,7 +54,8 @@ class PublisherCore:
         resend_in_doubt: when the session expires, send its unsettled messages again, marked, instead of reporting
             "outcome unknown" (A-5).
         exactly_once: insist on the capability `topic-exactly-once`. False: present no map; at-least-once.
-        require: subscriptions that each message must have when it arrives (I-3c); None: do not ask who processed it.
+        require: subscriptions that each message must have when it arrives (I-3c); None: do not ask who is done with it.
+        require_processed: so many of them must process it, and not only store it (I-3g).
         recovered: what the journal holds.
         is_shared: another process may take over the journal while this one runs (P-b).
     """
@@ -68,6 +68,7 @@ class PublisherCore:
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         require: int | None = None,
+        require_processed: int = 0,
         recovered: PublisherState | None = None,
         is_shared: bool = False,
     ) -> None:
@@ -79,6 +80,7 @@ class PublisherCore:
         self._is_shared = is_shared
         self.require = require
         """Subscriptions that each message must have; None: it does not ask."""
+        self.required = Required(require or 0, require_processed)
         self.holds_released = False
         """Send nothing behind a released message: its owner sends all of it again, in order, in another session."""
         self.is_holding = False
@@ -263,16 +265,21 @@ class PublisherCore:
             messages = takewhile(lambda message: message.number <= last, self._messages.values())
             self._sent_before(revision, (message for message in messages if message.handed))
 
-    def attached(self, *, capable: bool, resume: str, require: int | None = None) -> list[PublisherEffect]:
+    def attached(
+        self, *, capable: bool, resume: str, require: int | None = None, require_processed: int | None = None
+    ) -> list[PublisherEffect]:
         """The attach reply came.
 
         Args:
             capable: the reply offers `topic-exactly-once`.
             resume: `x-opt-topic-resume` of the reply, empty if absent.
             require: `x-opt-topic-require` of the reply, None if absent.
+            require_processed: likewise `x-opt-topic-require-processed`.
         """
         if self.require and require != self.require:
             return [RefuseLink("it does not know x-opt-topic-require, and would accept what too few subscriptions get")]
+        if self.required.processing and require_processed != self.required.processing:
+            return [RefuseLink("it does not know x-opt-topic-require-processed, and would count what is only stored")]
         if self._exactly_once and not capable:
             return [RefuseLink("it does not offer the capability topic-exactly-once")]
         if self._exactly_once and self._presented and resume == "new":
@@ -321,17 +328,20 @@ class PublisherCore:
         is_ours = self._attached and len(tag) == TAG_BYTES
         return [ReportEnded(int.from_bytes(tag, "big"), tuple(names), count)] if is_ours else []
 
-    def accepted_by(self, tag: bytes, names: Sequence[str], count: int) -> None:
-        """The router reported who processed what is accepted, from the message of this tag on (I-3c)."""
+    def accepted_by(self, tag: bytes, done: DoneBy) -> None:
+        """The router reported who is done with what is accepted, from the message of this tag on (I-3c, I-3g)."""
         number = int.from_bytes(tag, "big") if len(tag) == TAG_BYTES else -1
         if self._attached and number in self._messages:
-            reported = accepted_by(Subscriptions(count, tuple(names)), self.require or 0)
-            self._accepted_by.append((number, reported))
+            self._accepted_by.append((number, accepted_by(done, self.required)))
+
+    @property
+    def _requires(self) -> bool:
+        return any(self.required)
 
     def _counted(self, number: int, outcome: Outcome) -> Outcome:
         """The outcome of a message, with the subscriptions that the router has named for it."""
         if outcome.kind is OutcomeKind.RELEASED:
-            return released_for_want_of(self.require) if self.require else outcome
+            return released_for_want_of(self.required) if self._requires else outcome
         if outcome.kind is not OutcomeKind.ACCEPTED:
             return outcome
         known = self._accepted_by
@@ -352,7 +362,7 @@ class PublisherCore:
         if outcome is None:
             if not settled:
                 return []
-            outcome = replace(UNKNOWN, condition="", description="the router settled it without an outcome")
+            outcome = UNKNOWN._replace(condition="", description="the router settled it without an outcome")
         for delivery_id, tag in deliveries:
             message = self._messages.get(int.from_bytes(tag, "big"))
             if message is None or message.answered:
@@ -367,7 +377,7 @@ class PublisherCore:
                 self._behind.remove(message.number)
                 continue
             reported = outcome if self.require is None else self._counted(message.number, outcome)
-            message.outcome = replace(reported, in_doubt=True) if message.in_doubt else reported
+            message.outcome = reported._replace(in_doubt=True) if message.in_doubt else reported
             self._decided.append(message)
         if outcome.kind is OutcomeKind.RELEASED:
             self._on_released()
@@ -379,13 +389,13 @@ class PublisherCore:
     def _on_released(self) -> None:
         """I-3c: what was sent behind a release is released with it, reported or not."""
         is_behind = False
-        for message in self._messages.values() if self.require else ():
+        for message in self._messages.values() if self._requires else ():
             if message.presented or not message.handed:
                 continue
             if message.outcome is not None:
                 is_behind = is_behind or message.outcome.kind is OutcomeKind.RELEASED
             elif is_behind:
-                message.outcome = replace(released_for_want_of(self.require or 0), in_doubt=message.in_doubt)
+                message.outcome = released_for_want_of(self.required)._replace(in_doubt=message.in_doubt)
                 self._decided.append(message)
                 self._behind.add(message.number)
         if self.holds_released:

@@ -1,4 +1,22 @@
-"""The link of a publisher: executes what `publisher_core` decides, passes it what the router sends."""
+"""The link of a publisher: executes what `publisher_core` decides, passes it what the router sends.
+
+The core decides and knows no socket; this class decides nothing about deliveries. Whatever comes from the router is a
+call of the core: the attach it has answered, a flow, a disposition, the end of the link or of the session. Each call
+returns effects, which `_perform` carries out in their order. A transfer, a settlement or a flow whose link is detached
+meanwhile is dropped: the core hears of the end of the link, and decides anew at the next attach.
+
+What must outlive the process goes through the journal. `wants_commit`, `take_commit`, `commit_done` are how the writer
+of the journal asks for changes and says that they are durable; only then the core returns what may be sent or
+reported. An attach that has to wait for a commit (A-5, P-a) is made when it is done.
+
+A flow may carry more than credit: the echo that asks for a proof of life (A-4), the answer to the question who still
+owes a message, subscriptions that ended (I-3b), and who processed what is accepted (I-3c). They are passed on before
+the credit is, so that the core knows all of the flow when it sends.
+
+Each message has a `Sending`, from when it is taken until its outcome is reported. Other outcomes than accepted that
+nobody awaits are kept for `flush()`, a limited number of them. If the link fails for good, everybody who waits gets
+the error.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +45,7 @@ from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
 from oncewire.client.events import SessionExpired, SubscriptionsEnded
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import ClientLink, LinkOwner
-from oncewire.client.outcomes import counted
+from oncewire.client.outcomes import DoneBy, Subscriptions, counted
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.sending import Sending
 from oncewire.wire import (
@@ -123,7 +141,8 @@ class PublisherLink(ClientLink):
         properties: Fields = {vocabulary.STARTS: starts} if starts else {}
         if self._core.require is not None:
             properties[vocabulary.REQUIRE] = UInt(self._core.require)
-        if self._core.require and self._core.holds_released:
+            properties[vocabulary.REQUIRE_PROCESSED] = UInt(self._core.required.processing)
+        if any(self._core.required) and self._core.holds_released:
             properties[vocabulary.WAIT] = True
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(
@@ -156,6 +175,7 @@ class PublisherLink(ClientLink):
                 capable=vocabulary.EXACTLY_ONCE in remote.offered_capabilities,
                 resume=resume if isinstance(resume, str) else "",
                 require=vocabulary.number_in(remote.properties, vocabulary.REQUIRE),
+                require_processed=vocabulary.number_in(remote.properties, vocabulary.REQUIRE_PROCESSED),
             )
         )
 
@@ -172,9 +192,9 @@ class PublisherLink(ClientLink):
         ended = None if properties is None else properties.get(vocabulary.ENDED_TAG)
         if properties is not None and isinstance(ended, bytes):
             self._perform(self._core.ended(ended, *_named(properties, vocabulary.ENDED, vocabulary.ENDED_COUNT)))
-        processed = None if properties is None else properties.get(vocabulary.ACCEPTED_TAG)
-        if properties is not None and isinstance(processed, bytes):
-            self._core.accepted_by(processed, *_named(properties, vocabulary.ACCEPTED_BY, vocabulary.ACCEPTED_COUNT))
+        accepted = None if properties is None else properties.get(vocabulary.ACCEPTED_TAG)
+        if properties is not None and isinstance(accepted, bytes):
+            self._core.accepted_by(accepted, _done_by(properties))
         start = vocabulary.number_in(properties, vocabulary.START)
         start_tag = None if properties is None else properties.get(vocabulary.START_TAG)
         if start is not None and isinstance(start_tag, bytes):
@@ -327,8 +347,9 @@ class PublisherLink(ClientLink):
         sending = self._sendings.pop(report.number, None)
         if report.outcome.is_accepted:
             self.statistics.accepted += 1
-            by = report.outcome.subscriptions
+            by, processed = report.outcome.subscriptions, report.outcome.processed_by
             self.statistics.accepted_by_none += by is not None and not by.count
+            self.statistics.accepted_stored += bool(by and by.count) and processed is not None and not processed.count
         else:
             self.statistics.not_accepted += 1
             self._core.reported(report.number)
@@ -346,6 +367,20 @@ class PublisherLink(ClientLink):
             if not sending.future.done():
                 sending.future.set_exception(error)
                 sending.future.exception()  # whoever does not wait for it needs no warning
+
+
+def _done_by(properties: Fields) -> DoneBy:
+    """Who is done with a message; routers of earlier releases do not say what is only stored."""
+    done = _subscriptions(properties, vocabulary.ACCEPTED_BY, vocabulary.ACCEPTED_COUNT)
+    if vocabulary.PROCESSED_COUNT not in properties:
+        return DoneBy(done)
+    processed = _subscriptions(properties, vocabulary.PROCESSED_BY, vocabulary.PROCESSED_COUNT)
+    return DoneBy(done, processed, _subscriptions(properties, vocabulary.STORED_BY, vocabulary.STORED_COUNT))
+
+
+def _subscriptions(properties: Fields, names_key: Symbol, count_key: Symbol) -> Subscriptions:
+    names, count = _named(properties, names_key, count_key)
+    return Subscriptions(count, tuple(names))
 
 
 def _named(properties: Fields, names_key: Symbol, count_key: Symbol) -> tuple[list[str], int]:

@@ -30,12 +30,12 @@ from oncewire.wire import (
     DeliveryState,
     DispositionReceived,
     Event,
+    Fields,
     LinkAttached,
     LinkDetached,
     LinkFlow,
     ReceiverLink,
     Role,
-    SaltedPasswords,
     SaslClient,
     SaslCode,
     SaslOutcome,
@@ -45,6 +45,7 @@ from oncewire.wire import (
     Symbol,
     vocabulary,
 )
+from oncewire.wire.scram import SaltedPasswords
 
 CONNECT_S = 5.0
 """For the TCP connection, and TLS where there is one."""
@@ -82,8 +83,11 @@ class LinkEvents(Protocol):
     def on_disposition(self, event: DispositionReceived) -> None:
         """The client states outcomes, or settles."""
 
-    def on_detached(self, event: LinkDetached | None) -> None:
-        """The link is over; None = with its session or connection. A close is answered when this returns."""
+    def on_detached(self, event: LinkDetached | None) -> bool | None:
+        """The link is over; None = with its session or connection.
+
+        A close is answered when this returns, unless it returns True: then `ServiceLink.detach` answers it later.
+        """
 
 
 class ServiceLink:
@@ -95,6 +99,7 @@ class ServiceLink:
         user: who has logged in there; None without a login.
         name: of the link at the client.
         events: gets what happens; the handler sets it.
+        on_over: called when a link with `events` is over.
     """
 
     def __init__(self, link: ReceiverLink | SenderLink, flush: Callable[[], None]) -> None:
@@ -106,6 +111,7 @@ class ServiceLink:
         self.user = None if user is None else str(user)
         self.name = str(properties.get(vocabulary.ROUTER_LINK, link.name))
         self.events: LinkEvents | None = None
+        self.on_over: Callable[[], None] | None = None
         self._link = link
         self._flush = flush
 
@@ -127,9 +133,9 @@ class ServiceLink:
         return self._link.credit_limit
 
     def reply(self, **terms: Any) -> None:
-        """Answer the attach with the same termini and these terms; see `oncewire.wire.Link.reply`."""
+        """Answer the attach with these terms, and the same termini where they name none; see `Link.reply`."""
         with suppress(StateError):
-            self._link.reply(source=self.attach.source, target=self.attach.target, **terms)
+            self._link.reply(**{"source": self.attach.source, "target": self.attach.target, **terms})
         self._flush()
 
     def refuse(self, error: AmqpError) -> None:
@@ -139,7 +145,7 @@ class ServiceLink:
         self._flush()
 
     def detach(self, closed: bool, error: AmqpError | None = None) -> None:
-        """End the link; with `closed` False the client keeps what is unsettled and attaches again."""
+        """End the link, or answer its close; `closed` False: the client keeps what is unsettled and attaches again."""
         with suppress(StateError):
             self._link.detach(closed, error)
         self._flush()
@@ -158,11 +164,14 @@ class ServiceLink:
             self._link.dispose(numbers, state, settled)
         self._flush()
 
-    def send(self, tag: bytes, payload: bytes, settled: bool) -> int | None:
-        """Send a delivery on the client's credit; returns its id, None if the link is over."""
+    def send(self, tag: bytes, payload: bytes, settled: bool, **terms: Any) -> int | None:
+        """Send a delivery on the client's credit; returns its id, None if the link is over.
+
+        `terms`: of a delivery that is resumed, or has another format; see `oncewire.wire.SenderLink.send`.
+        """
         assert isinstance(self._link, SenderLink)
         with suppress(StateError):
-            number = self._link.send(tag, payload, settled=settled)
+            number = self._link.send(tag, payload, settled=settled, **terms)
             self._flush()
             return number
         return None
@@ -172,6 +181,13 @@ class ServiceLink:
         assert isinstance(self._link, SenderLink)
         with suppress(StateError):
             self._link.settle([number], state)
+        self._flush()
+
+    def state(self, properties: Fields) -> None:
+        """State properties of the link to a client that receives (AMQP 2.7.4)."""
+        assert isinstance(self._link, SenderLink)
+        with suppress(StateError):
+            self._link.flow(properties)
         self._flush()
 
     def drained(self) -> None:
@@ -256,14 +272,18 @@ class _RouterConnection:
             events.on_flow(event)
         else:
             del self._links[event.link]
-            events.on_detached(event)
-            if event.needs_answer:
+            answers_itself = events.on_detached(event)
+            if link.on_over is not None:
+                link.on_over()
+            if not answers_itself and event.needs_answer:
                 link.detach(True)
 
     def _lose(self, link: object) -> None:
         found = self._links.pop(link, None)
         if found is not None and found.events is not None:
             found.events.on_detached(None)
+            if found.on_over is not None:
+                found.on_over()
 
     def lose_all(self) -> None:
         for link in list(self._links):

@@ -115,13 +115,16 @@ class SqliteJournal(Journal):
 
     is_durable = True
     keeps_ids = True
+    connection: sqlite3.Connection
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._let_go = self._take_lock()
         try:
-            # Before SQLite makes it with the process's umask: it holds messages.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            # Before SQLite makes it with the process's umask: it holds messages. One that exists is not opened here: to
+            # close it would let go of the locks that connections of this process have on it.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self.connection = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from oncewire.client.core_effects import (
     AnswerEcho,
@@ -21,7 +21,6 @@ from oncewire.client.core_effects import (
     ReportIncarnation,
     SubscriberEffect,
 )
-from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.delivery import Delivery
 from oncewire.client.delivery_states import state_of
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
@@ -31,7 +30,6 @@ from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.outcomes import ACCEPTED, Outcome
 from oncewire.client.presenting import Presenting
 from oncewire.client.source_terms import SourceTerms
-from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber_core import SubscriberCore
 from oncewire.wire import (
     NOT_FOUND,
@@ -46,15 +44,22 @@ from oncewire.wire import (
     ReceiverLink,
     ReceiverSettleMode,
     SenderSettleMode,
+    Source,
     Target,
     vocabulary,
 )
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from oncewire.client.codec import Codec
 
 UNSUBSCRIBE_TRIES = 8
 """Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router crashed."""
 BREAK_OFF_S = 3.0
 """For ending the subscription of a cancelled opening: some round trips to etcd. After it the subscription expires."""
-_GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
+GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
+"""Error conditions of an answer to a close: nothing is left to be closed."""
 
 
 class Subscriber(ClientLink):
@@ -63,6 +68,9 @@ class Subscriber(ClientLink):
     ``async for delivery in subscriber`` gives deliveries in order; each must be finished. Deliveries of one publisher
     come in the order they were sent, each is given once, whichever routers or connections fail.
     """
+
+    _gone = GONE
+    """Answers to a close that mean that there is nothing left to end."""
 
     def __init__(
         self,
@@ -80,9 +88,9 @@ class Subscriber(ClientLink):
     ) -> None:
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
+        self.codec: Codec | None = None
         self._terms = terms
         self._core = core
-        self._deduplicating = core if isinstance(core, DeduplicatingCore) else None
         self._exactly_once = exactly_once
         self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
         self._timeout_s = timeout_s
@@ -223,7 +231,7 @@ class Subscriber(ClientLink):
             ClientError: the subscriber failed or was closed, before the block or inside it: nothing was recorded.
         """
         journal = self._journal.journal
-        if not isinstance(journal, SqliteJournal):
+        if journal.connection is None:
             raise UsageError(
                 "no transaction can be made", "the subscriber has no SQLite journal", "open it with journal=PATH"
             )
@@ -296,7 +304,8 @@ class Subscriber(ClientLink):
         The attach may be on its way to etcd, so a detach is not enough: the router's answer shows that none is left.
         """
         try:
-            if self._is_worthless() and self._session is not None and await self._begin_closing():
+            is_open = self._failure is None and self._session is not None  # what was refused has nothing to end
+            if is_open and self._is_worthless() and await self._begin_closing():
                 with suppress(ClientError, TimeoutError):
                     async with asyncio.timeout(BREAK_OFF_S):
                         await self._end_subscription()
@@ -333,16 +342,20 @@ class Subscriber(ClientLink):
         """E-8: only an answer without an error counts; after any other the link is looked up and closed again."""
         error = await self._leave(closed=True)
         for attempt in range(1, UNSUBSCRIBE_TRIES):
-            if error is None or error.condition in _GONE:
+            if error is None or error.condition in self._gone:
                 return None
             await asyncio.sleep(self.client.jitter(attempt))
             error = await self._look_up()
             if error is None:
                 error = await self._leave(closed=True)
-        return None if error is None or error.condition in _GONE else error
+        return None if error is None or error.condition in self._gone else error
+
+    def _source_to_close(self) -> Source | None:
+        """Null, so that nothing new is created if the subscription was deleted."""
+        return None
 
     async def _look_up(self) -> AmqpError | None:
-        """Attach with source null, so that nothing new is created if the subscription was deleted; None = attached."""
+        """Attach only to close it; None = attached."""
         self._leaving = None
         looked_up = self._looked_up = self._loop.create_future()
         self.attach_soon()
@@ -371,7 +384,8 @@ class Subscriber(ClientLink):
         target = Target(address=self.client.container_id)
         capabilities = (vocabulary.EXACTLY_ONCE,) if self._exactly_once else ()
         if self._looked_up is not None:
-            return session.attach_receiver(self.name, target=target, desired_capabilities=capabilities)
+            source = self._source_to_close()
+            return session.attach_receiver(self.name, source=source, target=target, desired_capabilities=capabilities)
         bound = self.client.map_bound
         presenting = self._presenting = Presenting(self._core.begin_attach(bound), bound)
         link = session.attach_receiver(
@@ -383,7 +397,7 @@ class Subscriber(ClientLink):
             incomplete_unsettled=presenting.is_incomplete,
             max_message_size=self.client.max_message_size,
             desired_capabilities=capabilities,
-            properties=presenting.properties,
+            properties={**self._terms.properties, **(presenting.properties or {})} or None,
         )
         presenting.send_rest(link)
         return link
@@ -467,8 +481,8 @@ class Subscriber(ClientLink):
                 receiver_settles=event.receiver_settles,
             )
         )
-        if self._deduplicating is not None:  # D-3: a copy may be done without the application
-            self.statistics.copies = self._deduplicating.copies
+        if self._core.copies:  # D-3: a copy may be done without the application
+            self.statistics.copies = self._core.copies
             self._journal.work(self)
 
     def on_disposition(self, event: DispositionReceived) -> None:

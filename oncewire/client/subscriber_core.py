@@ -122,6 +122,8 @@ class SubscriberCore:
         self._prefetch = prefetch
         self._exactly_once = exactly_once
         self._is_shared = is_shared
+        self.copies = 0
+        """Deliveries that the application was not given because they are copies (D-3); see `deduplicating_core`."""
         self._incarnation = state.incarnation
         self._next_serial = 1
         self._map: dict[bytes, _Entry] = {}  # in order of arrival (S-1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.errors import UsageError
-from oncewire.client.journal import Journal
-from oncewire.client.message_identity import identity_of
+from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.subscriber_core import SubscriberCore
 
 
@@ -25,26 +23,28 @@ def check_terms(*, settled: bool, has_journal: bool, deduplicate: bool) -> None:
         raise UsageError(problem, why, "leave out deduplicate, or settled=True")
 
 
-def core_of(journal: Journal, name: str, prefetch: int, exactly_once: bool, deduplicate: bool) -> SubscriberCore:
-    """A core that goes on with what the journal holds.
+async def core_of(
+    writer: JournalWriter, name: str, prefetch: int, exactly_once: bool, *, deduplicate: bool
+) -> SubscriberCore:
+    """A core that goes on with what the journal holds, which is at rest.
 
     Raises:
         JournalError: the journal cannot be read.
         UsageError: it cannot keep ids (D-3).
     """
-    if not deduplicate:
-        return SubscriberCore(
-            prefetch=prefetch,
-            exactly_once=exactly_once,
-            recovered=journal.open_subscriber(name),
-            is_shared=journal.is_shared,
-        )
-    if not journal.keeps_ids:
+    journal = writer.journal
+    if deduplicate and not journal.keeps_ids:
         raise UsageError(
             f"the subscriber {name!r} cannot drop copies",
             f"a {type(journal).__name__} does not keep the ids of messages that are done",
             "open it with journal=PATH, or leave out deduplicate",
         )
+    state, is_shared = await writer.read(lambda: journal.open_subscriber(name)), journal.is_shared
+    if not deduplicate:
+        return SubscriberCore(prefetch=prefetch, exactly_once=exactly_once, recovered=state, is_shared=is_shared)
+    from oncewire.client.deduplicating_core import DeduplicatingCore  # here, because few subscribers need them
+    from oncewire.client.message_identity import identity_of
+
     return DeduplicatingCore(
-        identity_of, prefetch=prefetch, exactly_once=exactly_once, recovered=journal.open_subscriber(name)
+        identity_of, prefetch=prefetch, exactly_once=exactly_once, recovered=state, is_shared=is_shared
     )

@@ -11,14 +11,14 @@ import asyncio
 import sqlite3
 import ssl
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from oncewire import client as asynchronous
 from oncewire.client.bodies import Body
-from oncewire.client.connection import CONNECT_S, IDLE_TIME_OUT_S, SUBSCRIPTION_TIMEOUT_S
-from oncewire.client.delivery import REJECTED
+from oncewire.client.connecting import CONNECT_S, IDLE_TIME_OUT_S
+from oncewire.client.connection import SUBSCRIPTION_TIMEOUT_S
 from oncewire.client.errors import ClientClosed
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
 from oncewire.client.journals import JournalSource
@@ -26,8 +26,14 @@ from oncewire.client.login import TokenSource
 from oncewire.client.loop_thread import LoopThread
 from oncewire.client.outcomes import ACCEPTED, Outcome
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES
+from oncewire.client.publisher_terms import PublisherTerms
+from oncewire.client.source_terms import Start
 from oncewire.client.subscriber_core import PREFETCH
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, Message, Properties
+from oncewire.client.sync_delivery import Delivery, block_of
+from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, Properties
+
+if TYPE_CHECKING:
+    from oncewire.client.codec import Codec, CodecSource
 
 __all__ = ["Client", "Delivery", "Publisher", "Sending", "SettledPublisher", "StillOwed", "Subscriber", "connect"]
 
@@ -120,6 +126,12 @@ class Client:
     ) -> None:
         (self.close if kind is None else self.abandon)()
 
+    @overload
+    def publisher(self, topic: str, **terms: Unpack[PublisherTerms]) -> Publisher: ...
+    @overload
+    def publisher(
+        self, topic: str, *, codec: CodecSource | None, **terms: Unpack[PublisherTerms]
+    ) -> CodecPublisher: ...
     def publisher(
         self,
         topic: str,
@@ -131,8 +143,10 @@ class Client:
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         require: int | None = None,
+        require_processed: int | None = None,
         timeout: int | None = None,
-    ) -> Publisher:
+        codec: CodecSource | None = None,
+    ) -> Any:
         """Open a publisher; returns when a router has granted it. Use it with ``with``, or close it."""
         opening = self._client.publisher(
             topic,
@@ -143,9 +157,11 @@ class Client:
             resend_in_doubt=resend_in_doubt,
             exactly_once=exactly_once,
             require=require,
+            require_processed=require_processed,
             timeout=timeout,
+            codec=codec,
         )
-        return Publisher(self._thread, self._thread.call(lambda: opening))
+        return CodecPublisher(self._thread, self._thread.call(lambda: opening))
 
     def settled_publisher(self, topic: str, *, name: str | None = None) -> SettledPublisher:
         """Open a publisher whose messages are sent at most once."""
@@ -166,6 +182,8 @@ class Client:
         share: str | None = None,
         by_group: bool = False,
         deduplicate: bool = False,
+        stores: bool = False,
+        codec: CodecSource | None = None,
     ) -> Subscriber:
         """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
         opening = self._client.subscriber(
@@ -180,6 +198,25 @@ class Client:
             share=share,
             by_group=by_group,
             deduplicate=deduplicate,
+            stores=stores,
+            codec=codec,
+        )
+        return Subscriber(self._thread, self._thread.call(lambda: opening))
+
+    def journal(
+        self,
+        source: str,
+        *,
+        start: Start = "first",
+        name: str | None = None,
+        journal: JournalSource | None = None,
+        prefetch: int = PREFETCH,
+        settled: bool = False,
+        codec: CodecSource | None = None,
+    ) -> Subscriber:
+        """Read what an edge keeps of topics, in order. Use it with ``with``, or close it."""
+        opening = self._client.journal(
+            source, start=start, name=name, journal=journal, prefetch=prefetch, settled=settled, codec=codec
         )
         return Subscriber(self._thread, self._thread.call(lambda: opening))
 
@@ -349,6 +386,39 @@ class Publisher:
         (self.close if kind is None else self.suspend)()
 
 
+class CodecPublisher(Publisher):
+    """A publisher that was opened with ``codec=``: it sends what the codec encodes."""
+
+    if TYPE_CHECKING:  # as of a publisher, with other bodies
+
+        def send(
+            self,
+            body: object,
+            *,
+            timeout: float | None = None,
+            properties: Properties | None = None,
+            application_properties: dict[str, object] | None = None,
+        ) -> Outcome:
+            """See `Publisher`."""
+            ...
+
+        def submit(
+            self,
+            body: object,
+            *,
+            properties: Properties | None = None,
+            application_properties: dict[str, object] | None = None,
+        ) -> Sending:
+            """See `Publisher`."""
+            ...
+
+        def submit_many(
+            self, bodies: Sequence[object], *, effect: Callable[[sqlite3.Connection], object] | None = None
+        ) -> list[Sending]:
+            """See `Publisher`."""
+            ...
+
+
 class SettledPublisher:
     """Sends messages to one topic, each at most once. Made by ``Client.settled_publisher()``.
 
@@ -435,6 +505,11 @@ class Subscriber:
         return self._subscriber.waiting
 
     @property
+    def codec(self) -> Codec | None:
+        """What reads bodies; None: `value` is the body."""
+        return self._subscriber.codec
+
+    @property
     def incarnation(self) -> int:
         """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
         return self._subscriber.incarnation
@@ -462,7 +537,7 @@ class Subscriber:
         See ``oncewire.client.Subscriber``. The block runs in the caller's thread; nothing else uses the connection
         meanwhile, and no link of this journal can be closed in it.
         """
-        return _block(self._thread, self._subscriber.transaction(*(each.asynchronous for each in deliveries)))
+        return block_of(self._thread, self._subscriber.transaction(*(each.asynchronous for each in deliveries)))
 
     def suspend(self) -> None:
         """Detach; the network keeps the subscription (for its `timeout`) and everything it is owed."""
@@ -483,92 +558,3 @@ class Subscriber:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         (self.close if kind is None else self.suspend)()
-
-
-class Delivery:
-    """A message to process. Finish it with ``accept()``, ``reject()`` or in a ``transaction()``; or ``release()`` it.
-
-    What it holds is described at ``oncewire.client.Delivery``.
-
-    Attributes:
-        asynchronous: what it stands for in the event loop.
-    """
-
-    def __init__(self, thread: LoopThread, delivery: asynchronous.Delivery) -> None:
-        self._thread = thread
-        self.asynchronous = delivery
-        self.tag = delivery.tag
-        self.payload = delivery.payload
-        self.attempts = delivery.attempts
-        self.is_settled = delivery.is_settled
-        self.incarnation = delivery.incarnation
-        self.message_format = delivery.message_format
-
-    @property
-    def message(self) -> Message:
-        """The decoded message. Raises oncewire.wire.DecodeError: the payload is none."""
-        return self.asynchronous.message
-
-    @property
-    def body(self) -> object:
-        """The body: bytes, a string or another value, as it was sent. Errors as `message`."""
-        return self.asynchronous.body
-
-    @property
-    def dead_letter(self) -> asynchronous.DeadLetter | None:
-        """Why it came to a dead-letter topic; None: it is no dead letter."""
-        return self.asynchronous.dead_letter
-
-    @property
-    def publisher(self) -> str:
-        """Who sent it, container-id/link-name; empty if unknown."""
-        return self.asynchronous.publisher
-
-    @property
-    def user(self) -> str:
-        """Who that is, as logged in at its router; empty without a login."""
-        return self.asynchronous.user
-
-    @property
-    def is_redelivered(self) -> bool:
-        """True when it was repeated after a failover; of use to at-least-once subscribers only."""
-        return self.asynchronous.is_redelivered
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """True when its publisher sends it again not knowing what became of the first try (A-5)."""
-        return self.asynchronous.is_in_doubt
-
-    def accept(self) -> None:
-        """Record that it is processed, then notify the network. Returns when it is recorded. Errors as `finish`."""
-        self._thread.call(self.asynchronous.accept)
-
-    def reject(self, description: str = "", condition: str = REJECTED) -> None:
-        """It is invalid and must not be delivered again; its publisher may get the reason. Errors as `finish`."""
-        self._thread.call(lambda: self.asynchronous.reject(description, condition))
-
-    def release(self) -> None:
-        """Put it back: this subscriber gets it again, before all later ones. Raises UsageError: it was finished."""
-
-        async def put_back() -> None:
-            self.asynchronous.release()
-
-        self._thread.call(put_back)
-
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Process it and accept it in one transaction of the journal; see ``Subscriber.transaction``."""
-        return _block(self._thread, self.asynchronous.transaction())
-
-
-@contextmanager
-def _block(thread: LoopThread, block: AbstractAsyncContextManager[sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
-    """A block of the event loop, whose inside runs here."""
-    connection = thread.call(block.__aenter__)
-    try:
-        yield connection
-    except BaseException as error:
-        raised = error
-        if not thread.call(lambda: block.__aexit__(type(raised), raised, raised.__traceback__)):
-            raise
-    else:
-        thread.call(lambda: block.__aexit__(None, None, None))

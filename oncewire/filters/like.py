@@ -6,24 +6,16 @@ A regular expression may go back again and again. Here each part between two `%`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from oncewire.filters.limits import CHARS_A_STEP
+from oncewire.filters.sections import MessageSections
 
 WIDE: Final = 512
 """Characters of a part with `_` that one step compares: they are bits of one number."""
 
 
-class Steps(Protocol):
-    """Counts what is done; see `MessageSections`."""
-
-    steps_left: int
-
-    def spend(self, steps: int) -> None:
-        """So many more; raises when it is too much."""
-
-
-Search: TypeAlias = Callable[[str, int, int, Steps], int]
+Search: TypeAlias = Callable[[str, int, int, MessageSections], int]
 _Part: TypeAlias = Sequence[str | None]
 """Characters; None stands for any."""
 
@@ -49,7 +41,7 @@ def parts_of(pattern: str, escape: str) -> list[list[str | None]]:
     return parts
 
 
-def compile_like(pattern: str, escape: str) -> Callable[[str, Steps], bool]:
+def compile_like(pattern: str, escape: str) -> Callable[[str, MessageSections], bool]:
     """A test of strings; what it does is counted."""
     first, *rest = parts_of(pattern, escape)
     if not rest:
@@ -58,7 +50,7 @@ def compile_like(pattern: str, escape: str) -> Callable[[str, Steps], bool]:
     searches = [_search_for(part) for part in middle if part]
     least = len(first) + len(last)
 
-    def test(text: str, steps: Steps) -> bool:
+    def test(text: str, steps: MessageSections) -> bool:
         end = len(text) - len(last)
         if len(text) < least or not _is_at(first, text, 0) or not _is_at(last, text, end):
             return False
@@ -81,7 +73,7 @@ def _search_for(part: _Part) -> Search:
     if None not in part:
         plain = "".join(character for character in part if character is not None)
 
-        def find(text: str, start: int, stop: int, steps: Steps) -> int:
+        def find(text: str, start: int, stop: int, steps: MessageSections) -> int:
             at = text.find(plain, start, stop)
             end = at + len(plain)
             steps.spend(((stop if at < 0 else end) - start) // CHARS_A_STEP)
@@ -98,7 +90,7 @@ def _search_for(part: _Part) -> Search:
 
     each = 1 + len(part) // WIDE
 
-    def scan(text: str, start: int, stop: int, steps: Steps) -> int:
+    def scan(text: str, start: int, stop: int, steps: MessageSections) -> int:
         state = 0
         last = min(stop, start + steps.steps_left // each + 1)  # what is read beyond that is not paid for
         for at in range(start, last):

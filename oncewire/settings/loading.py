@@ -107,9 +107,10 @@ class Schema:
 
         `ONCEWIRE_HTTP_URL` begins like the table `http` and belongs to the command line.
         """
-        known = {each.variable for each in self.settings.values()}
+        settings = self.settings.values()
+        known = {each.variable for each in settings}
         allowed = known | set(variables.PURPOSE)
-        beginnings = tuple(f"ONCEWIRE_{table.upper()}_" for table in self._tables)
+        beginnings = tuple(each.variable.removesuffix(each.name.upper()) for each in settings if each.table)
         for variable in environment:
             if variable.startswith(beginnings) and variable not in allowed:
                 raise CliError(

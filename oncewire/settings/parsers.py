@@ -17,6 +17,7 @@ KIB = 1024
 MIB = KIB**2
 GIB = KIB**3
 TIB = KIB**4
+_TIME_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZE_UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
@@ -79,6 +80,24 @@ def size(low: int, high: int) -> Parser:
         if not low <= value <= high:
             raise NotAllowed(f"it must be {low} to {high} bytes")
         return value
+
+    return parse
+
+
+def time_span(value: str) -> float:
+    """A time such as 500ms, 30s, 15m, 2h or 1d, in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", value.strip().lower())
+    if match is None or match[2] not in _TIME_UNITS_S:
+        raise NotAllowed("it has no unit: ms, s, m, h or d")
+    return float(match[1]) * _TIME_UNITS_S[match[2]]
+
+
+def duration(low: float, high: float) -> Parser:
+    """A time from low to high, in seconds: a number of them, or a text with a unit."""
+    within = number(low, high)
+
+    def parse(value: object) -> float:
+        return float(within(time_span(value) if isinstance(value, str) and value[-1:].isalpha() else value))
 
     return parse
 

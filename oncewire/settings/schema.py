@@ -38,6 +38,7 @@ class Setting:
         secret: never printed.
         applies: when a changed value takes effect.
         is_table: a TOML table of names and texts; its value is a tuple of pairs.
+        program: begins the names of its variables; empty = the router's.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Setting:
     secret: bool = False
     applies: Applies = Applies.RESTART
     is_table: bool = False
+    program: str = ""
 
     @property
     def table(self) -> str:
@@ -66,8 +68,11 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable, for example `ONCEWIRE_LISTEN_PORT`."""
-        return "ONCEWIRE_" + self.key.replace(".", "_").upper()
+        """The environment variable, for example `ONCEWIRE_LISTEN_PORT`, of an edge `ONCEWIRE_EDGE_HTTP_PORT`."""
+        words = self.key.split(".")
+        if self.program and words[0] != self.program:
+            words = [self.program, *words]
+        return "_".join(["ONCEWIRE", *words]).upper()
 
 
 def setting(

@@ -63,6 +63,10 @@ class PacedProtocol(EngineProtocol):
         """Units of work between two looks at the clock; fewer where what one leads to costs much."""
         return STEP_WORK
 
+    def is_held_up(self) -> bool:
+        """Whether what it sent waits for something else than its turn."""
+        return False
+
     def data_received(self, data: bytes) -> None:
         """One read: vet it, decode it, hand it over."""
         now = self._clock()
@@ -103,6 +107,8 @@ class PacedProtocol(EngineProtocol):
             return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
         if self._is_flooded or self._is_paused:
             return False  # it goes on when the peer reads again, or the pause is over
+        if self.is_held_up():
+            return True
         self._is_unfinished = False
         with self.confined(INPUT):
             self._is_unfinished = work_for_a_turn(self._step, self._clock, now, ends_at)

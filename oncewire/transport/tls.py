@@ -6,10 +6,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncewire.transport.file_watch import FileWatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger("oncewire.transport")
 
@@ -26,8 +28,7 @@ TLS_WANTED = b"\x15\x03\x03\x00\x02\x02\x46"
 """A fatal alert, protocol_version (RFC 8446, section 6): our clients read it, others close the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(NamedTuple):
     """Files in PEM.
 
     Attributes:

@@ -4,7 +4,6 @@ Start with ``Connection``: give it what the socket received (``receive_data``), 
 ``data_to_send()`` returns, and call ``handle_timer`` when ``next_deadline()`` has come.
 """
 
-from oncewire.wire.bearer import MAX_TOKEN, OAUTHBEARER, XOAUTH2, Ask, BearerServer, OAuthBearerClient, is_token
 from oncewire.wire.codec import decode, encode, skip
 from oncewire.wire.connection import (
     DEFAULT_CHANNEL_MAX,
@@ -54,7 +53,6 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
 from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
-from oncewire.wire.json_values import as_text, body_octets, encode_json, to_json
 from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, DispositionReceived, Link, LinkAttached, LinkDetached, LinkFlow
 from oncewire.wire.message import (
     BodyKind,
@@ -125,21 +123,6 @@ from oncewire.wire.sasl import (
     Step,
     Success,
 )
-from oncewire.wire.saslprep import saslprep, verified_name
-from oncewire.wire.scram import (
-    MAX_ITERATIONS,
-    MIN_ITERATIONS,
-    SALT_BYTES,
-    SCRAM_HASHES,
-    SaltedPasswords,
-    ScramClient,
-    ScramHash,
-    ScramKeys,
-    ScramServer,
-    derive_keys,
-    keys_of,
-    password_mechanisms,
-)
 from oncewire.wire.sender_link import SenderLink
 from oncewire.wire.session import AmqpSession, SessionBegun, SessionEnded
 from oncewire.wire.session_endpoint import SessionEndpoint
@@ -188,31 +171,24 @@ __all__ = [
     "INTERNAL_ERROR",
     "INVALID_FIELD",
     "LINK_REDIRECT",
-    "MAX_ITERATIONS",
     "MAX_TAG_SIZE",
-    "MAX_TOKEN",
     "MESSAGE_SIZE_EXCEEDED",
-    "MIN_ITERATIONS",
     "MIN_MAX_FRAME_SIZE",
     "NOT_ALLOWED",
     "NOT_FOUND",
     "NOT_IMPLEMENTED",
-    "OAUTHBEARER",
     "PLAIN",
     "PRECONDITION_FAILED",
     "RELEASED",
     "RESOURCE_DELETED",
     "RESOURCE_LIMIT_EXCEEDED",
     "RESOURCE_LOCKED",
-    "SALT_BYTES",
-    "SCRAM_HASHES",
     "SESSION_EXPIRED",
     "STOLEN",
     "TRANSFER_LIMIT_EXCEEDED",
     "UNATTACHED_HANDLE",
     "UNAUTHORIZED_ACCESS",
     "WINDOW_VIOLATION",
-    "XOAUTH2",
     "Accepted",
     "AmqpArray",
     "AmqpError",
@@ -221,9 +197,7 @@ __all__ = [
     "AmqpValue",
     "AnonymousClient",
     "AnonymousServer",
-    "Ask",
     "Attach",
-    "BearerServer",
     "Begin",
     "BodyKind",
     "Byte",
@@ -272,7 +246,6 @@ __all__ = [
     "Long",
     "Message",
     "Modified",
-    "OAuthBearerClient",
     "Open",
     "Outcome",
     "Performative",
@@ -286,16 +259,11 @@ __all__ = [
     "Released",
     "RemoteProtocolError",
     "Role",
-    "SaltedPasswords",
     "SaslClient",
     "SaslCode",
     "SaslOutcome",
     "SaslResult",
     "SaslServer",
-    "ScramClient",
-    "ScramHash",
-    "ScramKeys",
-    "ScramServer",
     "SenderLink",
     "SenderSettleMode",
     "ServerMechanism",
@@ -320,29 +288,19 @@ __all__ = [
     "UShort",
     "UnsettledMap",
     "WireError",
-    "as_text",
-    "body_octets",
     "decode",
     "decode_message",
     "decode_performative",
-    "derive_keys",
     "encode",
     "encode_data_message",
-    "encode_json",
     "encode_message",
     "encode_performative",
-    "is_token",
-    "keys_of",
     "mark_in_doubt",
     "mark_redelivered",
-    "password_mechanisms",
     "read_annotations",
-    "saslprep",
     "set_delivery_count",
     "skip",
     "splice_annotations",
-    "to_json",
     "topic_annotations",
     "unsettled_map_bound",
-    "verified_name",
 ]

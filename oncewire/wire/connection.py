@@ -245,6 +245,16 @@ class Connection:
         if self.state is not ConnectionState.ENDED:
             self._lose(None)
 
+    def let_go(self) -> None:
+        """Let go of what the end of the connection left; call it when the last events were taken.
+
+        Links, sessions and connection refer to each other, and would wait for the garbage collector.
+        """
+        self._parser.clear()
+        for session in self._by_channel.values():
+            session.let_go()
+        self._by_channel.clear()
+
     def events(self) -> list[Event]:
         """Return what happened since the last call, in order."""
         events = self._events.copy()

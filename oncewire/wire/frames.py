@@ -64,6 +64,11 @@ class FrameParser:
         """Number of bytes fed and not yet handed out."""
         return len(self.buf) - self.pos + len(self._partial)
 
+    def clear(self) -> None:
+        """The stream has ended: what came in part is nothing."""
+        self.buf, self.pos = b"", 0
+        self._partial = bytearray()
+
     def feed(self, data: bytes) -> None:
         """Add received bytes. Take all complete frames out before feeding again."""
         if self.pos < len(self.buf):  # not all was taken out, or the rest is an incomplete frame

@@ -123,8 +123,24 @@ UnsettledMap: TypeAlias = dict[bytes, DeliveryState | None]
 # --- termini ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Source:
+class _Plain:  # noqa: PLW1641  # no hash, as the other performatives: they can be changed
+    """What termini and performatives have in common, once: a dataclass of many fields is slow to import otherwise.
+
+    The three performatives of the hot path have no dataclass at all: they are made for each frame.
+    """
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, f) == getattr(other, f) for f in self.__match_args__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{f}={getattr(self, f)!r}' for f in self.__match_args__)})"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Source(_Plain):
     """3.5.3. ``timeout`` is in seconds and counts from the event that ``expiry_policy`` names."""
 
     address: str | None = None
@@ -140,8 +156,8 @@ class Source:
     capabilities: tuple[Symbol, ...] = ()
 
 
-@dataclass(slots=True)
-class Target:
+@dataclass(slots=True, eq=False, repr=False)
+class Target(_Plain):
     """3.5.4. ``timeout`` is in seconds and counts from the event that ``expiry_policy`` names."""
 
     address: str | None = None
@@ -156,21 +172,8 @@ class Target:
 # --- performatives ----------------------------------------------------------------------------------------------------
 
 
-class _Plain:  # noqa: PLW1641  # no hash, as the other performatives: they can be changed
-    """Base of the three performatives of the hot path, written by hand: they are made for each frame."""
-
-    __slots__ = ()
-    FIELDS: ClassVar[tuple[str, ...]] = ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(getattr(self, f) == getattr(other, f) for f in self.FIELDS)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{f}={getattr(self, f)!r}' for f in self.FIELDS)})"
-
-
-@dataclass(slots=True)
-class Open:
+@dataclass(slots=True, eq=False, repr=False)
+class Open(_Plain):
     """2.7.1. ``idle_time_out`` is in milliseconds; None and 0 mean no time-out."""
 
     container_id: str
@@ -185,8 +188,8 @@ class Open:
     properties: Fields | None = None
 
 
-@dataclass(slots=True)
-class Begin:
+@dataclass(slots=True, eq=False, repr=False)
+class Begin(_Plain):
     """2.7.2. Windows count transfer frames."""
 
     remote_channel: int | None
@@ -199,8 +202,8 @@ class Begin:
     properties: Fields | None = None
 
 
-@dataclass(slots=True)
-class Attach:
+@dataclass(slots=True, eq=False, repr=False)
+class Attach(_Plain):
     """2.7.3. ``role`` is that of the sending end: True = receiver.
 
     ``target`` is a ``Described`` value when the peer attaches to a coordinator (4.5.1), which no node here offers.
@@ -226,7 +229,7 @@ class Attach:
 class Flow(_Plain):
     """2.7.4. Without ``handle`` it speaks of the session only."""
 
-    FIELDS: ClassVar[tuple[str, ...]] = (
+    __match_args__: ClassVar[tuple[str, ...]] = (
         "next_incoming_id",
         "incoming_window",
         "next_outgoing_id",
@@ -239,7 +242,7 @@ class Flow(_Plain):
         "echo",
         "properties",
     )
-    __slots__ = FIELDS
+    __slots__ = __match_args__
 
     def __init__(
         self,
@@ -271,7 +274,7 @@ class Flow(_Plain):
 class Transfer(_Plain):
     """2.7.5. ``settled`` None means: as on the first frame of the delivery, False if this is the first."""
 
-    FIELDS: ClassVar[tuple[str, ...]] = (
+    __match_args__: ClassVar[tuple[str, ...]] = (
         "handle",
         "delivery_id",
         "delivery_tag",
@@ -284,7 +287,7 @@ class Transfer(_Plain):
         "aborted",
         "batchable",
     )
-    __slots__ = FIELDS
+    __slots__ = __match_args__
 
     def __init__(
         self,
@@ -316,8 +319,8 @@ class Transfer(_Plain):
 class Disposition(_Plain):
     """2.7.6. ``role`` is that of the sending end: True = receiver. ``last`` None means ``first``."""
 
-    FIELDS: ClassVar[tuple[str, ...]] = ("role", "first", "last", "settled", "state", "batchable")
-    __slots__ = FIELDS
+    __match_args__: ClassVar[tuple[str, ...]] = ("role", "first", "last", "settled", "state", "batchable")
+    __slots__ = __match_args__
 
     def __init__(
         self,
@@ -336,8 +339,8 @@ class Disposition(_Plain):
         self.batchable = batchable
 
 
-@dataclass(slots=True)
-class Detach:
+@dataclass(slots=True, eq=False, repr=False)
+class Detach(_Plain):
     """2.7.7."""
 
     handle: int
@@ -345,15 +348,15 @@ class Detach:
     error: AmqpError | None = None
 
 
-@dataclass(slots=True)
-class End:
+@dataclass(slots=True, eq=False, repr=False)
+class End(_Plain):
     """2.7.8."""
 
     error: AmqpError | None = None
 
 
-@dataclass(slots=True)
-class Close:
+@dataclass(slots=True, eq=False, repr=False)
+class Close(_Plain):
     """2.7.9."""
 
     error: AmqpError | None = None
@@ -365,15 +368,15 @@ Performative: TypeAlias = Open | Begin | Attach | Flow | Transfer | Disposition 
 # --- SASL frame bodies (5.3.3) ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class SaslMechanisms:
+@dataclass(slots=True, eq=False, repr=False)
+class SaslMechanisms(_Plain):
     """5.3.3.1."""
 
     sasl_server_mechanisms: tuple[Symbol, ...]
 
 
-@dataclass(slots=True)
-class SaslInit:
+@dataclass(slots=True, eq=False, repr=False)
+class SaslInit(_Plain):
     """5.3.3.2."""
 
     mechanism: Symbol
@@ -381,22 +384,22 @@ class SaslInit:
     hostname: str | None = None
 
 
-@dataclass(slots=True)
-class SaslChallenge:
+@dataclass(slots=True, eq=False, repr=False)
+class SaslChallenge(_Plain):
     """5.3.3.3."""
 
     challenge: bytes
 
 
-@dataclass(slots=True)
-class SaslResponse:
+@dataclass(slots=True, eq=False, repr=False)
+class SaslResponse(_Plain):
     """5.3.3.4."""
 
     response: bytes
 
 
-@dataclass(slots=True)
-class SaslOutcomeFrame:
+@dataclass(slots=True, eq=False, repr=False)
+class SaslOutcomeFrame(_Plain):
     """5.3.3.5 (sasl-outcome; the event of the connection is called ``SaslOutcome``)."""
 
     code: int

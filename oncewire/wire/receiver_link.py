@@ -1,6 +1,24 @@
 """The receiving end of a link: credit, deliveries, dispositions (AMQP 1.0 part 2, sections 2.6.7, 2.6.12 and 2.6.14).
 
 Methods called ``receive_*``, ``stop`` and ``write_*`` are for the engine only.
+
+Credit is kept as two totals. `_credit_limit` is how many deliveries may have come in all; the link-credit of a flow is
+what is left of it. A flow that lowers it may cross transfers in flight, so what counts as a fault is measured against
+`_hard_limit`, the most that was ever granted. A sender's own delivery-count moves ours forward and never back, for
+going back would give credit that nobody granted.
+
+A delivery of one frame that has nothing special takes a short way (`receive_whole`). One of several frames becomes an
+``IncomingDelivery`` with the first. Later frames are checked against it: another id, tag or message-format detaches
+the link. Its pieces are joined when the last one has come. A delivery longer than `stream_above` is not put together:
+what has come is handed on, then each frame as a part, and only its size is kept. One that is known to be settled is
+put together nevertheless, and `most_kept` bounds it.
+
+What arrives unsettled is noted in the session, because delivery-ids count per session. An id that is unsettled already
+ends the session. `dispose` states outcomes, also behind the peer's detach for as long as that is not answered, and
+joins neighbouring ids into ranges.
+
+A fault of the peer detaches the link, and raises nothing here. Transfers behind our own detach were in flight and are
+dropped; more of them than the session's largest window end the session.
 """
 
 from __future__ import annotations

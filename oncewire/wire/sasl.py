@@ -8,8 +8,7 @@ protocol headers, cuts the frames and looks at ``result`` after each step. A mec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from oncewire.wire.errors import ILLEGAL_STATE, LocalProtocolError, RemoteProtocolError
 from oncewire.wire.frames import FRAME_HEADER_SIZE, MAX_SASL_FRAME_SIZE, SASL_FRAME, encode_frame
@@ -35,8 +34,7 @@ MAX_CHALLENGES = 8
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred(Generic[T]):
+class Deferred(NamedTuple, Generic[T]):
     """Something that takes long before it is known, as PBKDF2 does.
 
     Attributes:
@@ -54,8 +52,7 @@ class Deferred(Generic[T]):
 Verify: TypeAlias = "Callable[[str, str], bool | Step | Deferred[bool] | Deferred[Step]]"
 
 
-@dataclass(frozen=True, slots=True)
-class SaslResult:
+class SaslResult(NamedTuple):
     """How the dialogue ended.
 
     Attributes:
@@ -73,22 +70,19 @@ class SaslResult:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(NamedTuple):
     """The server wants another response."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(NamedTuple):
     """The client is authenticated, as ``user`` or anonymously (None)."""
 
     user: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """The client is refused; ``reason`` is for our log and is not sent.
 
     Attributes:

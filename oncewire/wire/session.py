@@ -139,6 +139,13 @@ class AmqpSession(SessionEndpoint):
         """The links that are not fully detached; after the end of the session those that it took along."""
         return list(self._by_handle.values())
 
+    def let_go(self) -> None:
+        """See `Connection.let_go`."""
+        for link in self._by_handle.values():
+            link.context = None
+        for links in (self._by_handle, self._by_name, self._by_remote_handle):
+            links.clear()
+
     @property
     def link_count(self) -> int:
         """How many there are of them."""

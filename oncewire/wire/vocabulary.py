@@ -119,10 +119,16 @@ ENDED = Symbol("x-opt-topic-ended")
 ENDED_COUNT = Symbol("x-opt-topic-ended-count")
 ENDED_TAG = Symbol("x-opt-topic-ended-tag")
 REQUIRE = Symbol("x-opt-topic-require")
+REQUIRE_PROCESSED = Symbol("x-opt-topic-require-processed")
 WAIT = Symbol("x-opt-topic-wait")
 ACCEPTED_BY = Symbol("x-opt-topic-accepted-by")
 ACCEPTED_COUNT = Symbol("x-opt-topic-accepted-count")
 ACCEPTED_TAG = Symbol("x-opt-topic-accepted-tag")
+STORES = Symbol("x-opt-topic-stores")
+STORED_BY = Symbol("x-opt-topic-stored-by")
+STORED_COUNT = Symbol("x-opt-topic-stored-count")
+PROCESSED_BY = Symbol("x-opt-topic-processed-by")
+PROCESSED_COUNT = Symbol("x-opt-topic-processed-count")
 START = Symbol("x-opt-topic-start")
 START_TAG = Symbol("x-opt-topic-start-tag")
 PATIENCE = Symbol("x-opt-topic-patience")
@@ -170,6 +176,18 @@ QUEUE_HANDLE = Symbol("x-opt-queue-handle")
 """Delivery annotation: the handle of a reserved item."""
 QUEUE_TIMEOUT = Symbol("x-opt-queue-timeout")
 """Link property: how long a reservation holds, in milliseconds."""
+
+# --- journals (docs/journals.md) --------------------------------------------------------------------------------------
+
+STREAM_OFFSET = Symbol("x-stream-offset")
+"""Message annotation: the position of a message in its journal; the name that clients of streams look for."""
+JOURNAL_PREFIX = b"x-opt-journal-"
+JOURNAL_TIME = Symbol("x-opt-journal-time")
+"""Message annotation: when the journal stored the message."""
+JOURNAL_TOPIC = Symbol("x-opt-journal-topic")
+"""Message annotation: the topic or pattern through which it came to the journal."""
+STREAM_OFFSET_SPEC = Symbol("rabbitmq:stream-offset-spec")
+"""Filter of a source: where its reader starts (J-19)."""
 
 # --- info of errors ---------------------------------------------------------------------------------------------------
 

@@ -18,11 +18,7 @@ from oncewire.cli.errors import CliError
 from oncewire.cli.users import token as remembered
 from oncewire.transport.login_work import Asking
 from oncewire.wire import (
-    OAUTHBEARER,
     PLAIN,
-    XOAUTH2,
-    Ask,
-    BearerServer,
     Deferred,
     Failure,
     LocalProtocolError,
@@ -31,8 +27,9 @@ from oncewire.wire import (
     ServerMechanism,
     Step,
     Success,
-    verified_name,
 )
+from oncewire.wire.bearer import OAUTHBEARER, XOAUTH2, Ask, BearerServer
+from oncewire.wire.saslprep import verified_name
 from router.authentication.passwords import PROOFS_PER_GUESS, Caller, Guesses
 from router.process.logs import EventLog, RouterEvent
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncewire.cli.json_web_tokens import TokenChecker, TokenRefused, TokenSettings, TokenUndecided
-from oncewire.wire import OAUTHBEARER, XOAUTH2
+from oncewire.wire.bearer import OAUTHBEARER, XOAUTH2
 from router.authentication.authenticators import Identity, Login, LoginRefused, LoginUndecided
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from oncewire.cli.users import Users, token
-from oncewire.wire import Deferred, ScramHash, ScramKeys, ScramServer, ServerMechanism
+from oncewire.wire import Deferred, ServerMechanism
+from oncewire.wire.scram import ScramHash, ScramKeys, ScramServer
 
 MAX_GUESSES = 5
 """Different wrong passwords for one user from one address within `GUESS_WINDOW_S`; see `Logins`."""

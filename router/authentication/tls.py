@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
@@ -126,7 +126,7 @@ def _read(config: RouterConfig) -> _Contexts:
     own = TlsFiles(
         _path(config.tls_ca_file), _path(config.tls_cert_file), _path(config.tls_key_file), _path(config.tls_crl_file)
     )
-    of_routers = replace(own, ca=_path(config.inter_router_ca_file) or own.ca)
+    of_routers = own._replace(ca=_path(config.inter_router_ca_file) or own.ca)
 
     def listener(is_used: bool, files: TlsFiles, clients: str, alpn: str = ALPN_AMQP) -> ssl.SSLContext | None:
         if not is_used:

@@ -7,16 +7,27 @@ from typing import Protocol
 
 from delivery_records.model.effects import DetachLink
 from delivery_records.model.inputs import Input, LinkDetach, LinkLost, LossCause
-from oncewire.wire import LimitError, Link, LinkDetached, LinkFlow, LinkState, ReceiverLink, SenderLink
+from oncewire.wire import (
+    AmqpError,
+    LimitError,
+    Link,
+    LinkDetached,
+    LinkFlow,
+    LinkState,
+    ReceiverLink,
+    SenderLink,
+    Symbol,
+)
 from router.clients.anonymous_link import AnonymousLink
 from router.clients.anonymous_links import AnonymousClient, AnonymousLinks
-from router.clients.inner_links import InnerPublisher
+from router.clients.inner_links import InnerPublisher, InnerRoute
 from router.clients.link_refusal import LinkRefusal, address_of, detach_link
 from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.publisher_link import PublisherLink
 from router.clients.subscriber_link import SubscriberLink
 from router.routed.half import Half
 from router.routed.links import RoutedRefusal
+from router.routed.relay_core import Side
 from router.routed.terms import Origin
 
 
@@ -108,6 +119,23 @@ def end_not_allowed(client: AttachClient, shells: Sequence[PublisherLink | Subsc
                 client.driver.submit([LinkLost(number, LossCause.DETACH)])
             elif number in client.link_numbers and shell.outer.end_unless_allowed(shell, refusal):
                 client.driver.submit([LinkDetach(number, True)])
+    end_routes_not_allowed(client)
+
+
+def end_routes_not_allowed(client: AttachClient) -> None:
+    """R-7: links to services that the rules do not allow any more are detached at both ends; their state stays."""
+    for half in [each for each in client.routed.halves if each.side is Side.NEAR]:
+        if isinstance(half.link, InnerRoute):
+            link: Link = half.link.link
+            address: str | None = half.link.address
+        else:
+            assert isinstance(half.link, ReceiverLink | SenderLink)
+            link, address = half.link, address_of(half.link)
+        try:
+            client.refuse_unless_allowed(link, address)
+        except LinkRefusal as refusal:
+            client.count_refusal(link, refusal)
+            half.routed.do(half.routed.core.on_failed(AmqpError(Symbol(refusal.condition), refusal.description)))
 
 
 def on_other_detached(client: AttachClient, nodes: NodeLinks, event: LinkDetached, inputs: list[Input]) -> None:

@@ -270,6 +270,7 @@ class ClientConnection(PacedProtocol):
             driver.submit([])
         self._expiry.stop()
         self.listener.remove(self)
+        self.engine.let_go()
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.authenticators.ExpiringCaller`."""
@@ -329,6 +330,10 @@ class ClientConnection(PacedProtocol):
             self.step = 1 if weight is None else units_of_a_step(weight)
             self.weighed_at = version if weight is not None else self.weighed_at
         return self.step
+
+    def is_held_up(self) -> bool:
+        """See `PacedProtocol`: a message to thousands of subscriptions waits until the one before has gone out."""
+        return self._driver is not None and self._driver.is_behind and self.step_work() < STEP_WORK
 
     def pause_again(self) -> float:
         """See `PacedProtocol`: who has attached too often waits on."""
@@ -519,7 +524,7 @@ class ClientConnection(PacedProtocol):
             self._update_windows(self._driver)
         super().write_output()
         if self.sendings:
-            self._submit(self.sendings.taken(self))
+            self._submit(self.sendings.taken(is_behind=self.is_behind))
         if self.routed.halves and not self._is_behind:
             self.routed.release()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol
 
-from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Connection, ConnectionState, ReceiverLink
+from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, ConnectionState, ReceiverLink
+from router.clients.connection import ClientConnection
 from router.clients.excess_core import LINKS, PART_TIME_S, SESSIONS, SHARE, SMALL_BYTES, Parts, too_much
-from router.routed.half import CarriedLinks
 from router.settings.config import RouterConfig
 
 PERIOD_S = 1.0
@@ -19,39 +18,10 @@ SLICES = 10
 _BEHIND = "clients do not read what they are sent, or do not complete frames, and this one holds most of it"
 
 
-class Holder(Protocol):
-    """A client's connection."""
-
-    engine: Connection
-    routed: CarriedLinks
-    bytes_in: int
-
-    @property
-    def is_listening_to_peer(self) -> bool:
-        """Whether it is read."""
-        ...
-
-    @property
-    def unwritten_bytes(self) -> int:
-        """What the client has not read."""
-        ...
-
-    @property
-    def unread_bytes(self) -> int:
-        """What the client has sent, and the engine was not given yet."""
-        ...
-
-    def close(self, condition: str, description: str) -> None:
-        """Close it."""
-
-    def abort(self) -> None:
-        """Drop it; what is unwritten is forgotten."""
-
-
 class ExcessWatch:
     """Closes connections that hold too much."""
 
-    def __init__(self, holders: Callable[[], Iterable[Holder]], config: Callable[[], RouterConfig]) -> None:
+    def __init__(self, holders: Callable[[], Iterable[ClientConnection]], config: Callable[[], RouterConfig]) -> None:
         """Look at nothing yet.
 
         Args:
@@ -62,11 +32,11 @@ class ExcessWatch:
         """Connections that were closed for it."""
         self._holders = holders
         self._config = config
-        self._round: Iterator[Holder] = iter(())
+        self._round: Iterator[ClientConnection] = iter(())
         self._in_a_slice = 0
-        self._loose: dict[Holder, int] = {}
-        self._parts: dict[Holder, Parts] = {}
-        self._parts_of_round: dict[Holder, Parts] = {}
+        self._loose: dict[ClientConnection, int] = {}
+        self._parts: dict[ClientConnection, Parts] = {}
+        self._parts_of_round: dict[ClientConnection, Parts] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -89,7 +59,7 @@ class ExcessWatch:
             self._round, self._in_a_slice = iter(found), -(-len(found) // SLICES)
         self.start()
 
-    def _look_at(self, holder: Holder, now: float) -> None:
+    def _look_at(self, holder: ClientConnection, now: float) -> None:
         if holder.engine.state is not ConnectionState.OPENED:
             return
         why = self._excess(holder, now)
@@ -99,7 +69,7 @@ class ExcessWatch:
         elif (loose := holder.unwritten_bytes + holder.unread_bytes + holder.engine.buffered) >= SMALL_BYTES:
             self._loose[holder] = loose
 
-    def _excess(self, holder: Holder, now: float) -> str | None:
+    def _excess(self, holder: ClientConnection, now: float) -> str | None:
         """Why a connection holds too much by itself; None = it does not."""
         engine, near = holder.engine, holder.routed.near_count
         most = LINKS * self._config().max_links
@@ -127,7 +97,7 @@ class ExcessWatch:
                 holder.abort()
 
 
-def parts_of(holder: Holder) -> dict[Hashable, int]:
+def parts_of(holder: ClientConnection) -> dict[Hashable, int]:
     """Bytes of the frame and of the deliveries that have come in part."""
     engine = holder.engine
     found: dict[Hashable, int] = {}

@@ -198,6 +198,8 @@ class InnerRoute(Inner):
         condition = "" if error is None else str(error.condition)
         description = "" if error is None else error.description or ""
         self.outer.on_ended(self, effects.DetachLink(0, closed, condition, description))
+        with contextlib.suppress(StateError):  # nobody else answers the service
+            self.half.on_detached(LinkDetached(self.link, closed, None, False))
 
     def pass_on(self, event: DeliveryReceived, inputs: list[Input]) -> None:
         """See `Inner`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from delivery_records.model.effects import DeliverPart
 from delivery_records.model.inputs import Input, LargeTaken
@@ -86,15 +86,6 @@ class Sending:
         return self._taken >= self._handed
 
 
-class Client(Protocol):
-    """The connection of a subscriber."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether it does not read what is written."""
-        ...
-
-
 _NOBODY: Final[dict[Sending, None]] = {}
 """Most connections have no large message; never changed."""
 
@@ -117,9 +108,9 @@ class Sendings:
             self._unheard = {}
         self._unheard[sending] = None
 
-    def taken(self, client: Client) -> list[Input]:
+    def taken(self, *, is_behind: bool) -> list[Input]:
         """At the end of a turn, behind the write: what the connection has taken. Nothing while it is behind."""
-        if client.is_behind:
+        if is_behind:
             return []
         found: list[Input] = []
         for sending in list(self._unheard):

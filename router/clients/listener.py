@@ -21,7 +21,6 @@ from oncewire.wire import (
     CONNECTION_FORCED,
     EXTERNAL,
     PLAIN,
-    SCRAM_HASHES,
     UNAUTHORIZED_ACCESS,
     Connection,
     ExternalServer,
@@ -33,6 +32,7 @@ from oncewire.wire import (
     ServerMechanism,
     Symbol,
 )
+from oncewire.wire.scram import SCRAM_HASHES
 from oncewire.wire.vocabulary import ANONYMOUS_RELAY, EXACTLY_ONCE, FAILOVER_LIST, SHARED_SUBSCRIPTIONS
 from router.authentication.authenticators import Checks
 from router.authentication.passwords import Logins

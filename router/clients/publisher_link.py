@@ -1,9 +1,27 @@
-"""A publisher's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
+"""A publisher's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back.
+
+AMQP is on one side and the record core on the other, and neither knows the other's types. Methods that end in `_input`
+make an input for the core of what the client sent. `carry_out` does what the core wants, by a table from the type of
+the effect to a method. Nothing is decided here about deliveries.
+
+The attach is checked before the core hears of it. What cannot be offered is a `LinkRefusal`: an address that is no
+topic, an expiry policy, a user without the right. What is granted may be less than what was asked for: exactly-once
+needs the capability, a map, and rcv-settle-mode second. A dynamic target gets an address of its own, which ends with
+its link (X-2).
+
+A reply waits for the core, which may have to write the attachment first. Then `_reply` answers with the entries that
+may be resumed, null for null (A-3a, A-3b), and what was really granted. The session is stated with the first credit.
+
+Credit is a total for the core and a remainder in AMQP, so `_grant` subtracts what has come. Properties of flows carry
+what AMQP has no frame for: the echo (A-4), who owes a delivery, who ended, who processed it. If names do not fit the
+client's frame they are left out, and their number is not. An effect for a link that the client has detached in the
+same read is dropped, since the core hears of that in the same turn.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delivery_records.model import effects
@@ -66,7 +84,16 @@ LargeEvent = DeliveryBegun | DeliveryPart | DeliveryEnded | DeliveryAborted
 class PublisherLink:
     """The receiving end of one publisher's link."""
 
-    __slots__ = ("_initial_count", "_large_tag", "_require", "connection", "link", "made", "number")
+    __slots__ = (
+        "_initial_count",
+        "_large_tag",
+        "_require",
+        "_require_processed",
+        "connection",
+        "link",
+        "made",
+        "number",
+    )
 
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
@@ -80,6 +107,8 @@ class PublisherLink:
         """Of the delivery that comes part by part."""
         self._require: int | None = None
         """As asked for (I-3c); the attach itself is not kept whole."""
+        self._require_processed: int | None = None
+        """As asked for (I-3g)."""
         self.made: str | None = None
         """The address that was made for its dynamic target (X-2)."""
 
@@ -111,7 +140,9 @@ class PublisherLink:
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
         granted = exactly_once and presents_map and not settles_first
-        self._require = _require_of(remote, settles_first=settles_first)
+        self._require = _require_of(remote, vocabulary.REQUIRE, settles_first=settles_first)
+        processed = _require_of(remote, vocabulary.REQUIRE_PROCESSED, settles_first=settles_first)
+        self._require_processed = None if self._require is None else processed
         return PublisherAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -130,6 +161,7 @@ class PublisherLink:
             place=connection.place_of(self.link),
             owner=connection.policy.owner,
             require=self._require,
+            require_processed=self._require_processed,
             sends_again=exactly_once and presents_map,
             waits=granted and (remote.properties or {}).get(vocabulary.WAIT) is True,
         )
@@ -237,23 +269,28 @@ class PublisherLink:
     def _notify_owing(self, effect: effects.NotifyOwing) -> None:
         """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
         reported: Fields = {vocabulary.ASKED: effect.tag, vocabulary.OWING_COUNT: UInt(effect.count)}
-        self._flow_with_names(reported, vocabulary.OWING, effect.names)
+        self._flow_with_names(reported, {vocabulary.OWING: effect.names})
 
     def _notify_ended(self, effect: effects.NotifyEnded) -> None:
         """I-3b: subscriptions that ended while they owed the publisher's deliveries."""
         reported: Fields = {vocabulary.ENDED_COUNT: UInt(effect.count), vocabulary.ENDED_TAG: effect.tag}
-        self._flow_with_names(reported, vocabulary.ENDED, effect.names)
+        self._flow_with_names(reported, {vocabulary.ENDED: effect.names})
 
     def _notify_accepted_by(self, effect: effects.NotifyAcceptedBy) -> None:
-        """I-3c: subscriptions that processed what is accepted from that delivery on."""
+        """I-3c, I-3g: subscriptions that are done with what is accepted from that delivery on."""
         reported: Fields = {vocabulary.ACCEPTED_COUNT: UInt(effect.count), vocabulary.ACCEPTED_TAG: effect.tag}
-        self._flow_with_names(reported, vocabulary.ACCEPTED_BY, effect.names)
+        named: dict[Symbol, Sequence[str]] = {vocabulary.ACCEPTED_BY: effect.names}
+        if self._require_processed is not None:
+            reported[vocabulary.PROCESSED_COUNT] = UInt(effect.processed.total)
+            reported[vocabulary.STORED_COUNT] = UInt(effect.stored.total)
+            named |= {vocabulary.PROCESSED_BY: effect.processed.names, vocabulary.STORED_BY: effect.stored.names}
+        self._flow_with_names(reported, named)
 
-    def _flow_with_names(self, reported: Fields, key: Symbol, names: Sequence[str]) -> None:
+    def _flow_with_names(self, reported: Fields, named: Mapping[Symbol, Sequence[str]]) -> None:
         try:
-            self.link.flow({**reported, key: list(names)})
+            self.link.flow({**reported, **{key: list(names) for key, names in named.items()}})
         except LimitError:
-            self.link.flow({**reported, key: []})
+            self.link.flow({**reported, **{key: [] for key in named}})
 
     def _notify_start(self, effect: effects.NotifyStart) -> None:
         """I-6a: what the publisher states to its next router."""
@@ -274,6 +311,8 @@ class PublisherLink:
         properties: Fields = {vocabulary.RESUME: "resumed" if effect.resumed else "new"}
         if self._require is not None:  # I-3c: a router that does not know it leaves it out
             properties[vocabulary.REQUIRE] = UInt(self._require)
+        if self._require_processed is not None:  # I-3g: likewise
+            properties[vocabulary.REQUIRE_PROCESSED] = UInt(self._require_processed)
         link, kept = self.link, self.connection.kept_message_size
         link.stream_above, link.most_kept = effect.stream_above, kept
         link.why_kept = _STORED_SETTLED
@@ -338,20 +377,20 @@ def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:
     return found
 
 
-def _require_of(attach: Attach, *, settles_first: bool) -> int | None:
-    """How many subscriptions a publisher requires (I-3c); None when it does not ask.
+def _require_of(attach: Attach, name: Symbol, *, settles_first: bool) -> int | None:
+    """How many subscriptions a publisher requires (I-3c, I-3g); None when it does not ask.
 
     Raises:
         LinkRefusal: it is no uint, or the link cannot have it.
     """
     properties = attach.properties or {}
-    if vocabulary.REQUIRE not in properties:
+    if name not in properties:
         return None
-    require = vocabulary.number_in(properties, vocabulary.REQUIRE)
+    require = vocabulary.number_in(properties, name)
     if require is None or require > MAX_REQUIRE:
-        raise LinkRefusal("amqp:invalid-field", f"{vocabulary.REQUIRE} is a uint: how many subscriptions there must be")
+        raise LinkRefusal("amqp:invalid-field", f"{name} is a uint: how many subscriptions there must be")
     if settles_first:
-        raise LinkRefusal("amqp:invalid-field", f"{vocabulary.REQUIRE} needs rcv-settle-mode second")
+        raise LinkRefusal("amqp:invalid-field", f"{name} needs rcv-settle-mode second")
     return require
 
 

@@ -1,4 +1,24 @@
-"""A subscriber's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
+"""A subscriber's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back.
+
+The attach says which of three modes the subscription has: at-most-once if it is to be sent settled, exactly-once with
+a map and rcv-settle-mode second, at-least-once else. Beyond the mode a client may promise what AMQP does not ask for;
+only who names the capability is granted exactly-once. A map that does not fit the attach comes in parts behind it, and
+so does the rest of the reply's (C-4).
+
+The core names deliveries by their tags, and AMQP settles by delivery-ids: `_ids` leads from one to the other for what
+the client has not settled. A usual delivery is sent as it is. One that is repeated, counted or annotated has its
+annotations changed on the bytes; one of a foreign format never has (I-1b). A large one is sent part by part by a
+`Sending`, which is made when the first one comes.
+
+The core may have decided to send when the client takes back credit in the same read. Such a delivery waits in
+`_waiting`, in order, until there is credit again, and leaves it if it is settled before. One that is larger than what
+the client takes is answered in its place, as rejected: nobody will ever process it here.
+
+The client's last flow is kept. It is submitted when the attach is answered, and not before. While the client does not
+read, the core is given no credit beyond what was sent, so new deliveries wait there and not in the socket
+(C-2); when it reads again, its own word holds. The proof of life that an echo asks for (A-10) does not wait for the
+socket.
+"""
 
 from __future__ import annotations
 
@@ -180,6 +200,7 @@ class SubscriberLink:
             share=self._share,
             filter=filter_text,
             entries=entries,
+            stores=(remote.properties or {}).get(vocabulary.STORES) is True,
         )
 
     def _asked_share(self, source: Source | None) -> Share | None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import uvloop
 
+from oncewire.cli.log_output import set_up_logging
 from oncewire.cli.users_file import is_open_to_others
 from router.commands.parent_watch import die_with_parent
 from router.node import RouterNode
 from router.operator.arguments import ManagementError
 from router.process.admission import raise_descriptor_limit
-from router.process.log_output import set_up_logging
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config import RouterConfig
 

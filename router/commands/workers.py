@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from oncewire.cli.errors import EXIT_MISUSE, CliError
+from oncewire.cli.log_output import set_up_logging
 from router.commands.parent_watch import die_with_parent
 from router.incarnations.joining import pause
 from router.process.listening import reserve
-from router.process.log_output import set_up_logging
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config import RouterConfig
 from router.settings.config_loading import SETTINGS

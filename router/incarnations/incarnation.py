@@ -85,7 +85,9 @@ class Incarnation:
             filters=AmqpFilters(),
             policy_of=config.policy_of,
         )
-        self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
+        self.driver = RecordsDriver(
+            self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT), listener.unfinished
+        )
         self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)
         self.services = ServiceDirectory(membership.store, membership.rid, self._on_places)
         self.routed = RoutedLinks(membership.rid, config.routed_limits(), self.neighbours, self.services.serve)

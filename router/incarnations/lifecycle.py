@@ -109,7 +109,7 @@ class Lifecycle:
         self._log.event(RouterEvent.INCARNATION_ENDED, rid=rid, why=why.value, reason=incarnation.fence_reason)
         self._log.incarnation = ""
         del incarnation
-        gc.collect()  # a core is full of cycles, and the automatic collector is off (router/process/event_loop_lag.py)
+        gc.collect()  # a core is full of cycles, and old ones are collected rarely (router/process/event_loop_lag.py)
         if why is IncarnationEnd.FAULT:
             await pause(self._stop_wanted, RETRY_S)
 
@@ -138,6 +138,14 @@ class Lifecycle:
         self._router_listener.stop_listening()
         if self.incarnation is not None:
             self.incarnation.end(IncarnationEnd.STOPPED)
+
+    def abort(self) -> None:
+        """End as a crash does: nothing is flushed, and others learn of it by the end of the lease."""
+        self._stop_wanted.set()
+        self._listener.stop_listening()
+        self._router_listener.stop_listening()
+        if self.incarnation is not None:
+            self.incarnation.end(IncarnationEnd.FAULT)
 
     # --- for operators ------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ from aiohttp import BasicAuth, web
 from oncewire.cli.users import Users
 from oncewire.transport import login_work
 from oncewire.transport.guarded_logins import GuardedLogins, TooManyLogins
-from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
+from oncewire.wire import PLAIN, Deferred
+from oncewire.wire.bearer import OAUTHBEARER
 from router.authentication.authenticators import Checks, Login, LoginRefused, LoginUndecided
 from router.authentication.users import load_users
 from router.operator.stated_callers import STATED_CALLER, StatedCallers, StatementRefused

@@ -8,12 +8,12 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from delivery_records.model.effects import OrderAnswered, OrderEnding
 from delivery_records.model.inputs import EndSubscription
 from delivery_records.model.limits import UNKNOWN_PUT_S
 from delivery_records.model.trace import Choice
+from oncewire.cli import log_output
 from oncewire.cli.errors import CliError
 from oncewire.cli.users import Users
 from oncewire.settings.parsers import NotAllowed
@@ -22,13 +22,13 @@ from router.authentication.tls import RouterTls
 from router.authentication.users import load_users, warn_of_open_file
 from router.clients.listener import ClientListener
 from router.incarnations.incarnation import Incarnation
+from router.incarnations.lifecycle import Lifecycle
 from router.operator.access import Access, Caller
 from router.operator.arguments import ManagementError
 from router.operator.policy import explain, use_of
 from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.operator.schema import POLICY
 from router.operator.trial_messages import TrialMessages, trial_of
-from router.process import log_output
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config import RouterConfig
 from router.settings.config_loading import SETTINGS, check
@@ -43,28 +43,12 @@ _TRACE_END_S = 1.0
 _CLOSED = "an operator has closed this connection"
 
 
-class Steered(Protocol):
-    """The router process."""
-
-    def drain(self) -> None:
-        """K-8a; called again, it stops at once."""
-        ...
-
-    def draining(self) -> dict[str, object] | None:
-        """None while it serves."""
-        ...
-
-    def use_config(self, config: RouterConfig) -> None:
-        """Go on with these settings; only those that can change have changed."""
-        ...
-
-
 class RouterControls:
-    """Implements `Controls` of the service."""
+    """What can be changed at a router."""
 
     def __init__(
         self,
-        router: Steered,
+        router: Lifecycle,
         config: RouterConfig,
         listener: ClientListener,
         access: Access,
@@ -111,14 +95,12 @@ class RouterControls:
         if incarnation is not None:
             incarnation.driver.register(OrderAnswered, self._on_answer)
 
-    # --- see `Controls` -----------------------------------------------------------------------------------------------
-
     def config(self) -> dict[str, object]:
-        """See `Controls`."""
+        """The settings in force, by their keys."""
         return values_of(self._config)
 
     async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[OrderEnding, int]:
-        """See `Controls`."""
+        """K-5a: what became of it, and the epoch it has now where that is known."""
         incarnation = self._incarnation
         if incarnation is None or not incarnation.is_serving:
             return OrderEnding.FAILED, 0
@@ -141,23 +123,27 @@ class RouterControls:
             waiting.set_result((effect.ending, effect.epoch))
 
     def close_connection(self, peer: str) -> bool:
-        """See `Controls`."""
+        """Close a client's connection; False if there is none from that address."""
         found = [connection for connection in self._listener.connections() if connection.peer == peer]
         for connection in found:
             connection.close(CONNECTION_FORCED, _CLOSED)
         return bool(found)
 
     def set_cost(self, rid: str, cost: int | None) -> bool:
-        """See `Controls`."""
+        """Cost of the direction to a neighbour, None = as settings say; False if there is no link to it."""
         incarnation = self._incarnation
         return incarnation is not None and incarnation.neighbours.set_cost(int(rid, 16), cost)
 
     def set_log_level(self, level: str) -> None:
-        """See `Controls`."""
+        """Log from this level on."""
         self._take(compare(self._config, self._with(log_level=level)))
 
     def set_policy(self, changes: Mapping[str, object]) -> None:
-        """See `Controls`."""
+        """Put rules and groups in force, by the keys of their settings.
+
+        Raises:
+            ManagementError: they cannot be used, and nothing has changed.
+        """
         found: dict[str, object] = {}
         for name in POLICY:
             setting = SETTINGS[name]
@@ -177,7 +163,7 @@ class RouterControls:
         self._take(compare(self._config, config))
 
     def explain(self, given: Mapping[str, object]) -> dict[str, object]:
-        """See `Controls`."""
+        """Which rules decide for a user and addresses."""
         user = str(given.get("user") or "")
         access = self._access
         role = access.role_of_user(user) if user else access.caller_at("", None).role
@@ -191,7 +177,7 @@ class RouterControls:
         return replace(self._config, **changed)  # type: ignore[arg-type]  # the schema has checked the type
 
     def drain(self, *, whole_group: bool = False) -> dict[str, object]:
-        """See `Controls`; asked again it changes nothing."""
+        """K-8a: `limit_s` and `left_s`; of all workers where the whole group is meant. Once more changes nothing."""
         if self._router.draining() is None:
             if whole_group:  # the parent process has all workers drain, and starts none of them again
                 os.kill(os.getppid(), signal.SIGTERM)
@@ -206,7 +192,11 @@ class RouterControls:
         return bool(self._load or self._load_keys or self._config.users_file) or self._tls.is_used
 
     def reload(self, *, whole_group: bool = False) -> dict[str, object]:
-        """See `Controls`."""
+        """Load the settings again: `changed` and `needs_restart`; at all workers where the whole group is meant.
+
+        Raises:
+            ManagementError: the file cannot be used, and nothing has changed.
+        """
         if not self.can_reload:
             raise ManagementError(
                 409, "this router was started without a file of settings", "start it with --config FILE"
@@ -267,7 +257,12 @@ class RouterControls:
         log_output.set_level(reloaded.config.log_level)
 
     async def publish(self, topic: str, body: str, caller: Caller) -> dict[str, object]:
-        """See `Controls`."""
+        """Publish a test message to a topic as operators name it; its network tag, and its outcome if it came soon.
+
+        Raises:
+            ManagementError: it cannot be published.
+            AccessDenied: rules of access do not allow it.
+        """
         if self._trials is None or self._incarnation is None or not self._incarnation.is_serving:
             raise ManagementError(503, "this router accepts no clients just now", "try again")
         named, owner = trial_of(self._config, topic, body, caller)
@@ -278,7 +273,11 @@ class RouterControls:
         return await self._trials.publish(named, body, owner)
 
     def trace(self, choice: Choice | None) -> dict[str, object]:
-        """See `Controls`."""
+        """Trace deliveries, None = no more; what is traced now.
+
+        Raises:
+            ManagementError: there is no incarnation to trace in.
+        """
         if self._incarnation is None:
             raise ManagementError(503, "this router has no lease in etcd just now", "try again")
         trace = self._incarnation.records.trace

@@ -264,6 +264,7 @@ class ViewTables:
             "peer": record.peer,
             "user": record.user,
             "filter": record.filter,
+            "stores": record.stores is True,
             "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
             "confirmed": None,

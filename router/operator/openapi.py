@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from aiohttp import web
 
@@ -38,11 +39,11 @@ _NETWORK: Json = {"name": "network", "in": "query", "schema": {"type": "boolean"
 
 
 def openapi_routes(version: str) -> tuple[Route, ...]:
-    """The one route; `version` is that of Oncewire."""
-    text = json.dumps(document(version))
+    """The one route; `version` is that of Oncewire. The description is made when it is first asked for."""
+    text = cache(lambda: json.dumps(document(version)))
 
     async def answer(_request: web.Request) -> web.Response:
-        return web.json_response(text=text)
+        return web.json_response(text=text())
 
     return (Route("GET", PATH, answer, READER),)
 
@@ -175,6 +176,10 @@ def _queues() -> Json:
         "/api/v1/queues/{queue}/entries": _get("What ended.", _NAMED, entries),
         "/api/v1/queues/{queue}/entries/{number}": _get("One item.", _NAMED, [queue, number]),
         "/api/v1/queues/{queue}/entries/{number}/replay": {"post": replay},
+        "/api/v1/journals": _get("Journals in numbers.", _NAMED),
+        "/api/v1/journals/{journal}": _get(
+            "One journal and its readers.", _NAMED, [_in_path("journal", maxLength=128)]
+        ),
     }
 
 

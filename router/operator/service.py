@@ -9,6 +9,7 @@ from delivery_records.model.effects import OrderEnding
 from delivery_records.model.trace import Choice
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check
+from router.operator.controls import RouterControls
 from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
 from router.process.logs import EventLog, RouterEvent
 from topology.inspector.rows_core import Head, Row
@@ -36,76 +37,11 @@ class Tables(Protocol):
         ...
 
 
-class Controls(Protocol):
-    """What can be changed at a router."""
-
-    def config(self) -> dict[str, object]:
-        """The settings in force, by their keys."""
-        ...
-
-    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[OrderEnding, int]:
-        """K-5a: what became of it, and the epoch it has now where that is known."""
-        ...
-
-    def close_connection(self, peer: str) -> bool:
-        """Close a client's connection; False if there is none from that address."""
-        ...
-
-    def set_cost(self, rid: str, cost: int | None) -> bool:
-        """Cost of the direction to a neighbour, None = as settings say; False if there is no link to it."""
-        ...
-
-    def set_log_level(self, level: str) -> None:
-        """Log from this level on."""
-        ...
-
-    def set_policy(self, changes: Mapping[str, object]) -> None:
-        """Put rules and groups in force, by the keys of their settings.
-
-        Raises:
-            ManagementError: they cannot be used, and nothing has changed.
-        """
-        ...
-
-    def explain(self, given: Mapping[str, object]) -> Row:
-        """Which rules decide for a user and addresses."""
-        ...
-
-    def drain(self, *, whole_group: bool = False) -> dict[str, object]:
-        """K-8a: `limit_s` and `left_s`; of all workers where the whole group is meant."""
-        ...
-
-    def reload(self, *, whole_group: bool = False) -> dict[str, object]:
-        """Load the settings again: `changed` and `needs_restart`; at all workers where the whole group is meant.
-
-        Raises:
-            ManagementError: the file cannot be used, and nothing has changed.
-        """
-        ...
-
-    async def publish(self, topic: str, body: str, caller: Caller) -> dict[str, object]:
-        """Publish a test message to a topic as operators name it; its network tag, and its outcome if it came soon.
-
-        Raises:
-            ManagementError: it cannot be published.
-            AccessDenied: rules of access do not allow it.
-        """
-        ...
-
-    def trace(self, choice: Choice | None) -> dict[str, object]:
-        """Trace deliveries, None = no more; what is traced now.
-
-        Raises:
-            ManagementError: there is no incarnation to trace in.
-        """
-        ...
-
-
 class Management:
     """What can be asked of one router."""
 
     def __init__(
-        self, node_id: str, tables: Tables, controls: Controls, access: Access, log: EventLog, group: str = ""
+        self, node_id: str, tables: Tables, controls: RouterControls, access: Access, log: EventLog, group: str = ""
     ) -> None:
         """Nothing is asked yet.
 

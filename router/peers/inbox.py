@@ -7,29 +7,24 @@ from collections import deque
 from typing import Protocol
 
 from delivery_records.model.inputs import Input
+from delivery_records.records import Records
 from oncewire.transport.paced_protocol import STEP_WORK, USUAL_WEIGHT
 from oncewire.transport.turn import Backlog, work_for_a_turn
 
 MOST = STEP_WORK * USUAL_WEIGHT
-"""Deliveries after which the clock is looked at, unless a single message leads to more."""
-
-
-class Weights(Protocol):
-    """What inputs of neighbours lead to; the record core knows."""
-
-    def heaviest(self) -> int:
-        """Deliveries that one of them leads to, at most."""
-
-    def weight_of(self, given: Input, /) -> int:
-        """Deliveries that this one leads to."""
+"""Deliveries of a step at most, unless a single message leads to more."""
 
 
 class Core(Protocol):
     """Who takes the inputs; the records' driver is it."""
 
     @property
-    def records(self) -> Weights:
+    def records(self) -> Records:
         """The record core."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether deliveries of an earlier one wait for their turns."""
 
     def submit(self, inputs: list[Input]) -> None:
         """Hand them to the record core."""
@@ -63,13 +58,15 @@ class Inbox:
             return
         self._is_waiting = True
         self._waiting.extend(inputs)
-        if self._backlog.is_busy(time.monotonic()) or self._step():
+        if self._core.is_behind or self._backlog.is_busy(time.monotonic()) or self._step():
             self._backlog.append(self)
         else:
             self._is_waiting = False
 
     def go_on(self, ends_at: float) -> bool:
         """See `Unfinished`."""
+        if self._core.is_behind:
+            return True
         self._is_waiting = work_for_a_turn(self._step, time.monotonic, time.monotonic(), ends_at)
         return self._is_waiting
 
@@ -82,8 +79,10 @@ class Inbox:
         waiting, weight_of = self._waiting, self._core.records.weight_of
         taken: list[Input] = []
         weight = 0
-        while waiting and len(taken) < STEP_WORK and weight < MOST:
+        while waiting and len(taken) < STEP_WORK:
             weight += weight_of(waiting[0])
+            if taken and weight > MOST:
+                break
             taken.append(waiting.popleft())
         if taken:
             self._core.submit(taken)

@@ -26,14 +26,13 @@ from oncewire.wire import (
     Open,
     ReceiverLink,
     Role,
-    SaltedPasswords,
     SaslClient,
     SaslServer,
     SenderLink,
     StateError,
     Symbol,
-    password_mechanisms,
 )
+from oncewire.wire.scram import SaltedPasswords, password_mechanisms
 from oncewire.wire.vocabulary import INTER_ROUTER, ROUTED_LINKS
 from router.authentication.passwords import Logins, nonce
 from router.peers.connection import NeighbourConnection

@@ -1,8 +1,10 @@
 """Watches the event loop: how late it is, and garbage collection at times of our choosing (K-3a).
 
 A router that stalls is routed around by its neighbours, and after a few seconds more it loses its lease; so stalls are
-measured, and the collector never runs in the middle of a burst: young objects are collected once a second, everything
-only once in a while, and when many clients have left: a connection and its links are full of cycles.
+measured, and the collector runs in small pieces: young objects are collected once a second, and when so many have come
+that it would take milliseconds. Everything is collected once in a while, and when many clients have left. That cannot
+be cut, so it has half a hundredth of the time: what holds messages (connections, their links, the records of
+subscribers) is freed without it.
 """
 
 from __future__ import annotations
@@ -22,10 +24,17 @@ ENDANGERED_FRACTION = 0.5
 """A stall of this part of the neighbours' timeout is reported: a longer one may exceed it."""
 YOUNG_EVERY = 10
 """Periods between collections of young objects: once a second."""
-FULL_EVERY = 3000
-"""Periods between full collections: once in five minutes; what was there at the start is exempt (gc.freeze)."""
+MOST_YOUNG = 10_000
+"""Objects that are new since the last collection of young ones: 1 to 2 ms. One message to 3,600 subscriptions makes
+more, and those of a second, collected in one piece, held up all others for 60 ms."""
+NEVER = 1 << 30
+"""Of the collector's own count: it does not collect everything by itself."""
+FULL_S = 300.0
+"""Between full collections; what was there at the start is exempt (gc.freeze)."""
+REST = 200
+"""After a full collection comes none for so many times what it took: it makes less than one in two hundred late."""
 MIN_ENDED = 128
-"""Connections and links that have ended since the last full collection: fewer, with windows of 500, hold some 3 MB."""
+"""Connections and links that have ended since the last full collection: fewer leave less than a MiB."""
 ENDED_SHARE = 4
 """As many as a quarter of those that are there: a collection looks at all of these, so each end pays for four."""
 
@@ -37,6 +46,30 @@ class Census:
     ended: int
     """So far."""
     present: int
+
+
+class FullCollections:
+    """When everything is collected; it knows no clock."""
+
+    def __init__(self, now: float) -> None:
+        """All was collected just now."""
+        self._ended = 0
+        """How many had ended at the last one."""
+        self._due_at = now + FULL_S
+        self._rests_until = now
+
+    def is_due(self, census: Census, now: float) -> bool:
+        """Whether enough was left behind, or time has passed, since the last one."""
+        self._ended = min(self._ended, census.ended)  # an incarnation counts its links from 0
+        left = census.ended - self._ended
+        is_much = left >= max(MIN_ENDED, census.present // ENDED_SHARE)
+        return now >= self._rests_until and (is_much or now >= self._due_at)
+
+    def on_done(self, census: Census, began_at: float, now: float) -> None:
+        """One is over."""
+        self._ended = census.ended
+        self._due_at = now + FULL_S
+        self._rests_until = now + REST * (now - began_at)
 
 
 class LoopWatch:
@@ -51,8 +84,8 @@ class LoopWatch:
             count: of what leaves garbage when it ends.
         """
         self._count = count
-        self._collected = 0
-        """How many had ended at the last full collection."""
+        self._full = FullCollections(time.monotonic())
+        self._thresholds = gc.get_threshold()
         self.lag_s = 0.0
         """Lag at the last measurement."""
         self.worst_s = 0.0
@@ -70,7 +103,7 @@ class LoopWatch:
         """Take over garbage collection and begin to measure."""
         gc.collect()
         gc.freeze()
-        gc.disable()
+        gc.set_threshold(MOST_YOUNG, 1, NEVER)
         self._schedule()
 
     def stop(self) -> None:
@@ -78,7 +111,7 @@ class LoopWatch:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        gc.enable()
+        gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
     def take_worst(self) -> float:
@@ -106,11 +139,9 @@ class LoopWatch:
         self._schedule()
 
     def _collect(self) -> None:
-        census = self._count()
-        self._collected = min(self._collected, census.ended)  # an incarnation counts its links from 0
-        left = census.ended - self._collected
-        if self._periods % FULL_EVERY == 0 or left >= max(MIN_ENDED, census.present // ENDED_SHARE):
-            self._collected = census.ended
+        census, began_at = self._count(), time.monotonic()
+        if self._full.is_due(census, began_at):
             gc.collect()
+            self._full.on_done(census, began_at, time.monotonic())
         else:
             gc.collect(1)

@@ -219,5 +219,6 @@ class EventLog:
 def _sameness(event: Decision | RouterEvent, fields: Mapping[str, object]) -> tuple[object, ...]:
     """What makes a refusal the same as another: what it is, why, and the address of the other side without its port."""
     peer = str(fields.get("peer", fields.get("by", "")))
-    why = next((fields[name] for name in ("condition", "key", "why") if name in fields), "")
+    reasons = () if event is Decision.STEAL_REFUSED else ("condition", "key", "why")  # a thief tries name after name
+    why = next((fields[name] for name in reasons if name in fields), "")
     return event, why, peer.rpartition(":")[0] or peer

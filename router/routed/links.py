@@ -148,7 +148,7 @@ class RoutedLinks:
         if rid is None:
             raise RoutedRefusal(
                 NOT_FOUND,
-                f"no service for {prefix} can be reached; start one, such as `oncewire queue serve`, and attach again",
+                f"no service for {prefix} can be reached; start one, such as `oncewire edge serve`, and attach again",
             )
         self._forward(carrier, link, False, name, terms, Way(rid, 0))
 

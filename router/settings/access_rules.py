@@ -5,7 +5,7 @@ They are looked at when a link is attached, and again when the settings change, 
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +14,7 @@ from typing import TypeVar
 from delivery_records.model.patience import Patience, SlowAction
 from delivery_records.model.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
+from oncewire.settings.rule_tables import names, tables
 from router.settings.groups import fits
 
 DEFAULT_VHOST = "$default"
@@ -24,6 +25,9 @@ MAX_RULES = 1000
 """Each attach looks at all of them."""
 RIGHTS = ("publish", "subscribe", "view", "replay")
 """What a rule of access can allow."""
+SCHEME_ENDS = "://"
+"""In the address of a service: queue://NAME, journal://NAME."""
+_AT_SEPARATORS = re.compile("(?=[./])")
 _NOT_IN_A_TOKEN = frozenset("./*#")
 _SLOW_ACTIONS = {"wait": None, **{action.value: action for action in SlowAction}}
 
@@ -159,7 +163,12 @@ def _covers(allowed: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=4096)  # clients choose what they ask for
 def _tokens(pattern: str) -> tuple[str, ...]:
-    return tuple(pattern.replace("/", ".").split("."))
+    """Of a topic; of a service's address the scheme, and tokens with their separators: a.b and a/b are two journals."""
+    scheme, separator, name = pattern.partition(SCHEME_ENDS)
+    if not separator:
+        return tuple(pattern.replace("/", ".").split("."))
+    tokens = _AT_SEPARATORS.split(name)
+    return scheme + separator, *(each[1:] if each[1:] in ("*", "#") and each[0] in "./" else each for each in tokens)
 
 
 def _of(rules: Sequence[_Rule], user: str, groups: Collection[str], vhost: str) -> Iterator[tuple[int, _Rule]]:
@@ -217,41 +226,6 @@ def _slow_rule(table: Mapping[str, object]) -> SlowRule:
     return SlowRule(patterns(table, "topics", ("#",)), users, float(after_s), action, vhosts)
 
 
-def tables(value: object, keys: set[str], most: int) -> Sequence[Mapping[str, object]]:
-    """A list of so many tables that have these keys; in a text as JSON.
-
-    Raises:
-        NotAllowed: it is something else.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else []
-        except ValueError as error:
-            raise NotAllowed(f"in a text it is JSON, a list of tables: {error}") from None
-    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
-        raise NotAllowed("it is a list of tables")
-    if len(value) > most:
-        raise NotAllowed(f"there may be {most} of them")
-    for table in value:
-        if not set(table) <= keys:
-            raise NotAllowed(f"a table has {', '.join(sorted(keys))} and nothing else")
-    return value
-
-
-def names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
-    """A list of texts of a table; None = it must be there.
-
-    Raises:
-        NotAllowed: it is something else.
-    """
-    found = table.get(key, default)
-    if isinstance(found, tuple):
-        return found
-    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
-        raise NotAllowed(f"{key} is a list of texts, with one at least")
-    return tuple(found)
-
-
 def patterns(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
     """A list of topics and patterns of a table; None = it must be there.
 
@@ -263,7 +237,7 @@ def patterns(table: Mapping[str, object], key: str, default: tuple[str, ...] | N
     found = names(table, key, None)
     for pattern in found:
         try:
-            check_pattern(pattern)
+            check_pattern(pattern.partition(SCHEME_ENDS)[2] or pattern)
         except TopicError as error:
             raise NotAllowed(str(error)) from None
     return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from oncewire.settings.parsers import NotAllowed
-from oncewire.wire import LocalProtocolError, verified_name
+from oncewire.wire import LocalProtocolError
+from oncewire.wire.saslprep import verified_name
 
 SOURCES = ("CN", "DNS", "URI", "email")
 """What a rule may look at: common names of the subject, and three kinds of subject alternative names."""
@@ -38,14 +40,7 @@ class CertificateRule:
         return None if found is None else _PLACE.sub(lambda place: found[int(place[1])] or "", self.user)
 
 
-class Certificates(Protocol):
-    """The end of a TLS connection; `ssl.SSLObject` is it."""
-
-    def getpeercert(self) -> Mapping[str, object] | None:
-        """The other side's certificate, if it was verified."""
-
-
-def certificate_of(tls: Certificates | None) -> Mapping[str, object] | None:
+def certificate_of(tls: ssl.SSLObject | None) -> Mapping[str, object] | None:
     """What the verified certificate of a connection says; None = without TLS, or none was shown."""
     return None if tls is None else tls.getpeercert() or None
 

@@ -48,8 +48,8 @@ class RouterConfig(NetworkSettings):
     services_prefixes: tuple[str, ...] = setting(
         "services.prefixes",
         prefixes,
-        ("queue://",),
-        "a list of beginnings of addresses; in a text queue://,...",
+        ("queue://", "journal://"),
+        "a list of beginnings of addresses; in a text queue://,journal://",
         "Addresses of services: links to them are forwarded to a service and are never topics (R-1).",
     )
     services_role: str = setting(

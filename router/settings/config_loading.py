@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import in_force
 from oncewire.settings.schema import settings_of
-from oncewire.wire import LocalProtocolError, saslprep
+from oncewire.wire import LocalProtocolError
+from oncewire.wire.saslprep import saslprep
 from router.settings.config import RouterConfig, anonymous_is_allowed
 from router.settings.groups import MARK, named_groups
 from router.settings.worker import name_of
@@ -42,8 +43,21 @@ def load(file: str | None, flags: Mapping[str, object], environment: Mapping[str
     Raises:
         CliError: something in a source cannot be used.
     """
-    content = {} if file is None else read_toml(file)
-    given = SCHEMA.read(content, file or "", flags, environment)
+    return merge({} if file is None else read_toml(file), file or "", flags, environment)
+
+
+def merge(
+    content: Mapping[str, object],
+    file: str,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    """As `load`, with the content of the file that errors call `file`.
+
+    Raises:
+        CliError: something in a source cannot be used.
+    """
+    given = SCHEMA.read(content, file, flags, environment)
     config = RouterConfig(**given.values)
     check(config, given.sources)
     return LoadedConfig(config, given.sources)

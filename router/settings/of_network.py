@@ -213,7 +213,7 @@ class NetworkSettings(ClientSettings):
         text(),
         "",
         "an address that `oncewire queue` takes, or empty = none",
-        "Store of work queues that the inspector shows. Operators may replay items.",
+        "Store of an edge whose queues and journals the inspector shows. Operators may replay items.",
         secret=True,
     )
     store: str = setting(

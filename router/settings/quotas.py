@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from oncewire.settings.parsers import KIB, MIB, TIB, NotAllowed, Parser, number, size, whole_number
-from router.settings.access_rules import MAX_RULES, names, tables
+from oncewire.settings.rule_tables import names, tables
+from router.settings.access_rules import MAX_RULES
 from router.settings.groups import fits
 
 MAX_TIMEOUT_S = 2_592_000

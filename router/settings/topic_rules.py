@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from delivery_records.model.limits import OnEmpty, TopicPolicy
 from delivery_records.model.topics import check_topic, in_vhost, matches, split_vhost
 from oncewire.settings.parsers import NotAllowed, number, one_of, whole_number
+from oncewire.settings.rule_tables import names, tables
 from router.amqp.addresses import is_made
-from router.settings.access_rules import DEFAULT_VHOST, MAX_RULES, names, patterns, tables
+from router.settings.access_rules import DEFAULT_VHOST, MAX_RULES, patterns
 from router.settings.groups import fits
 
 MAX_RETRY_S = 86_400.0

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from oncewire.settings.parsers import NotAllowed
+from oncewire.settings.rule_tables import names, tables
 from oncewire.wire.vocabulary import ANONYMOUS
-from router.settings.access_rules import names, tables
 from router.settings.groups import fits
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -104,7 +104,7 @@ def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, number: 
         if line.startswith("SIGKILL"):  # a router is gone, the clients are busy
             break
     process.send_signal(number)
-    _, err = process.communicate(timeout=END_S)
-    assert process.returncode == 130, err
+    out, err = process.communicate(timeout=END_S)
+    assert process.returncode == 130, out + err
     assert "Traceback" not in err
     assert_nothing_left(mark, folder)

@@ -187,7 +187,7 @@ def test_the_commits_that_the_pages_name_have_the_code_of_their_numbers() -> Non
 
 def lines_of(*arguments: str) -> tuple[int, list[str]]:
     done = CliRunner().invoke(chaos, ["evidence", *arguments])
-    return done.exit_code, done.output.splitlines()
+    return done.exit_code, done.stdout.splitlines()
 
 
 def test_code_that_is_newer_than_a_page_is_listed_and_is_no_failure(project: Path) -> None:
@@ -215,3 +215,5 @@ def test_the_command_fails_where_a_page_names_a_commit_with_other_code(project: 
     code, [line] = lines_of("--folder", str(folder), "--json")
     found = json.loads(line)
     assert (code, found["page"], found["commit"], found["wrong"]) == (1, "simulation.md, mutants", name, True)
+    last = CliRunner().invoke(chaos, ["evidence", "--folder", str(folder)]).stderr
+    assert "is not the one that they ran on: simulation.md, mutants; record them again" in last

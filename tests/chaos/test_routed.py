@@ -1,39 +1,46 @@
-"""Routed links and queues over AMQP under seeded faults, with the code of the router and of the bridge."""
+"""Routed links, queues and journals over AMQP under seeded faults, with the code of the router and of the bridge."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from chaos.mutants.edit_error import EditError
 from chaos.mutants.edits import Edit
 from chaos.routed.code import EDITS, MODULES, load
-from chaos.routed.world import CORPUS, circle, first_finding, held_up, simulate
+from chaos.routed.findings import CORPUS, circle, first_finding, held_up, kind_of
+from chaos.routed.journal_world import JournalWorld
+from chaos.routed.owners_world import OwnersWorld
+from chaos.routed.world import Kind, World, simulate
 from tests.support.protocol import protocol_text
 
-SEEDS = 200
+SEEDS = 100
+"""Of each kind of world."""
 BLOCKS = 10
 MUTANT_SEEDS = 200
 """More than any mutant has needed."""
 PAGE = protocol_text()
+JOURNALS = " ".join((Path(__file__).parents[2] / "docs/journals.md").read_text(encoding="utf-8").split())
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", [World, JournalWorld, OwnersWorld])
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, BLOCKS))])
-def test_no_item_is_lost_pushed_twice_or_two_workers_at_once(block: int) -> None:
+def test_nothing_is_lost_twice_or_out_of_order_in_queues_and_journals(block: int, kind: Kind) -> None:
     code, size = load(), SEEDS // BLOCKS
-    results = [simulate(code, seed) for seed in range(block * size, (block + 1) * size)]
+    results = [simulate(code, seed, kind) for seed in range(block * size, (block + 1) * size)]
     assert [result for result in results if result.violation] == []
     assert all(result.accepted for result in results)
     assert sum(result.faults for result in results) > 5 * size
 
 
-@pytest.mark.parametrize("seed", CORPUS)
-def test_what_a_seed_has_found_stays_fixed(seed: int) -> None:
-    assert simulate(load(), seed).violation == ""
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind, seeds in CORPUS.items() for seed in seeds])
+def test_what_a_seed_has_found_stays_fixed(kind: Kind, seed: int) -> None:
+    assert simulate(load(), seed, kind).violation == ""
 
 
 def test_an_attach_that_goes_round_in_a_circle_is_refused() -> None:
@@ -48,7 +55,7 @@ def test_the_link_of_a_worker_that_is_lost_while_items_wait_ends_at_both_ends() 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
 def test_a_rule_that_is_taken_out_is_noticed(edit: Edit) -> None:
-    assert first_finding(load(edit), MUTANT_SEEDS) != ""
+    assert first_finding(load(edit), MUTANT_SEEDS, kind_of(edit.rule)) != ""
 
 
 def test_every_rule_of_routed_links_has_a_mutant() -> None:
@@ -57,8 +64,17 @@ def test_every_rule_of_routed_links_has_a_mutant() -> None:
     assert "W-17" in {edit.rule for edit in EDITS}  # W-18: tests/workqueue/test_links.py
 
 
+def test_every_rule_of_a_journal_that_is_simulated_has_a_mutant() -> None:
+    assert {edit.rule for edit in EDITS if edit.rule.startswith("J-")} == {f"J-{number}" for number in range(16, 29)}
+    assert "simulates J-16 to J-28" in JOURNALS
+
+
+def test_what_says_who_owns_what_has_mutants() -> None:
+    assert {edit.rule for edit in EDITS} >= {"CO-10", "CO-11", "W-26"}
+
+
 def test_the_page_says_how_much_was_run() -> None:
-    assert f"runs {SEEDS} seeds, and {len(EDITS)} mutants" in " ".join(PAGE.split())
+    assert f"runs {SEEDS} seeds of each, and {len(EDITS)} mutants" in " ".join(PAGE.split())
 
 
 def test_a_copy_uses_no_module_that_was_imported_before() -> None:

@@ -88,7 +88,6 @@ def test_percentiles_and_rates_of_few_and_of_none() -> None:
     assert (rate(10, 2.0), rate(10, 0.0)) == (5, 0)
 
 
-@pytest.mark.cold
 async def test_doctor_finds_nothing_wrong_where_etcd_and_a_router_run() -> None:
     async with EtcdServer() as etcd, running_router(f"--etcd={etcd.urls[0]}") as router:
         flags = ("--etcd", etcd.urls[0], "--listen-port", str(router.port), "--http-port", str(free_port()))

@@ -227,41 +227,24 @@ async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: 
         assert "refuses" in err
 
 
-async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_context(
+async def test_queue_unsubscribe_finds_its_routers_and_login_by_the_context(
     tmp_path: Path, ports_of_this_run: PortBlock
 ) -> None:
-    commands = "queue=bridges.workqueue.cli:queue"
-    store = ("--store", f"sqlite:///{tmp_path / 'work.db'}", "--json")
+    words = ("queue", "unsubscribe", "orders", "in", "--store", f"sqlite:///{tmp_path / 'work.db'}", "--json")
 
-    async def start(*arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            ONCEWIRE,
-            commands,
-            "queue",
-            *arguments,
-            *store,
+    async def unsubscribe() -> tuple[int | None, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", ONCEWIRE, "queue=bridges.workqueue.cli:queue", *words),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-
-    async def first_line(*arguments: str) -> dict[str, object]:
-        process = await start(*arguments)
-        assert process.stdout is not None
-        try:
-            found: dict[str, object] = json.loads(await asyncio.wait_for(process.stdout.readline(), LONG_S))
-        finally:
-            process.kill()
-            await process.communicate()
-        return found
+        out, err = await asyncio.wait_for(process.communicate(), LONG_S)
+        return process.returncode, out.decode(), err.decode()
 
     with refusing_network(ports_of_this_run):
-        process = await start("publish", "--until-empty")
-        err = (await process.communicate())[1].decode()
-    assert process.returncode == 2
+        code, _, err = await unsubscribe()
+    assert code == 2
     assert "there is no router to connect to" in err
 
     password = tmp_path / "password"
@@ -272,12 +255,7 @@ async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_
     async with running_router(*flags, "--roles=ann=operator") as router:
         login = ("--user", "ann", "--password-file", str(password))
         assert oncewire("context", "add", "prod", "--url", router.url, "--vhost", "sales", *login) == 0
-        served = await first_line("serve")
-        assert served["serving"] == "queue://"
-        subscribed = await first_line("feed", "orders", "in")
-        assert subscribed == {"topic": "orders", "queue": "in", "subscribed": True}
-        rows = (await router.get("/api/v1/subscriptions"))[1]["items"]
-        assert [(row["topic"], row["vhost"]) for row in rows] == [("orders", "sales")]
-        process = await start("publish", "--until-empty")
-        out, _ = await process.communicate()
-        assert (json.loads(out), process.returncode) == ({"unpublished": 0}, 0)
+        code, out, err = await unsubscribe()
+        assert (code, json.loads(out)["unsubscribed"]) == (0, True), err
+        attached = [line for line in (await router.stop()).splitlines() if '"subscriber_attached"' in line]
+    assert [(json.loads(line)["topic"], json.loads(line)["vhost"]) for line in attached] == [("orders", "sales")]

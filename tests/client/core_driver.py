@@ -15,7 +15,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
-from oncewire.client.outcomes import ACCEPTED, Outcome
+from oncewire.client.outcomes import ACCEPTED, DoneBy, Outcome, Subscriptions
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.subscriber_core import SubscriberCore
 
@@ -25,6 +25,11 @@ T = TypeVar("T")
 def only(kind: type[T], effects: Sequence[object]) -> list[T]:
     """The effects of one kind, in order."""
     return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def done_by(*names: str) -> DoneBy:
+    """These are done with a message, as a router reports that does not say who has processed it."""
+    return DoneBy(Subscriptions(len(names), names))
 
 
 def sent(effects: Sequence[object]) -> list[int]:
@@ -134,7 +139,9 @@ class PublisherDriver:
     def attach(self, credit: int = 100, session: int = 7, resume: str = "resumed") -> list[PublisherEffect]:
         """Attach, prove life, get credit; returns what followed the credit."""
         self.core.begin_attach()
-        assert self.core.attached(capable=True, resume=resume, require=self.core.require) == []
+        processed = self.core.required.processing
+        reply = self.core.attached(capable=True, resume=resume, require=self.core.require, require_processed=processed)
+        assert reply == []
         self.core.flow(0, echo=41)
         effects = self.core.flow(credit, session=session)
         return effects + self.commit()

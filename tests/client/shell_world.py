@@ -41,7 +41,18 @@ from tests.client.shuffled_loop import InlineExecutor, ShuffledLoop, run_shuffle
 from tests.client.wire_server import Attachment, Network, WireServer
 
 TOPIC = "t"
-SHELL = ("journal_writer", "journals", "link", "publisher_link", "publisher", "subscriber", "connector", "connection")
+SHELL = (
+    "journal_writer",
+    "journals",
+    "link",
+    "publisher_link",
+    "publisher",
+    "subscriber",
+    "publisher_terms",
+    "connector",
+    "connection",
+    "connecting",
+)
 """The modules that know tasks, each behind those it imports."""
 LASTING = ("s", "u")
 SUBSCRIPTIONS = (*LASTING, "v")
@@ -65,7 +76,7 @@ def load_shell(edits: Mapping[str, tuple[str, str]] | None = None) -> ModuleType
     """A copy of the client's shell, with one piece of text in some modules replaced; its threads are the loop's.
 
     Returns:
-        Its `connection` module.
+        Its `connecting` module.
     """
     edits = edits or {}
     shipped = {f"oncewire.client.{name}": sys.modules[f"oncewire.client.{name}"] for name in SHELL}
@@ -80,7 +91,7 @@ def load_shell(edits: Mapping[str, tuple[str, str]] | None = None) -> ModuleType
             copy = sys.modules[full_name] = ModuleType(full_name)
             exec(compile(source, f"{name}.py, edited", "exec"), copy.__dict__)
         sys.modules["oncewire.client.journal_writer"].__dict__["ThreadPoolExecutor"] = InlineExecutor
-        return sys.modules["oncewire.client.connection"]
+        return sys.modules["oncewire.client.connecting"]
     finally:
         sys.modules.update(shipped)
 

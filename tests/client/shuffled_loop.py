@@ -131,6 +131,7 @@ class ShuffledLoop(asyncio.BaseEventLoop):
         self.random = random.Random(seed)
         self.listeners: dict[int, Listener] = {}
         self.trouble: list[str] = []
+        self._executor = InlineExecutor()
         self._network_s = self.random.choice(NETWORK_S)
         self._thread_s = self.random.choice(THREAD_S)
         self._now = 0.0
@@ -195,6 +196,7 @@ class ShuffledLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, *args: Any) -> Any:  # type: ignore[override]  # the real one is generic over what it gives
         executor, func, *arguments = args
+        executor = executor or self._executor
         assert isinstance(executor, InlineExecutor)
         if executor.is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")

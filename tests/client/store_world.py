@@ -18,9 +18,8 @@ from oncewire.client.transactions.sequence_header import SequenceHeader, read_he
 from oncewire.client.transactions.sequencer import Batch, Isolation, Sequencer
 from oncewire.client.transactions.sequencer_state import Placed, Reread
 from oncewire.client.transactions.store import Store
-from oncewire.client.transactions.store_postgres import PostgresStore
 from oncewire.client.transactions.store_schema import Intent
-from oncewire.client.transactions.store_sqlite import SqliteStore
+from oncewire.client.transactions.stores import PostgresStore, SqliteStore
 from oncewire.wire import Symbol
 
 _names = itertools.count(1)
@@ -41,7 +40,7 @@ class Database:
         parts = dict(part.split("=") for part in self.address.split())
         return f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
 
-    def open(self, name: str = "billing", **settings: float) -> Store[Any]:
+    def open(self, name: str = "billing", **settings: Any) -> Store[Any]:
         if self.kind == "sqlite":
             return SqliteStore(self.address, name, **settings)
         return PostgresStore(self.address, name, **settings)

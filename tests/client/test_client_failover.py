@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 
 import pytest
 
 from oncewire.client import (
     AuthenticationFailed,
+    Client,
     ClientEvent,
     Connected,
     ConnectFailed,
     Disconnected,
+    JournalOwnerError,
     LinkActive,
     LinkRefused,
     LinkStolen,
+    MemoryJournal,
     MessageTooLarge,
     NewIncarnation,
     OutcomeKind,
@@ -181,6 +185,16 @@ async def test_a_refusal_for_good_is_an_error_that_says_why(server: WireServer, 
         await client.publisher("t")  # others are not affected
 
 
+async def test_a_subscriber_that_is_refused_ends_no_subscription_first(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncewire.client.subscriber.BREAK_OFF_S", 3600.0)
+    server.refuse.append(error("amqp:unauthorized-access", "policy says no"))
+    async with connect(server.url) as client, asyncio.timeout(30):
+        with pytest.raises(LinkRefused, match="policy says no"):
+            await client.subscriber("t")
+
+
 async def test_a_passing_refusal_is_tried_again(server: WireServer) -> None:
     server.refuse.extend([error("amqp:link:detach-forced"), error("amqp:resource-limit-exceeded")])
     async with connect(server.url) as client:
@@ -195,6 +209,52 @@ async def test_a_link_that_is_stolen_again_and_again_is_given_up(server: WireSer
         with pytest.raises(LinkStolen, match="shop"):
             await client.publisher("t", name="p")
     assert len(server.presented) == 3
+
+
+class SharedJournal(MemoryJournal):
+    """P-b: another process may have taken it over."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_look = threading.Event()
+        self.was_taken = False
+
+    def check_owner(self) -> None:
+        assert self.may_look.wait(60)
+        if self.was_taken:
+            raise JournalOwnerError("the journal cannot be used", "another process has taken it over", "stand by")
+
+
+async def test_a_link_that_was_stolen_is_attached_again_only_while_its_shared_journal_is_ours(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "jitter", lambda _client, _refusals: 0.0)
+    journal = SharedJournal()
+    server.refuse.append(error("amqp:link:stolen"))
+    async with connect(server.url, container_id="shop") as client:
+        opening = asyncio.create_task(client.publisher("t", name="p", journal=journal).__aenter__())
+        await until(lambda: bool(server.presented))
+        for _ in range(3):  # who waits for its journal holds nobody up, and attaches nothing
+            await (await client.publisher("u")).close()
+        assert [name for name, _ in server.presented].count("p") == 1
+        journal.may_look.set()
+        publisher = await opening
+        assert [name for name, _ in server.presented].count("p") == 2
+        await publisher.close()
+
+
+async def test_a_link_whose_shared_journal_was_taken_over_takes_nothing_back(server: WireServer) -> None:
+    journal = SharedJournal()
+    journal.may_look.set()
+    journal.was_taken = True
+    server.refuse.append(error("amqp:link:stolen"))
+    async with connect(server.url, container_id="shop") as client:
+        with pytest.raises(JournalOwnerError, match="another process has taken it over"):
+            await client.publisher("t", name="p", journal=journal)
+        await (await client.publisher("u")).close()
+        assert [name for name, _ in server.presented].count("p") == 1
 
 
 async def test_a_router_without_the_capability_is_refused_unless_asked_for(server: WireServer) -> None:

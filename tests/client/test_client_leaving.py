@@ -201,3 +201,47 @@ def test_connect_is_found_in_the_package_itself_and_imported_only_then() -> None
         "try:\n    oncewire.nothing\nexcept AttributeError:\n    pass\nelse:\n    raise SystemExit(1)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NOT_FOR_A_FIRST_PROGRAM = {
+    "aiohttp",
+    "bridges",
+    "click",
+    "decimal",
+    "delivery_records",
+    "hashlib",
+    "json",
+    "oncewire.cli",
+    "oncewire.client.deduplicating_core",
+    "oncewire.client.sqlite_journal",
+    "oncewire.client.sync",
+    "oncewire.client.transactions",
+    "oncewire.filters",
+    "oncewire.wire.bearer",
+    "oncewire.wire.json_values",
+    "oncewire.wire.scram",
+    "pathlib",
+    "router",
+    "sqlite3",
+    "topology",
+    "uvloop",
+}
+"""What logins with passwords and tokens, journals, copies, JSON and servers need."""
+
+
+@pytest.mark.cold
+def test_a_program_imports_neither_journals_nor_logins_nor_a_server_before_it_needs_them() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nbefore = set(sys.modules)\n"
+        "from oncewire import connect\n"
+        "print(*(set(sys.modules) - before))\n"
+        "from oncewire.client import SqliteJournal\n"
+        "assert 'sqlite3' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    imported = set(done.stdout.split())
+    assert "oncewire.client.connection" in imported
+    assert not NOT_FOR_A_FIRST_PROGRAM & imported

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import oncewire.client.transactions.store_sqlite
+import oncewire.store.sqlite
 from oncewire.client import Message, NotAccepted, Properties, connect
 from oncewire.client.errors import ClientError, UsageError
 from oncewire.client.transactions import (
@@ -227,14 +227,14 @@ async def test_a_consumer_that_unsubscribed_keeps_no_publisher_waiting(
 @pytest.mark.parametrize(
     ("url", "kind", "why"),
     [
-        ("mysql://me:secret@host/shop", UsageError, "neither sqlite:///FILE nor postgresql://"),
-        ("sqlite:///", UsageError, "neither sqlite:///FILE nor postgresql://"),
-        ("billing.db", UsageError, "neither sqlite:///FILE nor postgresql://"),
+        ("mysql://me:secret@host/shop", UsageError, "use sqlite:///billing.db, or postgresql://"),
+        ("sqlite:///", UsageError, "use sqlite:///billing.db, or postgresql://"),
+        ("billing.db", UsageError, "use sqlite:///billing.db, or postgresql://"),
         ("sqlite:////nowhere/billing.db", StoreUnusable, "No such file or directory"),
         pytest.param(
             "postgresql://nobody@127.0.0.1:1/shop",
             StoreUnusable,
-            "PostgreSQL reports",
+            "PostgreSQL says",
             marks=pytest.mark.needs("postgresql"),
         ),
     ],
@@ -251,7 +251,7 @@ async def test_a_wrong_address_of_a_store_is_refused_before_anything_happens(
 async def test_a_store_that_another_program_keeps_locked_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oncewire.client.transactions.store_sqlite, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(oncewire.store.sqlite, "BUSY_SECONDS", 0.1)
     database = Database("sqlite", str(tmp_path / "store.db"))
     database.open().close()
     with closing(database.connect()) as other:
@@ -300,7 +300,7 @@ def cut(database: Database) -> None:
 async def test_a_consumer_whose_sqlite_file_is_locked_for_long_goes_on_when_it_is_free(
     router: RouterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oncewire.client.transactions.store_sqlite, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(oncewire.store.sqlite, "BUSY_SECONDS", 0.1)
     database = Database("sqlite", str(tmp_path / "store.db"))
     async with running(consumer_of(router, database), note):
         await publish(router, b"one")

@@ -256,7 +256,7 @@ async def test_an_owner_that_was_paused_while_another_took_over_sends_nothing_ag
         paused.send_signal(signal.SIGSTOP)
         await until_connected(network, "billing", 0)
         successor = await ending.enter_async_context(child(database, network, "-", tmp_path / "next"))
-        await until(lambda: database.rows("SELECT fence FROM oncewire_store_fences")[0][0] > 2, lambda: "no next owner")
+        await until(lambda: database.rows("SELECT epoch FROM oncewire_owners")[0][0] > 2, lambda: "no next owner")
         for delivery in held:
             await delivery.accept()
         await until(lambda: is_all_accepted(database), lambda: "the next owner has no outcome")

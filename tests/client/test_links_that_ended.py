@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from oncewire.client import (
     ClientError,
     JournalLocked,
     JournalOwnerError,
+    JournalUnusable,
     LinkRefused,
     SqliteJournal,
     Subscriber,
@@ -32,6 +34,19 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     journal.connection.execute("CREATE TABLE effects (body TEXT)")
     yield journal
     journal.close()
+
+
+class Unreachable(SqliteJournal):
+    """Its next commit waits, and then fails, as that of a database that is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.waits, self.may_fail = threading.Event(), threading.Event()
+
+    def commit(self) -> None:
+        self.waits.set()
+        assert self.may_fail.wait(LONG)
+        raise JournalUnusable("nothing was stored", "the database does not answer", "do it again")
 
 
 def effects(journal: SqliteJournal) -> list[str]:
@@ -236,6 +251,32 @@ async def test_closing_a_client_that_is_cancelled_does_not_wait_for_a_block_that
         assert (await sending).is_accepted
     await sender.close()
     assert effects(journal) == ["1"]
+
+
+async def test_a_client_that_is_abandoned_during_a_commit_ends_when_that_has_failed(
+    server: WireServer, tmp_path: Path
+) -> None:
+    """The end of its writer must not be lost with the error: the client would wait for that one for ever."""
+    journal = Unreachable(tmp_path / "j.db")
+    async with connect(server.url, container_id="p") as sender, sender.publisher("t") as publisher:
+        client = await connect(server.url, container_id="c")
+        subscriber = await client.subscriber("t", name="s", journal=journal)
+        sending = await publisher.submit("1")
+        accepting = asyncio.create_task((await subscriber.receive(LONG)).accept())
+        await until(journal.waits.is_set)
+        abandoning = asyncio.create_task(client.abandon())
+        await until(lambda: subscriber._is_closing)
+        abandoning.cancel()
+        await until(lambda: all(writing.cancelling() for writing in client._journals._writing))
+        journal.may_fail.set()
+        done, _ = await asyncio.wait([abandoning], timeout=LONG)
+        assert done == {abandoning}, "it goes on waiting"
+        with pytest.raises(ClientError):
+            await accepting
+        async with connect(server.url, container_id="c") as again:
+            await (await again.subscriber("t", name="s")).unsubscribe()
+        assert (await sending).is_accepted
+    journal.close()
 
 
 @pytest.mark.slow

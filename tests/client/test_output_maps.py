@@ -91,7 +91,7 @@ class StoredPublisher(PublisherSide):
             self.core.take_stored(intent.number, intent.encode())
 
     def hear(self, report: ReportOutcome) -> None:
-        super().hear(replace(report, number=self.disk.places[report.number]))
+        super().hear(report._replace(number=self.disk.places[report.number]))
 
     def perform(self, effects: list[Any]) -> None:
         super().perform([_plain(each) if isinstance(each, SendTransfer) else each for each in effects])

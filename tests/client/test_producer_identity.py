@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, connect
-from oncewire.client.transactions import Consumer, read_committed
+from oncewire.client.transactions import Consumer, SqliteStore, read_committed
 from oncewire.client.transactions import feed as feeds
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
@@ -27,8 +27,6 @@ from oncewire.client.transactions.sequence_header import (
     read_header,
 )
 from oncewire.client.transactions.sequencer import MAX_PRODUCERS, MAX_RANGES, Isolation, Outcome, Sequencer
-from oncewire.client.transactions.store_schema import VERSION
-from oncewire.client.transactions.store_sqlite import SqliteStore
 from oncewire.wire import Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import ANONYMOUS, USER
 from tests.client.sequence_world import Journal, Reader
@@ -38,7 +36,6 @@ from tests.router.processes import running_router
 from tests.support.annotating import annotate
 
 HONEST = ProducerId("shop", 1000, "ann")
-OLD_STORE = Path(__file__).parent / "store_version_2.sql"
 
 
 def by(user: str, header: SequenceHeader) -> SequenceHeader:
@@ -200,22 +197,6 @@ class Life:
             return connection.execute(query).fetchall()
         finally:
             connection.close()
-
-
-def test_a_store_of_version_2_is_read_and_its_open_transaction_ends_as_it_began(tmp_path: Path) -> None:
-    life = Life(tmp_path / "store.db")
-    connection = sqlite3.connect(life.path)
-    connection.executescript(OLD_STORE.read_text(encoding="utf-8"))
-    connection.close()
-    shop = Producer(ProducerId("shop", 1000))
-    _, second, third, _ = shop.alone(), shop.alone(), shop.pending(), shop.pending()  # what the old release has read
-    ack = shop.ack()
-    assert life.read(received("ann", second, b"2"), received("ann", third, b"3")) == []  # copies
-    assert life.read(received("ann", ack, b"")) == [b"3", b"4"]
-    forged = final_rollback(ProducerId("shop", 1000), 1)
-    assert life.read(received("mallory", forged, b""), received("ann", shop.alone(), b"6")) == [b"6"]
-    assert life.rows("SELECT version FROM oncewire_store_fences") == [(VERSION,)]
-    assert life.rows("SELECT * FROM oncewire_store_producers") == []
 
 
 def test_a_store_keeps_the_producers_of_each_user_apart(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from oncewire.client.core_effects import (
 )
 from oncewire.client.outcomes import ACCEPTED, RELEASED, UNKNOWN, Outcome, OutcomeKind, Subscriptions, rejected
 from oncewire.client.publisher_core import PublisherCore
-from tests.client.core_driver import PublisherDriver, only, sent, tag
+from tests.client.core_driver import PublisherDriver, done_by, only, sent, tag
 
 
 def test_a_new_publisher_presents_an_empty_map_and_not_null() -> None:
@@ -501,8 +501,8 @@ def test_accepted_is_reported_with_who_processed_it_from_the_message_named_on() 
     p = PublisherDriver(require=1)
     p.attach()
     p.submit(4)
-    p.core.accepted_by(tag(0), ["s/link"], 1)
-    p.core.accepted_by(tag(2), ["s/link", "t/link"], 2)
+    p.core.accepted_by(tag(0), done_by("s/link"))
+    p.core.accepted_by(tag(2), done_by("s/link", "t/link"))
     reported = only(ReportOutcome, p.notify([0, 1, 2, 3]))
     assert [report.outcome.is_accepted for report in reported] == [True] * 4
     named = [report.outcome.subscriptions for report in reported]
@@ -515,7 +515,7 @@ def test_a_rejection_that_comes_first_does_not_take_away_who_processed_the_messa
     p.attach()
     p.submit(3)
     for number, names in enumerate((["s/link"], ["s/link", "t/link"], ["t/link"])):
-        p.core.accepted_by(tag(number), names, len(names))
+        p.core.accepted_by(tag(number), done_by(*names))
     p.notify([1], rejected("oncewire:rejected", "by one"))  # a disposition has outcomes of one kind
     reported = only(ReportOutcome, p.notify([0, 2]))
     named = [each.outcome.subscriptions for each in reported if each.outcome.is_accepted]
@@ -526,7 +526,7 @@ def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
     p = PublisherDriver(require=0)
     p.attach()
     p.submit()
-    p.core.accepted_by(tag(0), [], 0)
+    p.core.accepted_by(tag(0), done_by())
     p.attach()
     [report] = only(ReportOutcome, p.notify([0]))
     assert report.outcome == ACCEPTED

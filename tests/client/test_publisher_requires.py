@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from oncewire.client.core_effects import RefuseLink, ReportOutcome, SettleDeliveries
-from oncewire.client.outcomes import RELEASED, OutcomeKind, Subscriptions, rejected
+from oncewire.client.outcomes import RELEASED, DoneBy, OutcomeKind, Subscriptions, rejected
 from oncewire.client.publisher_core import PublisherCore
-from tests.client.core_driver import PublisherDriver, only, sent, tag
+from tests.client.core_driver import PublisherDriver, done_by, only, sent, tag
 
 
 def test_what_fewer_than_required_processed_is_unknown_and_what_was_sent_to_nobody_is_released() -> None:
     p = PublisherDriver(require=2)
     p.attach()
     p.submit(2)
-    p.core.accepted_by(tag(0), ["s/link"], 1)
+    p.core.accepted_by(tag(0), done_by("s/link"))
     [first] = only(ReportOutcome, p.notify([0]))
     [second] = only(ReportOutcome, p.notify([1], RELEASED))
     assert (first.outcome.kind, second.outcome.kind) == (OutcomeKind.UNKNOWN, OutcomeKind.RELEASED)
@@ -83,3 +83,47 @@ def test_a_router_that_does_not_know_what_is_required_is_refused_and_one_that_ca
     assert isinstance(effect, RefuseLink)
     assert "x-opt-topic-require" in effect.reason
     assert curious.attached(capable=True, resume="new") == []
+
+
+def processed_and_stored(processed: int, stored: int) -> DoneBy:
+    names = [tuple(f"{kind}{n}/link" for n in range(count)) for kind, count in (("s", processed), ("edge", stored))]
+    parts = [Subscriptions(len(each), each) for each in names]
+    return DoneBy(Subscriptions(processed + stored, names[0] + names[1]), *parts)
+
+
+def test_what_was_only_stored_is_unknown_where_it_must_be_processed() -> None:
+    """I-3g."""
+    p = PublisherDriver(require=1, require_processed=1)
+    p.attach()
+    p.submit(2)
+    p.core.accepted_by(tag(0), processed_and_stored(0, 2))
+    p.core.accepted_by(tag(1), processed_and_stored(1, 1))
+    first, second = only(ReportOutcome, p.notify([0, 1]))
+    assert (first.outcome.kind, first.outcome.condition) == (OutcomeKind.UNKNOWN, "oncewire:too-few-subscriptions")
+    assert first.outcome.description.startswith("0 subscriptions processed it and 2 others stored it, required: 1 that")
+    assert second.outcome.is_accepted
+    assert second.outcome.processed_by == Subscriptions(1, ("s0/link",))
+    assert second.outcome.stored_by == Subscriptions(1, ("edge0/link",))
+    assert second.outcome.subscriptions == Subscriptions(2, ("s0/link", "edge0/link"))
+
+
+def test_a_router_that_cannot_tell_stored_from_processed_is_refused_where_a_number_must_process() -> None:
+    """I-3g: it would count what a journal has stored."""
+    for require_processed, is_refused in ((1, True), (0, False)):
+        core = PublisherCore(require=1, require_processed=require_processed)
+        core.begin_attach()
+        effects = core.attached(capable=True, resume="new", require=1)
+        assert [isinstance(effect, RefuseLink) for effect in effects] == [True] * is_refused
+        if is_refused:
+            [effect] = only(RefuseLink, effects)
+            assert "x-opt-topic-require-processed" in effect.reason
+
+
+def test_a_router_that_does_not_tell_who_stores_leaves_that_unknown() -> None:
+    p = PublisherDriver(require=1)
+    p.attach()
+    p.submit()
+    p.core.accepted_by(tag(0), done_by("s/link"))
+    [report] = only(ReportOutcome, p.notify([0]))
+    assert report.outcome.is_accepted
+    assert (report.outcome.processed_by, report.outcome.stored_by) == (None, None)

@@ -46,7 +46,7 @@ EDITS = {
         "journal_writer",
         "                user.check_usable()  # S-2: it may have ended inside the block\n",
         "",
-        294,
+        26,
     ),
     "S-2: opening does not wait for the journal": (
         "journal_writer",
@@ -58,19 +58,19 @@ EDITS = {
         "subscriber",
         "return self._failure is None and self._core.wants_commit",
         "return self._core.wants_commit",
-        46,
+        31,
     ),
     "S-2: what an ended publisher has not stored is still written": (
         "publisher_link",
         "return self._failure is None and self._core.wants_commit",
         "return self._core.wants_commit",
-        65,
+        124,
     ),
     "acceptances that are being recorded are reported as failed when the link ends": (
         "subscriber",
         "for waiter in self._recording:",
         "for waiter in [*self._recording, *self._being_recorded]:",
-        15,
+        4,
     ),
     "a link that is being opened can be opened twice": (
         "connection",
@@ -100,7 +100,7 @@ EDITS = {
         "journal_writer",
         "                async with self._last_turn():\n                    pass\n",
         "                self.journal.is_claimed = self._has_claim = False\n",
-        100,
+        104,
     ),
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from oncewire.client import UsageError
-from oncewire.client.source_terms import NAME, SourceTerms, member_name, source_terms
-from oncewire.wire import Described, Source, Symbol, vocabulary
+from oncewire.client.source_terms import NAME, SourceTerms, Start, journal_terms, member_name, source_terms
+from oncewire.wire import Described, Source, Symbol, Timestamp, ULong, vocabulary
 
 ASKED = SourceTerms(selector="color = 'red'")
 APPLIED = Described(Symbol("apache.org:selector-filter:string"), ASKED.selector)
@@ -65,3 +67,30 @@ def test_a_reply_that_does_not_say_that_groups_come_in_order_is_refused() -> Non
 def test_the_order_of_groups_is_of_a_shared_subscription() -> None:
     with pytest.raises(UsageError, match="by_group is of a shared subscription"):
         source_terms(None, None, by_group=True)
+
+
+@pytest.mark.parametrize(
+    ("start", "stated"),
+    [
+        ("first", "first"),
+        ("earliest", "first"),
+        ("latest", "next"),
+        (17, ULong(17)),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None), Timestamp(1769860800000)),
+        (datetime(2026, 1, 31, 12, 0, 0, 500, tzinfo=UTC), Timestamp(1769860800000)),
+    ],
+)
+def test_a_reader_of_a_journal_states_a_place_a_position_or_a_time(start: Start, stated: object) -> None:
+    (found,) = (journal_terms(start).filter or {}).values()
+    assert isinstance(found, Described)
+    assert (found.value, type(found.value)) == (stated, type(stated))
+
+
+def test_a_reader_takes_the_position_that_the_answer_names_and_needs_one() -> None:
+    asked = journal_terms("next")
+    answer = Source(address="journal://orders", filter=asked.at(4).filter)
+    assert asked.refused(answer) is None
+    assert asked.at_place_of(answer) == asked.at(4)
+    refused = asked.refused(Source(address="journal://orders"))
+    assert refused is not None
+    assert "no journal is behind it" in refused[0]

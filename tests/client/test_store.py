@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
+import oncewire.client.transactions.databases
 import oncewire.client.transactions.store
-import oncewire.client.transactions.store_postgres
-import oncewire.client.transactions.store_sqlite
+import oncewire.store.sqlite
 from oncewire.client.errors import (
     StoreCorrupt,
     StoreError,
@@ -26,9 +27,7 @@ from oncewire.client.errors import (
 from oncewire.client.transactions.sequence_header import LAST_SEQUENCE, Flag, Producer, ProducerId, read_header
 from oncewire.client.transactions.sequencer import Sequencer
 from oncewire.client.transactions.store import Store
-from oncewire.client.transactions.store_postgres import PostgresStore
-from oncewire.client.transactions.store_schema import VERSION
-from oncewire.client.transactions.store_sqlite import SqliteStore
+from oncewire.client.transactions.stores import PostgresStore, SqliteStore
 from oncewire.wire import Message
 from tests.client.store_world import Database, new_postgres_database
 
@@ -211,6 +210,17 @@ def test_a_fenced_owner_can_neither_confirm_nor_begin_an_output(database: Databa
         old.close()
 
 
+def test_what_fails_on_a_row_that_a_later_owner_has_written_is_the_fence(database: Database) -> None:
+    database.run("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
+    insert = "INSERT INTO numbers VALUES (1)"
+    old = database.open()
+    with closing(database.open()) as new, new.transaction({}) as connection:
+        connection.execute(insert)
+    with pytest.raises(StoreFenced), old.transaction({}) as connection:
+        connection.execute(insert)
+    old.close()
+
+
 @pytest.mark.needs("postgresql")
 def test_an_owner_paused_inside_a_transaction_keeps_no_new_owner_out(postgresql: str) -> None:
     database = new_postgres_database(postgresql)
@@ -232,6 +242,25 @@ def test_an_owner_paused_inside_a_transaction_keeps_no_new_owner_out(postgresql:
     new.close()
 
 
+@pytest.mark.needs("postgresql")
+def test_an_owner_paused_inside_a_transaction_holds_up_nothing_that_the_next_owner_writes(postgresql: str) -> None:
+    """ST-9, and the one that was paused finds out why its session has ended."""
+    database = new_postgres_database(postgresql)
+    insert = "INSERT INTO oncewire_store_inputs VALUES ('billing', 1, 'orders', 0, 'x')"
+    old = database.open()
+
+    def commit_slowly() -> None:
+        with old.transaction({}) as connection:
+            connection.execute(insert)
+            with closing(database.open()) as new:
+                commit(new, insert)
+            connection.execute("SELECT 1")
+
+    with pytest.raises(StoreFenced, match="a later owner has opened it"):
+        commit_slowly()
+    assert database.rows("SELECT position FROM oncewire_store_inputs") == [(1,)]
+
+
 def test_in_sqlite_the_new_owner_waits_for_an_open_transaction_and_recovers_it(tmp_path: Path) -> None:
     database = Database("sqlite", str(tmp_path / "store.db"))
     effect = table(database)
@@ -250,12 +279,12 @@ def test_in_sqlite_the_new_owner_waits_for_an_open_transaction_and_recovers_it(t
 
 
 def test_a_lock_that_is_never_let_go_of_is_reported(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oncewire.client.transactions.store_sqlite, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(oncewire.client.transactions.store_postgres, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(oncewire.store.sqlite, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(oncewire.client.transactions.databases, "LOCK_SECONDS", 1)
     database.open().close()
     holder = database.connect()
     holder.execute("BEGIN IMMEDIATE" if database.kind == "sqlite" else "BEGIN")
-    holder.execute("UPDATE oncewire_store_fences SET fence = 7")
+    holder.execute("UPDATE oncewire_owners SET epoch = 7")
     with pytest.raises(StoreLocked, match="end the"):
         database.open()
     holder.execute("ROLLBACK")
@@ -389,26 +418,6 @@ def test_a_restored_sequencer_goes_on_in_the_middle_of_a_transaction(database: D
     again.close()
 
 
-def test_a_store_of_version_3_publishes_what_it_had_decided_as_one_publisher(database: Database) -> None:
-    """ST-7: a release before it had no map, so nothing of it counts as sent."""
-    store = database.open()
-    with store.transaction({}):
-        store.publish("totals", Message(b"one"))
-    store.close()
-    database.run("UPDATE oncewire_store_intents SET number = 7")
-    database.run("DROP TABLE oncewire_store_publishers")
-    database.run("UPDATE oncewire_store_fences SET version = 3")
-    again = database.open()
-    link = again.maps.link("totals")
-    state = again.maps.state(link)
-    assert [message.number for message in state.messages] == [7]
-    assert (state.exposed_before, state.session, state.next_number) == (0, 0, 8)
-    again.close()
-    later = database.open()
-    assert later.maps.link("totals") == link
-    later.close()
-
-
 def test_no_number_of_an_intent_is_given_twice(database: Database) -> None:
     """P-2: it is a delivery tag; with nothing left in the database the fence says which were given."""
     numbers = []
@@ -437,36 +446,6 @@ def test_maps_of_topics_are_bounded_and_those_that_have_something_to_publish_sta
     assert database.rows("SELECT topic FROM oncewire_store_publishers") == [("two",)]
 
 
-def test_a_store_of_version_2_keeps_what_it_knew_when_it_is_opened(database: Database) -> None:
-    store = database.open()
-    sequencer = Sequencer[str]()
-    a = feed_pending(sequencer)
-    commit(store, orders=sequencer)
-    store.close()
-    old_table = """CREATE TABLE oncewire_store_producers (
-        store TEXT NOT NULL, source TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        state TEXT NOT NULL, PRIMARY KEY (store, source, producer, born_ms))"""
-    columns = "store, source, producer, born_ms, state"
-    for statement in (
-        old_table,
-        f"INSERT INTO oncewire_store_producers SELECT {columns} FROM oncewire_store_sequences",
-        "INSERT INTO oncewire_store_producers VALUES ('another', 'orders', 'x', 1, '[[],[],[],0,0]')",
-        "DELETE FROM oncewire_store_sequences",
-        "UPDATE oncewire_store_fences SET version = 2",
-        "UPDATE oncewire_store_sources SET horizon_ms = 500",
-    ):
-        database.run(statement)
-    again = database.open()
-    restored = Sequencer[str]()
-    again.restore("orders", restored)
-    assert restored.horizons == {"": 500}
-    (_,) = restored.feed(3, a.ack(), "", 0.0).effects
-    commit(again, orders=restored)
-    again.close()
-    assert database.rows("SELECT store FROM oncewire_store_producers") == [("another",)]  # opened by its own owner
-    assert database.rows("SELECT version FROM oncewire_store_fences") == [(VERSION,)]
-
-
 def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Database) -> None:
     store = database.open()
     sequencer = Sequencer[str](producer_retention=60.0)
@@ -489,7 +468,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("UPDATE oncewire_store_fences SET version = 99", "it has version 99"),
+        ("UPDATE oncewire_versions SET version = 99", "its tables are of version 99"),
         ("UPDATE oncewire_store_intents SET flag = 'maybe'", r"intent \d+: 'maybe'"),
         ("UPDATE oncewire_store_outputs SET begins = 0", "output 'totals': "),
         ("UPDATE oncewire_store_sequences SET state = 'x'", "producer a@1000 cannot be read"),
@@ -520,7 +499,7 @@ def test_a_store_needs_a_name_of_a_sensible_length(name: str, tmp_path: Path) ->
 
 def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database " * 100)
-    with pytest.raises(StoreCorrupt, match="restore the file"):
+    with pytest.raises(StoreCorrupt, match="give the path of a store"):
         SqliteStore(tmp_path / "text", "billing")
     with pytest.raises(StoreUnusable, match="check that the folder exists"):
         SqliteStore(tmp_path / "nowhere" / "store.db", "billing")
@@ -529,6 +508,20 @@ def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
 def test_a_store_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "store.db", "billing").close()
     assert (tmp_path / "store.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_this_process_opens_twice_loses_nothing_when_another_process_closes_it(tmp_path: Path) -> None:
+    """Closing a descriptor of a file lets go of all locks that a process has on it, those of SQLite's too."""
+    file = tmp_path / "store.db"
+    stores = [SqliteStore(file, name) for name in ("eu", "us")]
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM {}'); c.close()"
+    subprocess.run([sys.executable, "-c", program.format("oncewire_store_inputs"), file], check=True)
+    with stores[0].transaction({}) as connection:
+        connection.execute("CREATE TABLE effects (text TEXT)")
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("SELECT * FROM effects").fetchall() == []
+    for store in stores:
+        store.close()
 
 
 def test_sqlite_commits_survive_power_loss_and_errors_of_effects_pass_unchanged(tmp_path: Path) -> None:
@@ -563,7 +556,7 @@ def test_a_broken_connection_commits_nothing_and_is_reported(postgresql: str) ->
             connection.execute(effect)
             database.run(f"SELECT pg_terminate_backend({backend}, 10000)")
 
-    with pytest.raises(StoreError, match="PostgreSQL reports"):
+    with pytest.raises(StoreError, match="PostgreSQL says"):
         commit_into_the_void()
     store.close()
     assert database.rows("SELECT text FROM effects") == []

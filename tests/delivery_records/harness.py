@@ -252,6 +252,7 @@ class Net:
         owner: inputs.Owner = inputs.NOBODY,
         share: inputs.Share | None = None,
         filter_text: str = "",
+        stores: bool = False,
     ) -> SubscriberLink:
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
@@ -270,6 +271,7 @@ class Net:
             owner=owner,
             share=share,
             filter_text=filter_text,
+            stores=stores,
         )
         if answers and link.all(effects.AskEcho):
             link.echo()

@@ -110,6 +110,7 @@ class PublisherLink(Link):
         owner: inputs.Owner = inputs.NOBODY,
         require: int | None = None,
         waits: bool = False,
+        require_processed: int | None = None,
     ) -> None:
         """Send the attach."""
         self.feed(
@@ -131,6 +132,7 @@ class PublisherLink(Link):
                 owner,
                 require,
                 waits=waits,
+                require_processed=require_processed,
             )
         )
 
@@ -216,6 +218,7 @@ class SubscriberLink(Link):
         share: inputs.Share | None = None,
         filter_text: str = "",
         entries: int = 0,
+        stores: bool = False,
     ) -> None:
         """Send the attach."""
         self.feed(
@@ -238,6 +241,7 @@ class SubscriberLink(Link):
                 share,
                 filter_text,
                 entries,
+                stores,
             )
         )
 

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import StoreFailure
-from delivery_records.model.limits import PUT_RETRIES, UNKNOWN_PUT_S
+from delivery_records.model.limits import PUT_RETRIES, READ_ATTACHES, UNKNOWN_PUT_S, Limits
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
 from delivery_records.model.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Net
@@ -65,8 +65,59 @@ def test_every_attach_reads_its_key_before_it_writes(kind: str) -> None:
     assert [type(operation) for operation in net.nodes[0].waiting] == [effects.Read]
 
 
-def test_a_late_watch_does_not_make_a_live_session_look_expired() -> None:
-    net = Net(2)
+@KINDS
+def test_where_many_attach_an_attach_over_what_the_view_shows_is_one_put(kind: str) -> None:
+    net = Net(limits=Limits(read_attaches=0))
+    net.nodes[0].is_store_held = True
+    _attach(net, kind)
+    assert [type(operation) for operation in net.nodes[0].waiting] == [effects.Propose]
+
+
+def test_of_many_attaches_at_once_the_first_ones_read_their_keys() -> None:
+    net = Net()
+    node = net.nodes[0]
+    node.is_store_held = True
+    for number in range(READ_ATTACHES + 10):
+        SubscriberLink(net, node).attach(f"s{number}")
+    assert [type(operation) for operation in node.waiting] == [effects.Read] * READ_ATTACHES + [effects.Propose] * 10
+    node.is_store_held = False
+    net.run()
+    assert node.count(Decision.SUBSCRIBER_ATTACHED) == READ_ATTACHES + 10
+
+
+@KINDS
+def test_where_many_attach_one_whose_view_was_late_reads_its_key_at_once_and_goes_on(kind: str) -> None:
+    net = Net(2, limits=Limits(read_attaches=0))
+    node = net.nodes[1]
+    node.is_watch_held = True
+    first = _attach(net, kind)
+    node.is_store_held = True
+    second = _attach(net, kind, 1)
+    operations = []
+    while node.waiting:
+        operations.append(type(node.waiting[0]))
+        net._operate(node, node.waiting.popleft())
+        net.run()
+    assert operations == [effects.Propose, effects.Read, effects.Propose]
+    node.is_watch_held = False
+    net.run()
+    assert second.answered()
+    assert first.end().condition == "amqp:link:stolen"
+    assert node.count(Decision.ATTACH_RETRIED) == 0
+
+
+@KINDS
+def test_where_many_attach_a_key_that_keeps_changing_refuses_the_attach(kind: str) -> None:
+    net = Net(limits=Limits(read_attaches=0))
+    _fail(net, *[StoreFailure.CONFLICT] * (PUT_RETRIES + 2))
+    link = _attach(net, kind)
+    net.advance(5.0)
+    assert (link.end().condition, link.end().closed) == ("amqp:resource-locked", True)
+
+
+@pytest.mark.parametrize("read_attaches", [0, READ_ATTACHES])
+def test_a_late_watch_does_not_make_a_live_session_look_expired(read_attaches: int) -> None:
+    net = Net(2, limits=Limits(read_attaches=read_attaches))
     net.nodes[1].is_watch_held = True
     first = net.publisher(net.nodes[0])
     first.send(b"1")

@@ -517,8 +517,8 @@ SUBSCRIBER_FAULTS = {
         Edit(
             "no-release",
             "C-3",
-            "            self.proof.on_sign_of_life()  # A-10\n        self.outgoing.pump()\n",
-            "            self.proof.on_sign_of_life()  # A-10\n",
+            "            self.proof.on_sign_of_life(self)  # A-10\n        self.outgoing.pump()\n",
+            "            self.proof.on_sign_of_life(self)  # A-10\n",
             "what is held waits for the next frame of somebody else",
         ),
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from delivery_records.model.endpoint import Endpoint
 from delivery_records.subscriber.entries import HELD, Entry, SyncState
 from delivery_records.subscriber.held import HeldQueue
 
@@ -16,7 +15,7 @@ def held(queue: HeldQueue, sync: SyncState, number: int) -> Entry:
 
 def test_what_is_older_than_a_needed_delivery_goes_back_to_where_it_was() -> None:  # L-6, L-7
     queue = HeldQueue()
-    sync = SyncState(Endpoint("k", 1, "s/in"), 1, 1, 1, b"", {}, [])
+    sync = SyncState("k", 1, 1, 1, 1, b"", {}, [])
     needed = held(queue, sync, 4)
     queue.set_aside(sync, needed)
     older = held(queue, sync, 2)

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records.model import effects, inputs
 from delivery_records.model.inputs import StoreFailure
-from delivery_records.model.limits import UNKNOWN_PUT_S
+from delivery_records.model.limits import UNKNOWN_PUT_S, Limits
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.view import Kind, SubscriptionMode
 from tests.delivery_records.harness import Net
@@ -271,3 +271,17 @@ def test_a_move_to_a_router_that_is_gone_already_is_only_remembered() -> None:
     assert publisher.accepted == []
     net.subscriber(net.nodes[1]).accept(b"1")
     assert publisher.accepted == [delivery]
+
+
+def test_where_many_attach_a_snapshot_with_an_earlier_write_does_not_mean_that_the_link_is_stolen() -> None:
+    net = Net(2, limits=Limits(read_attaches=0))
+    node = net.nodes[0]
+    node.is_watch_held = node.is_store_held = True
+    subscriber = SubscriberLink(net, node)
+    subscriber.attach(unsettled={}, exactly_once=True, mode=SubscriptionMode.EXACTLY_ONCE)
+    net.subscriber(net.nodes[1])  # before our put
+    net.load_snapshot(node)
+    node.is_store_held = node.is_watch_held = False
+    net.run()
+    assert subscriber.all(effects.SubscriberReply)
+    assert subscriber.detached() is None

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bridges.edge.settings_loading import load as load_edge
 from oncewire.cli.users_file import line_of, write
 from oncewire.client import AuthenticationFailed, connect
 from router.settings.config_loading import load
@@ -45,8 +46,18 @@ EXTERNAL_ETCD = (
     "interRouter.existingSecret=mq-routers",
     "etcd.external.clientCertificate=true",
 )
+WITH_EDGE = (
+    USERS,
+    "edge.enabled=true",
+    "edge.loginSecret=mq-edge",
+    "serviceMonitor.enabled=true",
+    "http.anonymousRole=viewer",
+)
+WITH_EDGES = (*WITH_TLS, "edge.enabled=true", "edge.loginSecret=e", "edge.storeSecret=mq-database", "edge.replicas=3")
 EACH_KIND_OF_RELEASE = pytest.mark.parametrize(
-    "values", [(USERS,), WITH_TLS, EXTERNAL_ETCD], ids=["plain", "tls", "external"]
+    "values",
+    [(USERS,), WITH_TLS, EXTERNAL_ETCD, WITH_EDGE, WITH_EDGES],
+    ids=["plain", "tls", "external", "edge", "edges"],
 )
 POD = "test-oncewire-0"
 DOMAIN = "mq.svc.cluster.local"
@@ -88,7 +99,7 @@ def test_every_manifest_satisfies_the_schema_of_kubernetes(values: tuple[str, ..
     kinds = {kind for kind, _ in found}
     assert {"StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap"} <= kinds
     for (kind, _), manifest in found.items():
-        if kind != "Certificate":  # cert-manager's own
+        if kind not in ("Certificate", "ServiceMonitor"):  # of cert-manager, and of the Prometheus operator
             kubernetes_validate.validate(manifest, kubernetes, strict=True)
 
 
@@ -195,6 +206,48 @@ def test_the_certificate_names_whatever_routers_and_clients_connect_to() -> None
     names = rendered(*WITH_TLS)["Certificate", "test-oncewire"]["spec"]["dnsNames"]
     assert {f"test-oncewire.{DOMAIN}", f"*.test-oncewire-pods.{DOMAIN}", "mq.example.org"} <= set(names)
     assert {"test-oncewire-0", "test-oncewire-1"} <= set(names), "as routers name each other's HTTP"
+
+
+# --- edges --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("values", "kind"), [(WITH_EDGE, "StatefulSet"), (WITH_EDGES, "Deployment")])
+def test_the_settings_of_the_charts_edges_are_settings_of_an_edge(
+    values: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    manifests = rendered(*values)
+    (edge,) = manifests[kind, "test-oncewire-edge"]["spec"]["template"]["spec"]["containers"]
+    file = tmp_path / "edge.toml"
+    file.write_text(manifests["ConfigMap", "test-oncewire-edge"]["data"]["edge.toml"])
+    given = {"POD_NAME": "test-oncewire-edge-0", "EDGE_USER": "ann", "EDGE_PASSWORD": "a-long-password"}
+    for entry in edge["env"]:
+        if entry["name"].startswith("ONCEWIRE_"):
+            value = entry.get("value", "postgresql://db/work")
+            given[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda found: given[found[1]], value)
+    found = load_edge(str(file), {"tls_ca_file": ""}, given)
+    assert [part.key for part in found.parts] == [("queue", "work")]
+    first = found.values["edge.routers"][0]
+    port = 5671 if kind == "Deployment" else 5672
+    assert first.endswith(f"ann:a-long-password@test-oncewire-0.test-oncewire-pods.{DOMAIN}:{port}")
+    assert (found.is_alone, found.values["http.host"]) == (kind == "StatefulSet", "0.0.0.0")
+    # What the image has for routers does not concern it.
+    assert load_edge(str(file), {"tls_ca_file": ""}, {"ONCEWIRE_HTTP_ANONYMOUS_ROLE": "none", **given}) == found
+    assert edge["command"] == ["oncewire", "edge", "serve"]
+    policy = manifests["NetworkPolicy", "test-oncewire-edge"]["spec"]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == ["http"]
+    clients = manifests["NetworkPolicy", "test-oncewire"]["spec"]["ingress"][0]["from"]
+    assert {"podSelector": manifests[kind, "test-oncewire-edge"]["spec"]["selector"]} in clients
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [(("edge.enabled=true",), "edge.loginSecret"), ((*WITH_EDGE, "edge.replicas=2"), "edge.storeSecret")],
+)
+def test_an_edge_that_could_not_work_is_refused(values: tuple[str, ...], why: str) -> None:
+    sets = [word for value in (USERS, *values) for word in ("--set", value)]
+    done = helm("template", "test", str(CHART), "--kube-version", f"{KUBERNETES[-1]}.0", *sets)
+    assert done.returncode != 0
+    assert why in done.stderr
 
 
 # --- processes ----------------------------------------------------------------------------------------------------

@@ -16,8 +16,13 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridges.edge.edge import DRAIN_S
+from bridges.edge.metrics import GAUGES
+from bridges.edge.settings_loading import load as load_edge
 from oncewire.cli.errors import CliError
 from router.settings.config_loading import load
+from tests.edge.edge_process import running_edge
+from tests.edge.edge_process import settings as edge_settings
 from tests.router.processes import running_router
 from tests.support.prometheus import find_program
 
@@ -28,6 +33,7 @@ COMPOSE = (DEPLOY / "compose.yaml").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "oncewire.json").read_text())
 UNIT = DEPLOY / "systemd" / "oncewire-router.service"
+EDGE_UNIT = DEPLOY / "systemd" / "oncewire-edge.service"
 METRIC = re.compile(r"\b(?:oncewire|process)_[a-z_]+\b")
 SUFFIXES = ("_bucket", "_count", "_sum")
 
@@ -42,13 +48,15 @@ def dashboard_expressions() -> list[str]:
     return [text.replace("$__rate_interval", "1m").replace("$instance", ".*") for text in found]
 
 
-async def served_metrics() -> set[str]:
-    async with (
-        running_router("--standalone") as router,
-        aiohttp.ClientSession() as session,
-        session.get(f"{router.http}/metrics") as answer,
-    ):
-        text = await answer.text()
+async def served_metrics(folder: Path) -> set[str]:
+    """Of a router and of an edge."""
+    text = ""
+    async with running_router("--standalone") as router, aiohttp.ClientSession() as session:
+        settings = edge_settings(f"sqlite:///{folder}/edge.db", [router.url], "[[publish]]")
+        async with running_edge(folder / "edge.toml", settings) as edge:
+            for url in (router.http, edge.url):
+                async with session.get(f"{url}/metrics") as answer:
+                    text += await answer.text()
     found: set[str] = set()
     for family in text_string_to_metric_families(text):
         found.add(family.name + ("_total" if family.type == "counter" else ""))
@@ -78,10 +86,10 @@ def promtool(*arguments: str, cwd: Path = DEPLOY / "prometheus") -> str:
 # --- Prometheus and Grafana ---------------------------------------------------------------------------------------
 
 
-async def test_every_metric_of_the_alerts_and_the_dashboard_is_served() -> None:
+async def test_every_metric_of_the_alerts_and_the_dashboard_is_served(tmp_path: Path) -> None:
     named = set(METRIC.findall(ALERTS)) | set(METRIC.findall("\n".join(dashboard_expressions())))
     assert len(named) > 30
-    assert named - await served_metrics() == set()
+    assert named - await served_metrics(tmp_path) == set()
 
 
 @pytest.mark.needs("prometheus")
@@ -121,6 +129,12 @@ def test_the_dashboards_panels_have_a_place_each_and_say_what_they_show() -> Non
         assert panel["title"]
 
 
+def test_the_dashboard_shows_each_number_of_the_parts_of_edges() -> None:
+    shown = "\n".join(dashboard_expressions())
+    numbers = ("runs", "owner", "restarts_total", "depth", "oldest_seconds", "rate", *GAUGES)
+    assert [name for name in numbers if not re.search(rf"oncewire_edge_part_{name}\b", shown)] == []
+
+
 # --- containers ---------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +157,20 @@ def test_the_settings_of_the_compose_file_are_settings_of_the_router(router: str
     assert config.listen_advertise == f"{router}:{config.listen_port}"
     assert f'"127.0.0.1:{config.listen_port}:{config.listen_port}"' in own
     assert set(re.findall(r'"127\.0\.0\.1:|"(?=\d+:)', own)) == {'"127.0.0.1:'}, "a port open to other machines"
+
+
+def test_the_settings_of_the_compose_files_edge_are_settings_of_an_edge_that_knows_all_routers() -> None:
+    found = load_edge(str(DEPLOY / "edge.toml"), {}, image_environment())
+    assert [part.key for part in found.parts] == [("queue", "work"), ("publish", "outbox")]
+    listen = re.findall(r"ONCEWIRE_LISTEN_ADVERTISE: (\S+)", COMPOSE)
+    assert found.values["edge.routers"] == tuple(f"amqp://{address}" for address in listen)
+    own = COMPOSE.split("\n  edge:\n")[1].split("\n\n")[0]
+    port = found.values["http.port"]
+    assert f'"127.0.0.1:{port}:{port}"' in own
+    assert f'ONCEWIRE_HTTP_PORT: "{port}"' in own, "whom the image's health check asks"
+    assert "edge:/var/lib/oncewire" in own
+    assert found.values["edge.store"] == "sqlite:////var/lib/oncewire/edge.db"
+    assert "install -d -o 10001 -m 0700 /var/lib/oncewire" in DOCKERFILE
 
 
 def test_the_image_is_made_of_every_package_and_of_nothing_that_was_built() -> None:
@@ -191,11 +219,25 @@ async def test_the_health_check_of_the_image_knows_a_router_that_is_ready_from_o
 
 
 @pytest.mark.needs("systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [UNIT, EDGE_UNIT], ids=lambda file: file.stem)
+def test_systemd_takes_the_unit(file: Path, tmp_path: Path) -> None:
     # systemd looks for the program, and here it is somewhere else.
-    unit = UNIT.read_text().replace("/opt/oncewire/bin/oncewire", "/bin/true")
-    (tmp_path / UNIT.name).write_text(unit)
-    assert "oncewire-router.service" not in run("systemd-analyze", "verify", str(tmp_path / UNIT.name))
+    unit = file.read_text().replace("/opt/oncewire/bin/oncewire", "/bin/true")
+    (tmp_path / file.name).write_text(unit)
+    assert file.name not in run("systemd-analyze", "verify", str(tmp_path / file.name))
+
+
+def test_the_unit_of_an_edge_starts_it_with_a_file_and_a_store_and_waits_for_a_drain(tmp_path: Path) -> None:
+    settings = dict(re.findall(r"^(\w+)=(.*)$", EDGE_UNIT.read_text(), re.MULTILINE))
+    words = shlex.split(settings["ExecStart"])
+    assert words == ["/opt/oncewire/bin/oncewire", "edge", "serve", "--config", "/etc/oncewire/edge.toml"]
+    assert float(settings["TimeoutStopSec"]) > DRAIN_S
+    name, _, value = settings["Environment"].partition("=")
+    assert value.startswith(f"sqlite:////var/lib/{settings['StateDirectory']}/")
+    (tmp_path / "edge.toml").write_text('[edge]\nrouters = ["amqp://r1"]\n[[publish]]\n')
+    assert load_edge(str(tmp_path / "edge.toml"), {}, {name: value}).is_alone
+    router = UNIT.read_text().split("RemoveIPC=")[1]
+    assert EDGE_UNIT.read_text().split("RemoveIPC=")[1] == router, "both are as closed"
 
 
 def test_the_unit_starts_the_router_with_a_file_and_waits_for_a_drain() -> None:

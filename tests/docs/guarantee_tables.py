@@ -34,14 +34,16 @@ EVIDENCE_TABLES = {
 }
 STARTS_PROCESSES = re.compile(
     r"\b(?:running_router|RouterProcess|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
-    r"|running_node|NodeProcess|RouterChild)\b"
+    r"|running_node|NodeProcess|RouterChild|JournalEdge)\b"
 )
 """What a test of real processes uses."""
 
 LINK = re.compile(r"\[([^\]]+)\](?!\()")
-RULE_LINK = re.compile(rf"\[({NAME})\]\(protocol(?:/[\w-]+)?\.md#([\w-]+)\)|\[([JO]-\d+)\]\(bridge\.md#([\w-]+)\)")
-BRIDGE_FAMILIES = {"J": "from-the-network-to-a-query", "O": "from-a-query-to-the-network"}
-"""Where the rules of docs/bridge.md stand."""
+RULE_LINK = re.compile(
+    rf"\[({NAME})\]\(protocol(?:/[\w-]+)?\.md#([\w-]+)\)|\[([JO]-\d+)\]\((?:bridge|journals)\.md#([\w-]+)\)"
+)
+BRIDGE_FAMILIES = {"J": ("from-the-network-to-a-query", "rules"), "O": ("from-a-query-to-the-network",)}
+"""Where the rules of docs/bridge.md and docs/journals.md stand."""
 REFERENCE = re.compile(r"^\[([^\]]+)\]: (\S+)$", re.MULTILINE)
 NOTE = re.compile(r"^- \(([a-z])\) ", re.MULTILINE)
 GAP = re.compile(r"^- ([A-Z][\w -]+), (argued only|not shown): ((?:.|\n  )+)\.$", re.MULTILINE)
@@ -248,7 +250,7 @@ def wrong_rules(page: str, facts: Facts) -> Iterator[str]:
             yield f"there is no rule {name or of_bridge}"
         if name and anchor not in (name.lower(), "assumptions"):
             yield f"the link of {name} leads to {anchor}"
-        if of_bridge and place != BRIDGE_FAMILIES[of_bridge[0]]:
+        if of_bridge and place not in BRIDGE_FAMILIES[of_bridge[0]]:
             yield f"the link of {of_bridge} leads to {place}"
     for heading in ("The faults", *FAULT_LISTS.values()):
         for fault, *_, rules in table(section(page, heading))[1:]:

@@ -7,18 +7,23 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridges.workqueue import sqlite
+from bridges.edge import journals_api, restart_core
+from bridges.edge import settings as edge_settings
+from bridges.journal import reader_link
+from bridges.journal.model import JournalSettings
+from bridges.store.topic_link import RENEW_S
 from bridges.workqueue.items import MAX_PAYLOAD_BYTES, QueueSettings
 from bridges.workqueue.mongodb_items import POP_HOLD_S
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
-from bridges.workqueue.topic_journal import LEASE_S
-from bridges.workqueue.topic_link import RENEW_S
 from delivery_records.model import limits
 from delivery_records.model.durations import BOUNDS_S
-from oncewire.client.connection import IDLE_TIME_OUT_S
+from oncewire.client.connecting import IDLE_TIME_OUT_S
 from oncewire.client.transactions.consumer import BACK_OFF_FIRST_S
 from oncewire.filters.limits import MAX_READ_BYTES
 from oncewire.settings.schema import Setting
+from oncewire.store import sqlite
+from oncewire.store.owners import LEASE_S
+from oncewire.store.postgres import ANSWER_SECONDS, CONNECT_SECONDS, STOPPED_SECONDS
 from oncewire.transport.turn import TURN_S
 from oncewire.wire.connection import MIN_PEER_IDLE_TIME_OUT_MS
 from router.amqp.offers import OPEN_BYTES
@@ -60,14 +65,24 @@ CHART = "helm/oncewire/values.yaml"
 CRASHED_S = LEASE_TTL_S + limits.GRACE_S
 QUOTED: Mapping[str, tuple[float, ...]] = {
     "conformance.md": (MIN_PEER_IDLE_TIME_OUT_MS / 1000, limits.ANNOTATIONS_BYTES),
+    "edges.md": (
+        edge_settings.LEASE_S,
+        restart_core.FIRST_S,
+        restart_core.AWAITED_S,
+        restart_core.LONGEST_S,
+        CONNECT_SECONDS,
+        ANSWER_SECONDS,
+    ),
     "filters.md": (MAX_READ_BYTES,),
-    "gazette.md": (BACK_OFF_FIRST_S,),
+    "gazette.md": (BACK_OFF_FIRST_S, STOPPED_SECONDS),
     "how-to/kubernetes.md": (
         in_file(CHART, r"^preStopSeconds: (\d+)$"),
         in_file(CHART, r"^terminationGracePeriodSeconds: (\d+)$"),
-        in_file(CHART, r"^ +size: (\d+)Gi$") * UNITS["GiB"],
+        in_file(CHART, r"^etcd:$[\s\S]*?^ +size: (\d+)Gi$") * UNITS["GiB"],
     ),
+    "how-to/sizing.md": (sqlite.MAX_BYTES, reader_link.READ_BYTES),
     "inspector-api.md": (POINT_S, 1 / PERIOD_S),
+    "journals.md": (JournalSettings().max_bytes, journals_api.MAX_ANSWER_BYTES, journals_api.MAX_WAIT_S),
     "logins.md": (CHECK_S,),
     "management.md": (MAX_REQUEST_BYTES,),
     "monitoring.md": (CRASHED_S, BOUNDS_S[0], in_file("prometheus/alerts.yml", r"oncewire_lease_age_seconds > (\d+)$")),

@@ -1,4 +1,4 @@
-"""docs/bridge.md and the code of the bridges name the same rules, and each is shown by tests that exist."""
+"""docs/bridge.md, docs/journals.md and the code of the bridges name the same rules, and tests that exist show each."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import pytest
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
-HEADINGS = {"J": "From the network to a query", "O": "From a query to the network"}
+SECTIONS = {
+    "J": (("bridge.md", "From the network to a query"), ("journals.md", "Rules")),
+    "O": (("bridge.md", "From a query to the network"),),
+}
 RULE = re.compile(r"(?<![\w-])[JO]-\d{1,2}(?![\w-])")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def rows(family: str) -> list[tuple[str, ...]]:
-    head, *found = table(section(PAGE, HEADINGS[family]))
-    assert head == ("Rule", "In short", "Shown by")
+    found: list[tuple[str, ...]] = []
+    for page, heading in SECTIONS[family]:
+        head, *some = table(section((ROOT / "docs" / page).read_text(encoding="utf-8"), heading))
+        assert head == ("Rule", "In short", "Shown by")
+        found += some
     return found
 
 
-RULES = [row[0] for family in HEADINGS for row in rows(family)]
+RULES = [row[0] for family in SECTIONS for row in rows(family)]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def carried_out() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("family", HEADINGS)
+@pytest.mark.parametrize("family", SECTIONS)
 def test_rules_are_numbered_without_a_hole(family: str) -> None:
     names = [row[0] for row in rows(family)]
     assert names == [f"{family}-{number}" for number in range(1, len(names) + 1)]

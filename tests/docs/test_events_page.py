@@ -1,4 +1,4 @@
-"""The table of log events has every event that a router can log, and a real network logs no other."""
+"""The table of log events has every event that a router or an edge can log, and a real network logs no other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bridges.edge.events import EdgeEvent
 from delivery_records.model.outcomes import Decision
+from oncewire.cli.log_output import LIBRARY_MESSAGE, JsonFormatter, TextFormatter
 from oncewire.client import connect
 from router.commands.local_network import LocalNetwork
 from router.commands.log_merge_core import parse
-from router.process.log_output import LIBRARY_MESSAGE, JsonFormatter, TextFormatter
 from router.process.logs import RouterEvent
 from tests.support.waiting import wait_until
 
@@ -27,8 +28,8 @@ NOTED = re.compile(r"note\(\s*Decision\.([A-Z_]+)(?:[^()]* else Decision\.([A-Z_
 
 
 def of_code() -> set[str]:
-    """What the code of a router process can log by name."""
-    shell = {each.value for each in RouterEvent} | {LIBRARY_MESSAGE}
+    """What the code of a router or an edge can log by name."""
+    shell = {each.value for kind in (RouterEvent, EdgeEvent) for each in kind} | {LIBRARY_MESSAGE}
     named = {
         name
         for folder in ("topology", "oncewire/transport")

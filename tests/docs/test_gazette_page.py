@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client.transactions import consumer, feed, outputs, receiving, sequence_header, sequencer, store
+from oncewire.client.transactions import (
+    consumer,
+    feed,
+    outputs,
+    receiving,
+    sequence_header,
+    sequencer,
+    store,
+    store_shards,
+)
 from tests.docs.code_blocks import blocks_of
 from tests.docs.guarantee_tables import functions_of
 from tests.router.processes import running_router
@@ -53,11 +62,11 @@ def test_every_limit_has_the_value_that_the_page_notifies(page: str) -> None:
     reported = dict(LIMIT.findall(page))
     known = {
         name: getattr(module, name)
-        for module in (sequencer, store, sequence_header, consumer, feed, outputs, receiving)
+        for module in (sequencer, store, sequence_header, consumer, feed, outputs, receiving, store_shards)
         for name in vars(module)
         if name in reported
     }
-    assert len(reported) == 14
+    assert len(reported) == 15
     assert {name: int(known[name]) for name in reported} == {name: int(value) for name, value in reported.items()}
 
 
@@ -86,8 +95,8 @@ async def test_the_tutorial_runs_and_prints_what_the_page_says(page: str, tmp_pa
 def test_the_rules_of_the_consumer_stand_in_its_files(page: str) -> None:
     named = set()
     for file in (ROOT / "oncewire" / "client" / "transactions").glob("*.py"):
-        named |= set(re.findall(r"\bCO-\d\b", file.read_text(encoding="utf-8")))
-    assert named == set(re.findall(r"^\| (CO-\d) \|", page, re.MULTILINE)) == set(re.findall(r"\bCO-\d\b", page))
+        named |= set(re.findall(r"\bCO-\d+\b", file.read_text(encoding="utf-8")))
+    assert named == set(re.findall(r"^\| (CO-\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\bCO-\d+\b", page))
 
 
 def test_the_program_without_a_consumer_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:

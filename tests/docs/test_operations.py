@@ -12,12 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import oncewire.client
 import oncewire.client.transactions
+from bridges.edge.events import EdgeEvent
 from chaos.experiments.catalogue import catalogue
 from delivery_records.model.outcomes import Decision
 from oncewire.cli.run import root_command
 from oncewire.settings.schema import settings_of
 from router.process.logs import RouterEvent
 from router.settings.config import RouterConfig
+from tests.edge.edge_process import running_edge, settings
 from tests.router.processes import running_router
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +27,7 @@ PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("operations.md"
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
 DOTTED = re.compile(r"(?:etcd|http|inter_router|limits|listen|log|telemetry)\.[a-z_]+")
 SNAKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
-EVENTS = {event.value for event in (*RouterEvent, *Decision)}
+EVENTS = {event.value for event in (*RouterEvent, *Decision, *EdgeEvent)}
 SETTING_NAMES = {setting.key for setting in settings_of(RouterConfig).values()}
 
 
@@ -41,11 +43,15 @@ def test_every_log_event_and_plain_setting_on_the_page_exists() -> None:
     assert named <= EVENTS | SETTING_NAMES
 
 
-async def test_the_page_names_every_metric_that_is_served_and_no_other() -> None:
+async def test_the_page_names_every_metric_that_is_served_and_no_other(tmp_path: Path) -> None:
+    served: set[str] = set()
     async with running_router("--standalone") as router, aiohttp.ClientSession() as session:
-        async with session.get(f"{router.http}/metrics") as answer:
-            families = text_string_to_metric_families(await answer.text())
-        served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+        text = settings(f"sqlite:///{tmp_path}/edge.db", [router.url], "[[publish]]")
+        async with running_edge(tmp_path / "edge.toml", text) as edge:
+            for url in (router.http, edge.url):
+                async with session.get(f"{url}/metrics") as answer:
+                    families = text_string_to_metric_families(await answer.text())
+                served |= {family.name + ("_total" if family.type == "counter" else "") for family in families}
     named = {word for word in CODE if re.fullmatch(r"oncewire_[a-z_]+", word)}
     assert named == {name for name in served if name.startswith("oncewire_")}
 

@@ -24,7 +24,7 @@ from tests.docs.guarantee_tables import functions_of, section, table
 from topology.cli import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("spark.md", "spark-reference.md", "spark-cluster.md", "tutorials/spark.md")
+PAGES = ("spark.md", "spark-reference.md", "spark-cluster.md", "spark-kafka.md", "tutorials/spark.md")
 PAGE = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
 COMMANDS = click.Group(
     commands={"bridge": bridge, "demo-spark": demo_spark, "inspect": inspect, "local": local, "pub": pub, "sub": sub}
@@ -40,6 +40,10 @@ HEAD = ("Fault", "What happens", "Why it counts once", "Shown by")
 
 def test_the_reference_of_options_is_what_the_code_makes() -> None:
     assert reference.with_reference(PAGE) == PAGE, "run `python -m bridges.spark.reference`"
+
+
+def test_the_table_of_kafkas_options_is_what_the_code_makes() -> None:
+    assert reference.with_kafka(PAGE) == PAGE, "run `python -m bridges.spark.reference`"
 
 
 def test_the_reference_has_every_option_and_what_may_be_given() -> None:
@@ -96,7 +100,7 @@ def test_every_guarantee_is_an_allowed_one_and_none_is_left_out() -> None:
 
 def test_programs_are_python_and_their_options_exist() -> None:
     known = {option.key for option in OPTIONS} | SPARKS_OWN
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
     for program in PROGRAMS:
         ast.parse(program)
         given = set(re.findall(r"\.option\(\s*\"([^\"]+)\"", program))
@@ -113,7 +117,7 @@ def test_every_setting_of_the_node_on_the_page_exists() -> None:
     named = set(re.findall(r"`((?:listen|outbox|http)\.[a-z_]+|[a-z]+_[a-z_]+)(?: = [^`]*)?`", PAGE))
     settings = {name for name in named if not name.startswith("oncewire_")}
     others = {name for name, _ in columns(include_headers=True, include_metadata=True)}
-    others |= {"session_builder", "run_forever", *(level.value for level in Isolation)}
+    others |= {"session_builder", "run_forever", "publish_batches", *(level.value for level in Isolation)}
     assert settings - others <= {*NODE, *SUBSCRIPTION}
 
 

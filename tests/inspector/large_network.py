@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-import pytest
 
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import RouterRecord, SubscriptionMode, SubscriptionRecord
-from router import node as router_node
 from router.node import RouterNode
 from router.settings.config import RouterConfig
 from topology.etcd.memory_store import MemoryEtcd
@@ -131,11 +129,8 @@ async def large_network() -> AsyncIterator[LargeNetwork]:
         inter_router_silence_s=180.0,
         inter_router_heartbeat_s=60.0,
     )
-    node = RouterNode(config, "1.0")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(router_node, "store_factory", lambda config, log: etcd.client)
-        running = asyncio.ensure_future(node.run())
-        await asyncio.sleep(0)
+    node = RouterNode(config, "1.0", open_store=etcd.client)
+    running = asyncio.ensure_future(node.run())
     try:
         async with asyncio.timeout(DEADLINE_S):
             await node.wait_ready()

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridges.edge.inspection import EdgeInspection
 from bridges.workqueue import NewItem, Queue, new_message
-from bridges.workqueue.inspection import StoreInspection
 from oncewire.cli.errors import CliError
 from router.operator.queues import queue_reader
 from tests.router.processes import RouterProcess, run_to_end, running_router
@@ -244,4 +244,4 @@ def test_the_reader_is_found_by_its_entry_point() -> None:
     async def found() -> object:
         return queue_reader("sqlite:///work.db")
 
-    assert isinstance(asyncio.run(found()), StoreInspection)
+    assert isinstance(asyncio.run(found()), EdgeInspection)

@@ -55,7 +55,8 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 def management() -> tuple[Management, Access]:
     config, log = RouterConfig(), EventLog("r1")
     access = Access(config, log)
-    return Management("r1", Rows(), SimpleNamespace(config=dict), access, log), access
+    controls: Any = SimpleNamespace(config=dict)
+    return Management("r1", Rows(), controls, access, log), access
 
 
 @pytest.mark.usefixtures("weighed")

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.router.processes import running_router
-from tests.support.requirements import TOOLS
+from tests.support.java import java_command
 
 STEP_S = 90.0
-"""Far more than it takes on a busy machine; a Java compiler starts with it."""
+"""Far more than it takes on a busy machine."""
 
 
 @pytest.mark.slow
 @pytest.mark.needs("jdk", "qpid-jms")
 async def test_jms_refuses_a_delivery_delay_and_does_not_send_at_once_instead() -> None:
     async with running_router("--standalone") as router:
-        program = str(Path(__file__).parent / "Delaying.java")
-        process = await asyncio.create_subprocess_exec(
-            "java", "-cp", str(TOOLS / "qpid-jms" / "*"), program, router.url, "orders", stdout=asyncio.subprocess.PIPE
-        )
+        command = [*java_command(Path(__file__).parent / "Delaying.java"), router.url, "orders"]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         said = (await asyncio.wait_for(process.communicate(), STEP_S))[0].decode()
     assert said == "refused: Remote does not support delayed message delivery\n"

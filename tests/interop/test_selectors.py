@@ -10,11 +10,12 @@ import pytest
 
 from oncewire.client import Message, connect
 from tests.router.processes import RouterProcess, running_router
+from tests.support.java import java_command
 from tests.support.requirements import TOOLS, go_amqp
 
 HERE = Path(__file__).parent
 STEP_S = 90.0
-"""Far more than a step takes on a busy machine; a Java compiler starts with it."""
+"""Far more than a step takes on a busy machine."""
 COLORS = ("red", "blue", "red", "red", "blue")
 
 
@@ -27,7 +28,7 @@ def command_of(client: str, router: RouterProcess) -> list[str]:
         return ["node", str(HERE / "rhea_selector.js"), rhea, url.removeprefix("amqp://"), "orders", "2"]
     if client == "go-amqp":
         return [str(go_amqp("selector")), url, "orders", "2"]
-    return ["java", "-cp", str(TOOLS / "qpid-jms" / "*"), str(HERE / "Selecting.java"), url, "orders", "2"]
+    return [*java_command(HERE / "Selecting.java"), url, "orders", "2"]
 
 
 async def lines_until(process: asyncio.subprocess.Process, last: str) -> list[str]:

@@ -1,10 +1,9 @@
-"""Logins of stock clients, with nothing of ours in them, by each mechanism that they have."""
+"""Logins of stock clients, with nothing of ours in them, and of our JavaScript client, by each mechanism they have."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from tests.interop.javascript import CLIENT, ENVIRONMENT
 from tests.router.processes import running_router
 from tests.support.certificates import CertificateFiles, TestAuthority
+from tests.support.java import java_command
 from tests.support.requirements import TOOLS, go_amqp
 from tests.support.tokens import Issuer, settings_of_tokens
 
@@ -29,25 +30,29 @@ def command(kind: str) -> list[str]:
         return [sys.executable, "-P", str(HERE / "proton_login.py")]
     if kind == "rhea":
         return ["node", str(HERE / "rhea_login.js"), str(TOOLS / "node_modules" / "rhea")]
+    if kind == "javascript":
+        return ["node", str(HERE / "javascript_login.js"), str(CLIENT)]
     if kind == "go-amqp":
         return [str(go_amqp("login"))]
-    return ["java", "-cp", f"{TOOLS / 'qpid-jms'}/*", str(HERE / "LoginClient.java")]
+    return java_command(HERE / "LoginClient.java")
 
 
-NEEDS = {
-    "proton": pytest.mark.needs("proton"),
-    "rhea": pytest.mark.needs("node", "rhea"),
-    "go-amqp": pytest.mark.needs("go-amqp"),
-    "qpid-jms": pytest.mark.needs("jdk", "qpid-jms"),
+MARKS = {
+    "proton": [pytest.mark.needs("proton")],
+    "rhea": [pytest.mark.needs("node", "rhea")],
+    "javascript": [pytest.mark.needs("node", "rhea"), pytest.mark.slow],  # its login is rhea's
+    "go-amqp": [pytest.mark.needs("go-amqp")],
+    "qpid-jms": [pytest.mark.needs("jdk", "qpid-jms")],
 }
 MECHANISMS = {
     "proton": ("ANONYMOUS", "PLAIN", "EXTERNAL"),
     "rhea": ("ANONYMOUS", "PLAIN", "EXTERNAL", "XOAUTH2"),
+    "javascript": ("PLAIN", "EXTERNAL"),
     "go-amqp": ("ANONYMOUS", "PLAIN", "EXTERNAL", "XOAUTH2"),
     "qpid-jms": ("ANONYMOUS", "PLAIN", "EXTERNAL", "XOAUTH2", "SCRAM-SHA-256", "SCRAM-SHA-512"),
 }
 CASES = [
-    pytest.param(kind, mechanism, marks=NEEDS[kind], id=f"{kind}-{mechanism}")
+    pytest.param(kind, mechanism, marks=MARKS[kind], id=f"{kind}-{mechanism}")
     for kind, mechanisms in MECHANISMS.items()
     for mechanism in mechanisms
 ]
@@ -97,7 +102,7 @@ async def log_in(kind: str, variables: dict[str, str]) -> str:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, **variables},
+        env={**ENVIRONMENT, **variables},
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), DEADLINE_S)

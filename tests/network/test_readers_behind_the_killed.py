@@ -16,8 +16,8 @@ import pytest
 from bridges.node.arrow_bodies import encode_rows
 from bridges.node.client import Node
 from bridges.node.outbox import StagedPart, Writer
+from bridges.store.crash_points import CrashPoint
 from bridges.workqueue import Queue, new_message
-from bridges.workqueue.crash_points import CrashPoint
 from oncewire.client import Subscriber, connect
 from oncewire.wire import encode_data_message
 from router.commands.local_network import LocalNetwork

@@ -16,7 +16,7 @@ import pytest
 
 from bridges.node import door
 from bridges.node.client import RemoteNode
-from bridges.node.door import MAX_OPENING, Doors, Room
+from bridges.node.door import MAX_OPENING, Room, node_doors
 from bridges.node.errors import NodeUnavailable
 from bridges.node.frames import HEAD, MAGIC, NONCE_BYTES, decode_head, encode_frame, proof
 from bridges.node.node import BridgeNode, NodeSettings
@@ -67,8 +67,8 @@ async def test_strangers_who_prove_nothing_lock_no_pipeline_out(tmp_path: Path) 
             await asyncio.sleep(0)
         friend = RemoteNode(f"tcp://127.0.0.1:{port}", SECRET, patience_s=0.0)
         assert (await asyncio.wait_for(asyncio.to_thread(friend.status), LONG))["name"] == "node"
-        assert server.doors.pipelines.admission.count <= MAX_OPENING // 2
-        admission = server.doors.pipelines.admission
+        assert server.doors.gates["pipeline"].admission.count <= MAX_OPENING // 2
+        admission = server.doors.gates["pipeline"].admission
         assert admission.refused + admission.closed >= MAX_CONNECTIONS - MAX_OPENING // 2, "all are counted"
         friend.close()
         for each in strangers:
@@ -110,7 +110,7 @@ def test_a_name_in_a_log_line_begins_no_line_and_turns_none_around() -> None:
 
 
 def test_the_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    found = Doors()
+    found = node_doors()
     for number in range(100):
         found.connection_refused("pipeline", "192.0.2.1", "too many connections do not say who they are")
         found.handshake_failed("http", "the other side does not speak TLS")

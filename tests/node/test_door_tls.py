@@ -21,12 +21,12 @@ import trustme
 from click.testing import CliRunner
 
 from bridges.cli import bridge
+from bridges.doors.tls import NO_FILES, TlsFiles
 from bridges.node.client import RemoteNode, read_secret
 from bridges.node.errors import BadRequest, NodeError, NodeUnavailable, NotAuthenticated
-from bridges.node.tls import NO_FILES, TlsFiles
 from bridges.spark.options import source_options
 from oncewire.cli.users_file import write
-from oncewire.wire import MIN_ITERATIONS, SCRAM_HASHES, derive_keys
+from oncewire.wire.scram import MIN_ITERATIONS, SCRAM_HASHES, derive_keys
 from tests.client.shell_helpers import LONG
 from tests.node.node_process import START_S, NodeProcess, running_node
 

@@ -249,7 +249,7 @@ def test_a_second_query_is_refused_until_the_first_is_released_and_the_first_eve
     control.release()
     control.claim("two")
     assert control.initial_offset(EARLIEST) == 0
-    with pytest.raises(OwnedByAnother, match="was taken from it"):
+    with pytest.raises(OwnedByAnother, match="it was taken from query one"):
         control.claim("one")
 
 

@@ -64,6 +64,7 @@ def test_the_parts_of_a_block_do_not_overlap() -> None:
     assert max(ports_of(PortBlock(BLOCKS[-1]))) < BLOCKS.stop
 
 
+@pytest.mark.slow
 def test_a_block_is_free_again_when_its_process_was_killed() -> None:
     begin = free_port()
     with other_run(begin) as (process, _):
@@ -75,6 +76,7 @@ def test_a_block_is_free_again_when_its_process_was_killed() -> None:
             assert block == PortBlock(begin)
 
 
+@pytest.mark.slow
 def test_a_program_that_a_test_starts_takes_ports_of_the_block_but_none_of_the_tests_own(
     ports_of_this_run: PortBlock,
 ) -> None:

@@ -64,6 +64,7 @@ def test_every_test_left_to_the_campaign_has_passed_there() -> None:
     assert all(result["counted"] for result in results.values()), "a result says what it counted"
 
 
+@pytest.mark.slow
 def test_results_name_their_commit_say_what_was_counted_and_a_failure_anywhere_is_no_pass(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(SAMPLE)
     command = [sys.executable, "-m", "pytest", "test_sample.py", "--rootdir", str(tmp_path), "--long-runs", "out.json"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("oncewire", "router", "topology", "delivery_records", "bridges", "chaos")
+PACKAGES = ("oncewire", "router", "topology", "delivery_records", "bridges", "pyspark_oncewire", "chaos")
 PROJECT = """
 [project]
 dependencies = ["needed>=1"]

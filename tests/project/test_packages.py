@@ -73,7 +73,7 @@ def test_an_application_installs_the_client_with_click_and_the_rest_by_extras(cl
 def test_the_clients_wheel_brings_its_own_commands_and_knows_who_brings_the_others(client: Path) -> None:
     declared = metadata_of(client, "entry_points.txt")
     brought = {name for name, value in COMMANDS.items() if f"{name} = {value}" in declared.splitlines()}
-    assert {"pub", "sub", "bench", "context", "version"} == brought
+    assert {"pub", "sub", "bench", "consumer", "context", "version"} == brought
     assert set(COMMANDS) - brought == set(ELSEWHERE)
 
 
@@ -82,7 +82,7 @@ def test_the_servers_wheel_has_the_other_folders_and_needs_the_client_of_its_rel
     wheel = built(tmp_path, "oncewire-server")
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if ".dist-info/" not in name}
-    packages = {"router", "topology", "delivery_records", "bridges", "chaos"}
+    packages = {"router", "topology", "delivery_records", "bridges", "pyspark_oncewire", "chaos"}
     assert {name.partition("/")[0] for name in names} == packages
     python = {path.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == python

@@ -50,6 +50,7 @@ def run_pytest(
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_each_missing_part_has_one_line_at_the_end_with_the_number_of_tests_and_the_command(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS)
     assert done.returncode == 0
@@ -62,6 +63,7 @@ def test_each_missing_part_has_one_line_at_the_end_with_the_number_of_tests_and_
     assert "1 passed, 3 skipped" in lines[-1]
 
 
+@pytest.mark.slow
 def test_the_default_selection_ends_with_one_line_for_the_tests_that_take_long(tmp_path: Path) -> None:
     tests = "import pytest\ndef test_short(): pass\n@pytest.mark.slow\ndef test_long(): raise SystemError('ran')\n"
     tests += "@pytest.mark.slow\n@pytest.mark.campaign\ndef test_longer(): raise SystemError('ran')\n"
@@ -84,6 +86,7 @@ def test_two_processes_that_share_the_tests_end_with_the_same_lines(tmp_path: Pa
     assert "not run: 1 tests that take long" in shared.stdout
 
 
+@pytest.mark.slow
 def test_a_missing_part_is_a_failure_where_everything_is_required(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS, require="all")
     assert done.returncode == 1
@@ -92,6 +95,7 @@ def test_a_missing_part_is_a_failure_where_everything_is_required(tmp_path: Path
     assert "not run: " not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_test_whose_parts_are_there_runs(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -103,6 +107,7 @@ def test_a_test_whose_parts_are_there_runs(tmp_path: Path) -> None:
     assert "not run: " not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_misspelled_part_stops_the_run_and_names_those_that_exist(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "import pytest\n@pytest.mark.needs('nod')\ndef test_it(): pass\n")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -110,6 +115,7 @@ def test_a_misspelled_part_stops_the_run_and_names_those_that_exist(tmp_path: Pa
     assert "node" in done.stderr.partition("knows ")[2]
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_stops_the_run(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS, require="some")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import spread
 
 SHARED = """
@@ -25,6 +27,7 @@ def second(first):
 USES = "import pathlib\ndef test_it({}): assert pathlib.Path('ends').exists() == {}\n"
 
 
+@pytest.mark.slow
 def test_what_the_files_of_a_unit_share_ends_with_the_last_of_them(tmp_path: Path) -> None:
     files = {
         "conformance/conftest.py": SHARED,

@@ -8,11 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.support.warm_start import WARM, python_arguments, start_warm
+from tests.support.processes import MARK, assert_no_process_left, left_behind
+from tests.support.warm_client import WARM, python_arguments, start_warm
 
 NOTIFY = """
 import json, os, signal, sys, tempfile, threading
@@ -22,6 +24,8 @@ print(json.dumps({
     "ctrl-c": signal.getsignal(signal.SIGINT) is signal.default_int_handler, "threads": threading.active_count(),
     "files": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3], "path": sys.path,
     "terminal": [os.isatty(file) for file in (0, 1, 2)],
+    "arguments": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"),
+    "variables": sorted(open("/proc/self/environ").read().rstrip("\\0").split("\\0")),
     "lines": [(file.line_buffering, file.write_through, file.encoding) for file in (sys.stdout, sys.stderr)],
 }))
 print("words", file=sys.stderr)
@@ -127,3 +131,26 @@ def test_an_error_of_a_warm_program_is_exit_code_1_and_said_on_stderr() -> None:
     warm, cold = both("-P", "-c", "raise LookupError('gone')")
     assert (warm.returncode, cold.returncode) == (1, 1)
     assert warm.stderr.endswith("LookupError: gone\n")
+
+
+OTHERS = """
+import os, subprocess, sys
+inner = "import os, sys; print('bridges.workqueue.cli' in sys.modules, os.getppid(), flush=True); sys.stdin.read()"
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+other = subprocess.Popen([sys.executable, "-P", "-c", inner], text=True, **pipes)
+print(os.getpid(), other.stdout.readline(), end="", flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_warm_program_that_starts_others_starts_them_warm_and_both_are_found_by_their_mark() -> None:
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-P", "-c", OTHERS, "demo"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env={**os.environ, MARK: mark}, text=True, **pipes) as program:  # type: ignore[call-overload]
+        assert program.stdout.readline().split() == [str(program.pid), "True", str(program.pid)]
+        assert len(left_behind(mark)) == 2
+        assert program.communicate()[0] == ""
+    assert program.returncode == -signal.SIGKILL
+    assert_no_process_left(mark)

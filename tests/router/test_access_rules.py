@@ -54,6 +54,17 @@ GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--users=ann:a,bob:
         ("orders", "orders.eu", False),
         ("queue://*", "queue://jobs", True),
         ("queue://jobs", "queue://mail", False),
+        ("queue://*", "journal://jobs", False),
+        ("journal://*", "journal://orders.eu", False),
+        ("journal://#", "journal://orders.eu", True),
+        ("journal://orders.*", "journal://orders.eu", True),
+        ("journal://orders.#", "journal://orders", True),
+        ("journal://orders.eu", "journal://orders.eu", True),
+        ("journal://orders.eu", "journal://orders/eu", False),
+        ("journal://orders", "journal://orders.eu", False),
+        ("journal://orders", "journal://orders#", False),
+        ("journal://a*", "journal://b", False),
+        ("#", "journal://orders", True),
     ],
 )
 def test_a_pattern_covers_what_matches_nothing_else(allowed: str, wanted: str, is_covered: bool) -> None:
@@ -70,6 +81,13 @@ def test_what_no_rule_allows_is_refused_and_without_rules_all_is_allowed() -> No
     assert may_subscribe(rules, "", "public.news")
     assert not may_subscribe(rules, "ann", "public.news")
     assert may_subscribe((AccessRule(("*",), subscribe=("#",)),), "", "public.news")
+
+
+def test_the_name_in_an_address_may_have_tokens_though_the_address_has_a_slash() -> None:
+    (rule,) = access_rules([{"users": ["ann"], "subscribe": ["journal://orders.*"]}])
+    assert may_subscribe((rule,), "ann", "journal://orders.eu")
+    with pytest.raises(NotAllowed, match="mixes"):
+        access_rules([{"users": ["ann"], "subscribe": ["journal://orders.*/new"]}])
 
 
 @pytest.mark.parametrize("user", ["#", "*", "a.b", "a/b", ""])

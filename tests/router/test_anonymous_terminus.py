@@ -296,6 +296,31 @@ async def test_messages_to_a_service_go_to_it_and_its_outcomes_come_back(router:
     assert (await client.detached(link)).error is not None
 
 
+async def test_a_service_that_ends_its_links_is_answered_and_they_count_no_longer() -> None:
+    async with running_router("--standalone", "--listen-idle-timeout-s=300", "--limits-max-links=3") as router:
+        service = await serve(router.port)
+        client = await RawClient.connect(router.port, "sender")
+        link = await anonymous(client)
+        for number in range(4):
+            tag = b"%d" % number
+            await send(client, link, tag, to("queue://mails"))
+            queue = await incoming(service)
+            assert isinstance(queue, ReceiverLink)
+            attach = queue.remote_attach
+            assert attach is not None
+            queue.reply(source=attach.source, target=attach.target)
+            queue.grant(1)
+            service.flush()
+            came = await service.wait_for(DeliveryReceived)
+            queue.dispose([came.delivery_id], ACCEPTED, True)
+            service.flush()
+            assert (await outcome(client, link, tag)).state == ACCEPTED
+            queue.detach(True)
+            service.flush()
+            await service.detached(queue)
+            service.heard.clear()
+
+
 async def test_a_service_that_refuses_an_address_rejects_its_messages(router: RouterProcess) -> None:
     service = await serve(router.port)
     client = await RawClient.connect(router.port, "sender")

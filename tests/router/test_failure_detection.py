@@ -18,7 +18,7 @@ import pytest
 
 from oncewire.cli.errors import CliError
 from router.commands.local_network import LocalNetwork
-from router.process.event_loop_lag import MIN_ENDED, Census, LoopWatch
+from router.process.event_loop_lag import FULL_S, MIN_ENDED, MOST_YOUNG, REST, Census, FullCollections, LoopWatch
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config_loading import load
 from tests.router.processes import running_router
@@ -192,7 +192,7 @@ async def test_what_ended_clients_leave_behind_is_collected_when_it_is_much(ende
     old = _Cycle()
     gc.collect()  # it is no young object any more
     watch = LoopWatch(_Log(), borne_s=60.0, count=lambda: Census(ended, 10))
-    was_enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     watch.start()
     gc.unfreeze()
     try:
@@ -202,8 +202,39 @@ async def test_what_ended_clients_leave_behind_is_collected_when_it_is_much(ende
         assert (left() is None) is is_gone
     finally:
         watch.stop()
-    assert was_enabled
+    assert gc.get_threshold() == thresholds
     assert not frozen
+
+
+async def test_what_a_burst_makes_is_collected_in_small_pieces() -> None:
+    watch = LoopWatch(_Log(), borne_s=60.0, count=lambda: Census(0, 0))
+    watch.start()
+    try:
+        kept = [[number] for number in range(20 * MOST_YOUNG)]  # nothing else has a turn meanwhile
+        young = [len(gc.get_objects(generation)) for generation in (0, 1)]
+    finally:
+        watch.stop()
+    assert len(kept) == 20 * MOST_YOUNG
+    assert young[0] <= MOST_YOUNG + 100
+    assert young[1] <= 3 * MOST_YOUNG
+
+
+def test_full_collections_take_half_a_hundredth_of_the_time() -> None:
+    full, gone = FullCollections(0.0), Census(MIN_ENDED, 10)
+    assert full.is_due(gone, 1.0)
+    full.on_done(gone, 1.0, 1.2)
+    again = Census(100 * MIN_ENDED, 10)
+    assert not full.is_due(again, 2.0), "it rests for forty seconds, whatever they left behind"
+    assert full.is_due(again, 1.2 + REST * 0.2)
+
+
+def test_everything_is_collected_once_in_a_while() -> None:
+    full, nobody = FullCollections(0.0), Census(0, 10)
+    assert not full.is_due(nobody, FULL_S - 1)
+    assert full.is_due(nobody, FULL_S)
+    full.on_done(nobody, FULL_S, FULL_S + 0.1)
+    assert not full.is_due(nobody, FULL_S + 100)
+    assert full.is_due(nobody, 2 * FULL_S + 0.1)
 
 
 async def stall(seconds: float) -> None:

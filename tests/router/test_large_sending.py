@@ -10,6 +10,7 @@ from delivery_records import Records
 from delivery_records.model.effects import DeliverPart, PublisherReply
 from delivery_records.model.inputs import LargeTaken
 from delivery_records.model.parts import Part
+from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     Attach,
     Begin,
@@ -41,19 +42,12 @@ OPEN = 1 << 20
 
 
 @dataclass
-class Client:
-    """A connection that reads, or does not."""
-
-    is_behind: bool = False
-
-
-@dataclass
 class Subscriber:
     """A subscriber's connection, with the session window as wide as a test wants."""
 
     window: int = OPEN
     peer: RawPeer = field(default_factory=lambda: RawPeer(max_frame_size=1024))
-    client: Client = field(default_factory=Client)
+    is_behind: bool = False
     sendings: Sendings = field(default_factory=Sendings)
 
     def __post_init__(self) -> None:
@@ -83,7 +77,7 @@ class Subscriber:
 
     def taken(self) -> int:
         """What the record core gets at the end of the turn."""
-        inputs = self.sendings.taken(self.client)
+        inputs = self.sendings.taken(is_behind=self.is_behind)
         for each in inputs:
             assert isinstance(each, LargeTaken)
             assert each.link == LINK
@@ -130,11 +124,11 @@ def test_what_waits_for_the_session_window_is_not_taken() -> None:
 
 def test_nothing_is_taken_while_the_client_does_not_read() -> None:
     to = Subscriber()
-    to.client.is_behind = True
+    to.is_behind = True
     to.send(first(b"a" * 100), more(b"b" * 100))
     to.transfers()
     assert to.taken() == 0
-    to.client.is_behind = False
+    to.is_behind = False
     assert to.taken() == 200
 
 
@@ -245,7 +239,8 @@ async def replied(stream_above: int) -> tuple[RawPeer, ReceiverLink, Attach]:
     peer.send(Attach("pub", 0, False, 0, 1, Source(), Target("t"), {}, initial_delivery_count=0))
     (link,) = peer.engine.sessions[0].links
     assert isinstance(link, ReceiverLink)
-    driver = RecordsDriver(Records(rid=1, node_id="r1", nonce=b"abcd"), EventLog("r1"), lambda _: True, lambda: None)
+    records = Records(rid=1, node_id="r1", nonce=b"abcd")
+    driver = RecordsDriver(records, EventLog("r1"), lambda _: True, lambda: None, Backlog(Turn()))
     shell = PublisherLink(Owner(driver), link)  # type: ignore[arg-type]
     shell.carry_out(PublisherReply(shell.number, {}, False, True, False, 60.0, "never", stream_above))
     (answer,) = [each for each in peer.read() if isinstance(each, Attach)]

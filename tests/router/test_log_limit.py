@@ -6,8 +6,12 @@ import logging
 
 import pytest
 
+from delivery_records.model import effects
+from delivery_records.model.outcomes import Decision
 from oncewire.transport.log_limit_core import AGAIN_S, MAX_EVENTS, LogLimit
 from router.process.logs import EventLog, RouterEvent
+from tests.delivery_records.harness import Net
+from tests.delivery_records.links import SubscriberLink
 
 
 def test_an_event_is_logged_once_a_minute_with_how_often_it_came() -> None:
@@ -40,3 +44,20 @@ def test_a_flood_of_refusals_is_one_line_for_each_address_and_reason(caplog: pyt
     assert lines.count("client_refused") == 3
     assert lines.count("client_connected") == 100
     assert log.counts["warning"] == 300, "all of them are counted"
+
+
+def test_a_stranger_that_steals_many_names_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    net, names = Net(), 30
+    for name in range(names):
+        for peer in ("10.0.0.1:1", "10.0.0.2:2", "10.0.0.1:3", f"10.0.0.2:{name}"):
+            SubscriberLink(net, net.nodes[0]).attach(f"s{name}", peer=peer)
+    log = EventLog("r1")
+    with caplog.at_level(logging.WARNING):
+        for note in net.nodes[0].all(effects.Note):
+            log.decision(note.decision, note.fields)
+    lines = [record.getMessage() for record in caplog.records]
+    assert net.nodes[0].count(Decision.STEAL_REFUSED) == names
+    assert lines.count("steal_refused") == 1
+    assert lines.count("attach_refused") == 1
+    log.decision(Decision.STEAL_REFUSED, {"key": "s0", "why": "another thief", "peer": "10.0.0.3:1"})
+    assert [record.getMessage() for record in caplog.records].count("steal_refused") == 2

@@ -18,8 +18,8 @@ import pytest
 
 from delivery_records.model.effects import Note
 from delivery_records.model.outcomes import Decision
+from oncewire.cli.log_output import JsonFormatter, TextFormatter
 from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
-from router.process.log_output import JsonFormatter, TextFormatter
 from router.process.logs import EventLog, RouterEvent
 from tests.delivery_records.harness import Net
 

@@ -20,8 +20,9 @@ from oncewire.cli.users import Users
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
-from oncewire.wire import SCRAM_HASHES, ConnectionClosed, Deferred, SaslClient, ScramClient, Symbol, password_mechanisms
+from oncewire.wire import ConnectionClosed, Deferred, SaslClient, Symbol
 from oncewire.wire.performatives import SaslMechanisms
+from oncewire.wire.scram import SCRAM_HASHES, ScramClient, password_mechanisms
 from router.authentication.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
 from router.authentication.users import load_users
 from router.commands.local_network import LocalNetwork
@@ -58,6 +59,10 @@ def file(made: str, tmp_path: Path) -> str:
     return str(shutil.copy2(made, tmp_path / "users"))
 
 
+PATIENCE_S = 60.0
+"""A login takes a core for a while, on a busy machine for longer than a client waits for a silent router."""
+
+
 def scram(user: str, password: str, number: int = 0) -> SaslClient:
     return SaslClient([ScramClient(SCRAM_HASHES[number], user, password, nonce())])
 
@@ -87,16 +92,15 @@ async def logins_work(router: RouterProcess, user: str, password: str) -> None:
         assert await login_outcome(router.port, sasl) is False
     assert (await call(router.http, "GET", LOG, headers=login(user, password)))[0] == 200
     assert (await call(router.http, "GET", LOG, headers=login(user, "wrong-one")))[0] == 401
-    async with connect(f"amqp://{user}:{password}@127.0.0.1:{router.port}") as client:
+    async with connect(f"amqp://{user}:{password}@127.0.0.1:{router.port}", idle_time_out=PATIENCE_S) as client:
         assert client.container_id
 
 
-@pytest.mark.cold
 async def test_users_of_a_file_log_in_with_scram_plain_and_http_and_no_secret_is_reported(file: str) -> None:
     async with running_router(*GUARDED, f"--users-file={file}", "--roles=ann=admin", "--log-level=debug") as router:
         await logins_work(router, "ann", "secret-of-ann")
         with pytest.raises(AuthenticationFailed) as refused:
-            async with connect(f"amqp://ann:wrong-one@127.0.0.1:{router.port}"):
+            async with connect(f"amqp://ann:wrong-one@127.0.0.1:{router.port}", idle_time_out=PATIENCE_S):
                 pass
         reported = [str(refused.value), repr(refused.value)]
         for path in ("/api/v1/management/settings", "/api/v1/state", "/metrics", "/api/v1/events", LOG):
@@ -117,7 +121,8 @@ async def test_users_of_the_table_log_in_with_scram_too() -> None:
 async def test_a_reload_closes_the_connections_of_users_who_are_gone_and_no_others(file: str, tmp_path: Path) -> None:
     config = tmp_path / "router.toml"
     config.write_text(f'standalone = true\nusers_file = "{file}"\nroles = {{ann = "admin", bob = "viewer"}}\n')
-    async with running_router(f"--config={config}", "--listen-allow-anonymous=never") as router:
+    flags = ("--listen-allow-anonymous=never", "--listen-idle-timeout-s=300")  # raw clients send no heartbeats
+    async with running_router(f"--config={config}", *flags) as router:
         ann = await RawClient.connect(router.port, sasl=scram("ann", "secret-of-ann"))
         bob = await RawClient.connect(router.port, sasl=scram("bob", "secret-of-bob"))
         oncewire_users("remove", file, "bob")
@@ -271,7 +276,6 @@ async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(
 
 
 @pytest.mark.slow
-@pytest.mark.cold
 async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of_processes(
     file: str, tmp_path: Path
 ) -> None:

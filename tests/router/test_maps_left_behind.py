@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -14,12 +15,17 @@ from tests.support.engines import RawPeer, one
 TAGS = 200
 
 
+def referents(of: object) -> list[object]:
+    """What it keeps alive; a function not its module, which has all others."""
+    return [of.__closure__, of.__defaults__] if type(of) is FunctionType else gc.get_referents(of)
+
+
 def tags_within_reach(of: object) -> int:
     """How many of the tags below somebody keeps alive."""
     reached, seen = [of], {id(of)}
     for each in reached:
-        for next_one in gc.get_referents(each):
-            if id(next_one) not in seen and not issubclass(type(next_one), type):  # also weak proxies
+        for next_one in referents(each):
+            if id(next_one) not in seen and not issubclass(type(next_one), (type, ModuleType)):  # also weak proxies
                 seen.add(id(next_one))
                 reached.append(next_one)
     return sum(type(each) is bytes and each.startswith(b"left-behind-") for each in reached)

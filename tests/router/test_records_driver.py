@@ -9,6 +9,7 @@ from delivery_records.model import effects
 from delivery_records.model.inputs import PublisherAttach, RouterDatagram, StoreHealth, ViewSnapshot
 from delivery_records.model.messages import Hello
 from delivery_records.model.view import Change, Kind, RouterRecord, router_key
+from oncewire.transport.turn import Backlog, Turn
 from router.process.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until
@@ -26,6 +27,7 @@ class Driven:
             self.log,
             lambda _now: True,
             lambda: self.faults.append("fault"),
+            Backlog(Turn()),
         )
         self.driver.register(effects.SendDatagram, self.sent.append)
 

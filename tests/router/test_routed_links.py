@@ -245,7 +245,7 @@ async def test_without_a_service_the_refusal_says_what_to_do(router: RouterProce
     event = await client.detached(link)
     assert event.error is not None
     assert event.error.condition == "amqp:not-found"
-    assert "oncewire queue serve" in str(event.error.description)
+    assert "oncewire edge serve" in str(event.error.description)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ async def test_a_service_that_may_not_serve_or_whose_token_is_wrong_ends_with_th
         await Service(["amqp://192.0.2.1:1"], ["queue://"], refuse, container_id="svc", token=lambda: "x").run()
 
 
-async def test_commands_of_operators_and_queue_serve_log_in_with_the_token_of_a_file(
+async def test_commands_of_operators_and_an_edge_log_in_with_the_token_of_a_file(
     issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"
@@ -126,7 +126,7 @@ async def test_commands_of_operators_and_queue_serve_log_in_with_the_token_of_a_
                 await api.get(STATE_PATH)
             file.write_text(issuer.token("ann"))
             await api.get(STATE_PATH)
-        monkeypatch.setenv("ONCEWIRE_TOKEN_FILE", str(file))
+        monkeypatch.setenv("ONCEWIRE_EDGE_TOKEN_FILE", str(file))
         async with bridge(f"sqlite:///{tmp_path / 'queues.db'}", [router.url]):
             pass  # it has reported that it is connected
         log = await router.stop()

@@ -94,7 +94,7 @@ async def test_health_is_reported_beside_more_slow_requests_than_there_may_be_co
 
 async def test_health_is_reported_and_clients_are_sent_away_at_the_limit_of_descriptors() -> None:
     async with (
-        running_router("--standalone", descriptors=FEW_DESCRIPTORS) as router,
+        running_router("--standalone", "--listen-idle-timeout-s=300", descriptors=FEW_DESCRIPTORS) as router,
         contextlib.AsyncExitStack() as stack,
     ):
         clients = []

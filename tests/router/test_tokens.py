@@ -21,7 +21,8 @@ from oncewire.cli.users_file import write
 from oncewire.client import AuthenticationFailed, ClientEvent, Connected, Disconnected, UsageError, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
-from oncewire.wire import XOAUTH2, ConnectionClosed, OAuthBearerClient, SaslClient
+from oncewire.wire import ConnectionClosed, SaslClient
+from oncewire.wire.bearer import XOAUTH2, OAuthBearerClient
 from router.settings.config_loading import load
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router

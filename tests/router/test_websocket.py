@@ -396,8 +396,13 @@ async def test_what_is_under_way_in_a_websocket_message_counts_as_what_is_under_
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_floods_of_pings_and_of_empty_messages_harm_nobody_else(reads: bool, router: RouterProcess) -> None:
-    async with others_lose_nothing(router.port), raw_websocket(router) as websocket:
+async def test_floods_of_pings_and_of_empty_messages_harm_nobody_else(reads: bool) -> None:
+    patient = "--limits-open-timeout-s=300"  # it never logs in
+    async with (
+        running_router("--standalone", ON, patient) as router,
+        others_lose_nothing(router.port),
+        raw_websocket(router) as websocket,
+    ):
         pongs = 0
         for _ in range(20_000):
             await websocket.ping(bytes(125))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 import pytest
 
-from oncewire.transport.paced_protocol import STEP_WORK, USUAL_WEIGHT, units_of_a_step
-from oncewire.wire import DeliveryReceived
+from chaos.sources import source_of
+from oncewire.transport.paced_protocol import STEP_WORK, USUAL_WEIGHT, PacedProtocol, units_of_a_step
+from oncewire.transport.turn import Backlog, Turn
+from oncewire.wire import Connection, DeliveryReceived
 from router.clients.message_filters import AmqpFilters
+from tests.client.shell_helpers import LONG
 from tests.delivery_records.harness import Net
 from tests.filters.test_filter_budget import asked
 from tests.support.engines import Pipe
@@ -88,3 +95,70 @@ def test_what_was_read_is_carried_out_in_steps_of_so_few_messages(weight: int) -
         assert len(steps) <= 2 * MESSAGES, "it says for ever that more is left"
     assert sum(steps) == MESSAGES
     assert max(steps) * weight <= MOST
+
+
+if TYPE_CHECKING:
+    Paced = PacedProtocol
+else:  # nothing inherits from the compiled class
+    own = ModuleType("paced_protocol_from_its_source")
+    exec(source_of(PacedProtocol.__module__).read_text(encoding="utf-8"), own.__dict__)
+    Paced = own.PacedProtocol
+
+
+class Held(Paced):
+    """A connection whose reads are carried out message by message, and wait while it is held up."""
+
+    output_limit_bytes = 1 << 20
+
+    def __init__(self, engine: Connection) -> None:
+        turn = Turn(lambda: 0.0)
+        self.backlog = Backlog(turn)
+        super().__init__(engine, turn, lambda: 0.0, self.backlog)
+        self.is_held = True
+        self.is_connected = asyncio.Event()
+        self.seen: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.is_connected.set()
+
+    def may_carry_out(self, now: float) -> bool:
+        return True
+
+    def step_work(self) -> int:
+        return 1
+
+    def is_held_up(self) -> bool:
+        return self.is_held
+
+    def process_events(self) -> None:
+        self.seen += [event.payload for event in self.engine.events() if isinstance(event, DeliveryReceived)]
+
+    def on_fault(self, error: Exception, doing: str) -> None:
+        raise error
+
+
+async def test_what_leads_to_thousands_waits_while_it_is_held_up_and_goes_on_in_order() -> None:
+    pipe = Pipe()
+    sender, _ = pipe.link_to_server("link", credit=MESSAGES)
+    sent = [b"%d" % number for number in range(MESSAGES)]
+    for each in sent:
+        sender.send(each, each)
+    held = Held(pipe.server)
+    server = await asyncio.get_running_loop().create_server(lambda: held, "127.0.0.1", 0)
+    async with server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await held.is_connected.wait()
+        held.backlog.append(held)  # somebody waits: what is read now waits, too
+        writer.write(pipe.client.data_to_send())
+        async with asyncio.timeout(LONG):
+            while not held.bytes_in:  # noqa: ASYNC110  (of turns of the loop nobody is notified)
+                await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not held.seen
+            held.is_held = False
+            while len(held.seen) < MESSAGES:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert held.seen == sent
+        writer.close()

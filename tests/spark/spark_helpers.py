@@ -7,8 +7,9 @@ import itertools
 import json
 import re
 import subprocess
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,27 @@ def run_available(frame: Any, checkpoint: Path, **sink: str) -> Any:
     Raises:
         pyspark.errors.StreamingQueryException: the query failed.
     """
-    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = writer.format(sink.pop("format", "noop")).options(**sink).start()
+    writer = frame.writeStream.format(sink.pop("format", "noop")).options(**sink)
+    return run_query(writer, checkpoint)
+
+
+def run_query(writer: Any, checkpoint: Path) -> Any:
+    """As `run_available`, for whoever writes in another way."""
+    query = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint)).start()
     try:
         assert query.awaitTermination(QUERY_S), "the query did not end"
     finally:
         query.stop()
     return query
+
+
+def wait_until(query: Any, condition: Callable[[], bool]) -> None:
+    """Wait for what a running query brings about."""
+    ends_at = time.monotonic() + QUERY_S
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < ends_at, "it did not happen"
+        time.sleep(0.05)
 
 
 def journal_position(node: Node, subscription: str) -> int:

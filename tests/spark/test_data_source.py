@@ -42,6 +42,14 @@ def test_the_format_is_called_amqp_and_its_columns_follow_the_options() -> None:
     assert "headers array<struct<key:string,value:binary>>" in source(includeHeaders="true").schema()
 
 
+def test_spark_finds_the_format_by_its_package_and_another_name_is_the_same() -> None:
+    import pyspark_oncewire
+    from bridges.spark.data_source import AmqpDataSource
+
+    assert pyspark_oncewire.DefaultSource.name() == "oncewire"
+    assert issubclass(pyspark_oncewire.DefaultSource, AmqpDataSource)
+
+
 def test_a_schema_that_somebody_gives_must_be_the_formats_own() -> None:
     from bridges.spark.source import AmqpBatchReader, AmqpStreamReader
 
@@ -53,7 +61,7 @@ def test_a_schema_that_somebody_gives_must_be_the_formats_own() -> None:
 
 
 def test_a_topic_cannot_be_overwritten() -> None:
-    with pytest.raises(BadRequest, match="a topic cannot be replaced"):
+    with pytest.raises(BadRequest, match="what was published cannot be replaced; use outputMode"):
         source().streamWriter(columns("value"), True)
 
 

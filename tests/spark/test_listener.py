@@ -70,6 +70,18 @@ def test_a_report_says_how_far_a_query_is_behind_and_what_it_waits_for() -> None
     )
 
 
+def test_of_a_journal_spark_knows_how_far_a_query_is_behind() -> None:
+    """Also where a subscription of the node has the journal's name."""
+    ends = {"orders": {"journal": "b", "seq": 40, "begun": 0}, "new": {"journal": "c", "seq": 2, "begun": 2}}
+    newest = {"orders": {"journal": "b", "seq": 55, "begun": 55}, "new": {"journal": "c", "seq": 2, "begun": 2}}
+    report = join_progress({**PROGRESS, "sources": [{"endOffset": ends, "latestOffset": newest}]}, STATE)
+    assert [(each.subscription, each.position, each.behind) for each in report.inputs] == [
+        ("orders", 40, 15),
+        ("new", 2, 0),
+    ]
+    assert "orders 15 behind; new 0 behind" in report.line()
+
+
 def test_a_node_that_cannot_be_asked_leaves_what_spark_knows() -> None:
     report = join_progress({**PROGRESS, "processedRowsPerSecond": "NaN", "durationMs": {}}, {}, "it is away")
     assert (report.inputs, report.outputs, report.rows_per_s, report.seconds) == ((), (), 0.0, 0.0)

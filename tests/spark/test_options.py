@@ -78,8 +78,9 @@ def test_at_most_once_keeps_messages_for_the_tasks_that_read_them() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
+        ({"maxoffsetpertrigger": "1"}, "the option 'maxOffsetPerTrigger' cannot be used"),
         ({"maxOffsetPerTrigger": "1"}, "did you mean maxOffsetsPerTrigger"),
-        ({"zzzz": "1"}, "there are bridge, "),
+        ({"zzzz": "1"}, "the option 'zzzz' cannot be used: the source has no such option; leave it out"),
         ({"topic": "x"}, "an option of the sink, not of the source"),
         ({"subscribe": ""}, "subscribe is missing"),
         ({"subscription": ""}, "subscription is missing"),
@@ -89,7 +90,8 @@ def test_at_most_once_keeps_messages_for_the_tasks_that_read_them() -> None:
         ({"subscribe": "x" * 256}, "longer than 255 bytes"),
         ({"subscribe": ".".join("a" * 17)}, "more than 16 parts"),
         ({"subscribePattern": "orders.#"}, "give one of the two"),
-        ({"subscribe": "", "subscribePattern": "orders-[0-9]+"}, "regular expression"),
+        ({"subscribe": "", "subscribePattern": "orders-[0-9]+"}, "is a regular expression, and the network has"),
+        ({"subscribe": "", "subscribePattern": r"orders\..*"}, ": write orders.#;"),
         ({"subscribe": "", "subscribePattern": "orders*"}, "between the dots alone"),
         ({"subscribe": "", "subscribePattern": "a.*/b"}, "mixes . and /"),
         ({"startingOffsets": "tomorrow"}, "neither earliest nor latest nor JSON"),
@@ -97,8 +99,11 @@ def test_at_most_once_keeps_messages_for_the_tasks_that_read_them() -> None:
         ({"startingOffsets": '{"billing": "3"}'}, "whole number"),
         ({"startingOffsets": '{"billing": {"seq": 3}}'}, "journal of the position is missing"),
         ({"startingOffsets": '{"billing": -3}'}, "whole number"),
+        ({"startingOffsets": '{"sensors": {"0": 5}}'}, "it is of 'sensors'; name subscription 'billing'"),
+        ({"startingOffsets": '{"billing": {"0": 5, "1": 7}}'}, "has one partition, 0, and no partition 1"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
-        ({"maxOffsetsPerTrigger": "0"}, "give messages"),
+        ({"maxOffsetsPerTrigger": "0"}, "give a number of messages, from 1"),
+        ({"minPartitions": "abc"}, "it is no whole number; give 1 to 10000"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger = 'many'"),
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "more than maxOffsetsPerTrigger"),
         ({"maxBytesPerTrigger": "5 apples"}, "it is no size"),
@@ -160,6 +165,16 @@ def test_a_batch_write_needs_a_sink_id_and_may_number_itself() -> None:
     assert sink_options({**EMBEDDED, "sinkId": "s", "batchId": "0"}, is_stream=False).batch_id == 0
 
 
+def test_a_table_of_the_catalog_has_options_of_both_sides_and_properties() -> None:
+    """As Spark hands them on: each option twice, and what else it knows of a table."""
+    both = {**SOURCE, "topic": "invoices", "sinkId": "s"}
+    table = {**{f"option.{name}": value for name, value in both.items()}, **both, "provider": "amqp", "owner": "ann"}
+    assert source_options(table).topics == ("orders",)
+    assert sink_options({**table, "topic": "others"}).topic == "others"  # a writer of the table may say more
+    with pytest.raises(BadRequest, match="did you mean subscription"):
+        source_options({"option.subscripton": "x", "provider": "amqp"})
+
+
 def test_a_batch_read_needs_no_topics_and_may_end_somewhere() -> None:
     options = source_options(
         {**EMBEDDED, "subscription": "billing", "endingOffsets": '{"billing": 9}'}, is_stream=False
@@ -177,6 +192,8 @@ def test_a_batch_read_needs_no_topics_and_may_end_somewhere() -> None:
         ('{"billing": -1}', Place("latest", None, "billing")),
         ('{"billing": -2}', Place("earliest", None, "billing")),
         ('{"billing": {"journal": "ab", "seq": 7, "ends": "5,3"}}', Place(7, "ab", "billing")),
+        ('{"billing": {"0": 8}}', Place(7, None, "billing")),
+        ('{"billing": {"0": -2}}', Place("earliest", None, "billing")),
     ],
 )
 def test_starting_offsets_are_a_word_or_a_position_as_a_checkpoint_has_it(text: str, place: Place) -> None:

@@ -211,7 +211,9 @@ def test_pauses_double_up_to_the_cap_and_begin_anew_after_a_healthy_run() -> Non
 
 def test_only_errors_that_need_somebody_are_hopeless() -> None:
     for kind in HOPELESS:
-        assert is_hopeless(f"[X] Traceback:\nbridges.node.errors.{kind.__name__}: sink p: why; do that\n at java")
+        name = f"{kind.__module__}.{kind.__name__}"
+        assert is_hopeless(f"[X] Traceback:\n{name}: sink p: why; do that\n at java")
+        assert cause_of(f"[X] It failed: {name}: sink p: why; do that\n SQLSTATE: 1") == f"{name}: sink p: why; do that"
     for text in (
         "bridges.node.errors.NodeUnavailable: the node is away",
         "ValueError: bridges.node.errors.BadRequest",

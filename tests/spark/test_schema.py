@@ -34,7 +34,6 @@ from oncewire.wire import (
     Properties,
     Symbol,
     ULong,
-    body_octets,
     decode_message,
     encode,
     encode_data_message,
@@ -42,6 +41,7 @@ from oncewire.wire import (
     splice_annotations,
     topic_annotations,
 )
+from oncewire.wire.json_values import body_octets
 from oncewire.wire.vocabulary import PARTITION_KEY, PRODUCER, SEQUENCE
 from tests.support.amqp_values import VALUES, map_of
 
@@ -72,7 +72,9 @@ def test_the_arrow_schema_is_the_one_that_spark_wants(include_headers: bool, inc
     assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert ("headers" in names, "message_id" in names) == (include_headers, include_metadata)
     assert arrow_schema(**include).names == names
-    assert schema_ddl(**include).startswith("key binary, value binary, topic string, partition int, offset bigint")
+    assert schema_ddl(columns(**include)).startswith(
+        "key binary, value binary, topic string, partition int, offset bigint"
+    )
 
 
 def test_a_plain_message_becomes_a_row_with_kafkas_names() -> None:

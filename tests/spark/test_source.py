@@ -266,6 +266,22 @@ def test_a_checkpoint_of_something_else_is_refused(given: dict[str, Any]) -> Non
 # --- who may read -----------------------------------------------------------------------------------------------------
 
 
+def test_a_query_of_a_subscription_without_messages_is_told_what_it_will_get(
+    node: OfflineNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever comes from Kafka expects what was published before, or takes the pattern for a regular expression."""
+    query = Query(node, subscribe="", subscribePattern="sens.*")
+    with caplog.at_level(logging.WARNING, "oncewire.spark"):
+        assert query.run() == []
+    assert "it gets what is published from now on to sens.*" in caplog.text
+    assert "startingOffsets=earliest changes nothing" in caplog.text
+    assert "a pattern is no regular expression" in caplog.text
+    caplog.clear()
+    node.append_numbers(SUB, 0, 2)
+    Query(node).run()
+    assert not caplog.text
+
+
 def test_a_second_query_on_a_subscription_is_refused_and_takes_nothing_away(node: OfflineNode) -> None:
     node.append_numbers(SUB, 0, 10)
     first, second = Query(node, minBatchesToRetain="0"), Query(node, "query-2", minBatchesToRetain="0")
@@ -294,7 +310,7 @@ def test_a_subscription_that_is_released_begins_with_the_oldest_message_that_is_
     node.release(SUB)
     assert Query(node, "query-2").run() == numbers(10, 20)
     node.append_numbers(SUB, 20, 21)
-    with pytest.raises(OwnedByAnother, match="was taken from it"):
+    with pytest.raises(OwnedByAnother, match="it was taken from query query-1"):
         first.run()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.spark.spark_helpers import (
     forget_last_commit,
     node_options,
     publish_numbers,
+    wait_until,
 )
 
 pytestmark = pytest.mark.spark
@@ -92,15 +92,6 @@ def own_pipeline(
     found = Pipeline(spark, router, own_node, names, tmp_path)
     yield found
     found.client.close()
-
-
-def wait_until(query: Any, condition: Callable[[], bool]) -> None:
-    """Wait for what a running query brings about."""
-    ends_at = time.monotonic() + QUERY_S
-    while not condition():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < ends_at, "it did not happen"
-        time.sleep(0.05)
 
 
 def numbers(start: int, stop: int) -> list[int]:
@@ -207,7 +198,7 @@ def test_a_second_query_and_a_new_checkpoint_are_refused_and_the_first_goes_on(p
     pipeline.checkpoint = pipeline.folder / "another checkpoint"
     said = pipeline.failure()
     assert "reads this subscription" in said
-    assert "give each query a subscription of its own" in said
+    assert "give each query its own subscription" in said
     pipeline.checkpoint = pipeline.folder / "checkpoint"
     pipeline.send(5)
     pipeline.run()

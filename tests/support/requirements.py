@@ -118,7 +118,7 @@ def go_amqp(program: str) -> Path:
 
 def go_amqp_programs() -> bool:
     """Return whether the programs with go-amqp are built."""
-    return all(go_amqp(program).exists() for program in ("login", "requests", "selector"))
+    return all(go_amqp(program).exists() for program in ("journal", "login", "requests", "selector"))
 
 
 def etcd_releases() -> bool:
@@ -165,6 +165,7 @@ PARTS = {
     "docker-compose": Part(
         "docker-compose", program("docker-compose"), "sudo apt-get install -y --no-install-recommends docker-compose"
     ),
+    "curl": Part("the program curl", program("curl"), "sudo apt-get install -y curl"),
     "ssh-keygen": Part("ssh-keygen", program("ssh-keygen"), "sudo apt-get install -y openssh-client"),
     "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
@@ -173,10 +174,13 @@ PARTS = {
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "cyclonedx": Part("cyclonedx-bom, which lists parts", tool_file("supply/bin/cyclonedx-py"), "make tools"),
+    "sqlalchemy": Part("the package SQLAlchemy", python_module("sqlalchemy"), "make tools"),
+    "asyncpg": Part("the package asyncpg", python_module("asyncpg"), "make tools"),
     "psycopg": Part("the package psycopg", python_module("psycopg"), "make tools"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg", postgresql, "make tools"),
     "mongodb": Part("the server FerretDB, or the package PyMongo", mongodb, "make tools"),
     "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),
+    "spark-connect": Part("what pyspark needs for Spark Connect", python_module("grpc_status"), "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
 

@@ -3,11 +3,14 @@
 `tests/support/warm_start.py` runs it, once for each process of a test run. A request is one packet: what to run, with
 which environment, in which folder, and the three standard files. The program is forked twice, so that the kernel makes
 it a child of the test's process (which is a subreaper for that time): there it is waited for and killed as any other.
+
+A program that starts others gets a process beside it that has not run anything yet, and forks those for it.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -16,6 +19,7 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -34,6 +38,8 @@ IMPORTED = (
     "uvloop",
     "sqlite3",
     "ssl",
+    "bridges.edge.cli",
+    "bridges.edge.running",
     "bridges.workqueue.cli",
     "chaos.clients.load",
     "oncewire.cli.main",
@@ -48,17 +54,16 @@ LARGEST_REQUEST = 1 << 20
 """Above what the kernel allows for one packet."""
 HIGHEST_FILE = 1024
 """More files than this process opens."""
-SPARE_FILE = 512
-"""From here on files are put aside; below are those that programs get."""
-MOST_FILES = 16
-"""For one program: the three standard files, and those that its caller passes on."""
 POLL_S = 0.0005
+sys.path.append(str(Path(__file__).parent))
+client: Any = importlib.import_module("warm_client")
+"""What asks this server, for programs that ask one, too."""
+sys.path.pop()
 
 
 def main() -> Run | None:
     """Serve requests until the test's process has gone; returns, in each fork, what it runs."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    owner = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test run
     for name in IMPORTED:
         importlib.import_module(name)
@@ -66,22 +71,41 @@ def main() -> Run | None:
     gc.collect()
     gc.freeze()
     control.send(b"ready")
+    return serve(control, os.getppid())
+
+
+def serve(control: socket.socket, owner: int) -> Run | None:
+    """Fork for each request of the owner, until it has gone; returns, in each fork, what it runs."""
     while True:
-        data, files, _, _ = socket.recv_fds(control, LARGEST_REQUEST, MOST_FILES)
+        data, files, _, _ = socket.recv_fds(control, LARGEST_REQUEST, client.MOST_FILES)
         if not data:
             return None
         between = os.fork()
         if between == 0:
+            own = os.getpid()
             if os.fork() != 0:
                 os._exit(0)
-            while os.getppid() != owner:
+            while os.getppid() == own:
                 time.sleep(POLL_S)
+            if os.getppid() != owner:  # which has gone meanwhile
+                os._exit(0)
             request = json.loads(data)
             if request["new_group"]:
                 os.setpgid(0, 0)
             control.send(str(os.getpid()).encode())
             control.detach()
             keep_only(files, [0, 1, 2, *request["passed"]])
+            if request["starts_others"]:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                program = os.getpid()
+                if os.fork() == 0:
+                    keep_only([os.open(os.devnull, os.O_RDWR)] * 3 + [theirs.detach()], [0, 1, 2, 3])
+                    os.setsid()
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                    return serve(socket.socket(fileno=3), program)
+                theirs.close()
+                client.WARM.continue_with(ours, client.interpreter_settings(os.environ))
+                subprocess.Popen._execute_child = client.start_warm  # type: ignore[attr-defined]
             return become(request)
         for file in files:
             os.close(file)
@@ -90,7 +114,7 @@ def main() -> Run | None:
 
 def keep_only(files: Sequence[int], numbers: Sequence[int]) -> None:
     """Leave these files alone open, each at its number, for programs that this one becomes too."""
-    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, SPARE_FILE) for file in files]
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, client.SPARE_FILE) for file in files]
     for number, file in zip(numbers, aside, strict=True):
         os.dup2(file, number)
     kept = sorted(numbers)
@@ -105,6 +129,7 @@ def become(request: dict[str, Any]) -> Run:
         os.setsid()
     os.chdir(request["folder"])
     os.environ.clear()
+    show_what_exec_would_be_given(request["command"], request["environment"])
     os.environ.update(request["environment"])
     time.tzset()
     tempfile.tempdir = None
@@ -122,6 +147,15 @@ def become(request: dict[str, Any]) -> Run:
         own.__file__ = program
         code = compile(Path(program).read_bytes(), program, "exec")
     return lambda: exec(code, own.__dict__)
+
+
+def show_what_exec_would_be_given(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Write arguments and environment where the system lists them, over those of this process: `proc(5)`."""
+    found = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:49]
+    arguments, arguments_end, variables, variables_end = map(int, found)
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    for begin, end, words in ((arguments, arguments_end, command), (variables, variables_end, settings)):
+        ctypes.memmove(begin, client.listed(words).ljust(end - begin, b"\0"), end - begin)
 
 
 def open_standard_files() -> None:
@@ -150,7 +184,9 @@ def end_with(code: int) -> NoReturn:
 
 if __name__ == "__main__":
     run = main()
-    if run is not None:
+    if run is None:
+        os._exit(0)
+    else:
         try:
             run()
         except SystemExit as end:

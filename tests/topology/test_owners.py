@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oncewire.client.journals import random_container_id
-from topology.inspector.owners_core import CLIENT, FEED, MEMBER, NAMED_BY_TOPIC, RANDOM, owner_of
+from topology.inspector.owners_core import CLIENT, FEED, JOURNAL, MEMBER, NAMED_BY_TOPIC, RANDOM, owner_of
 
 
 @pytest.mark.parametrize(
     ("name", "topic", "kind"),
     [
-        ("workqueue-0123456789abcdef/feed", "orders", FEED),
-        ("workqueue-0123456789abcdef/feed", "feed", FEED),
+        ("edge-0123456789abcdef/feed", "orders", FEED),
+        ("edge-0123456789abcdef/journal", "orders.#", JOURNAL),
+        ("edge-0123456789abcdef/feed", "feed", FEED),
         ("workqueue/feed", "orders", CLIENT),
         ("billing/orders", "orders", NAMED_BY_TOPIC),
         ("host.flights/orders/eu", "orders/eu", NAMED_BY_TOPIC),

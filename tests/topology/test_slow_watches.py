@@ -26,8 +26,10 @@ PATIENT = EtcdClientOptions(call_timeout_s=30.0, connect_timeout_s=10.0, watch_s
 """The watch that was stalled goes on: it is not opened again for want of time."""
 HASTY = EtcdClientOptions(call_timeout_s=1.0, connect_timeout_s=0.5, watch_silence_s=0.5)
 """It is given up, and opened again at the same stalled relay."""
-PUTS, VALUE = 160, b"v" * (192 << 10)
-"""30 MiB, far more than the sockets of a connection and etcd's own buffers hold."""
+PUTS, VALUE = 48, b"v" * (192 << 10)
+"""9 MiB, more than the sockets of a connection hold."""
+SMALL_PUTS, SMALL_VALUE = 160, b"v" * 64
+"""More events than etcd keeps for a watch whose connection takes no more."""
 SLOW_WATCHERS = re.compile(r"^etcd_debugging_mvcc_slow_watcher_total (\S+)$", re.MULTILINE)
 PATIENCE = pytest.mark.parametrize("options", [PATIENT, HASTY], ids=["patient", "hasty"])
 
@@ -80,8 +82,8 @@ class Slow:
 
     async def fall_behind(self) -> None:
         """Write until etcd has given up sending to this watch at once."""
-        for _ in range(PUTS):
-            await self.put()
+        for value in [VALUE] * PUTS + [SMALL_VALUE] * SMALL_PUTS:
+            await self.put(value)
         await eventually(self._is_slow, "etcd calls the watch slow")
         assert len(self.reported) < len(self.written)
 

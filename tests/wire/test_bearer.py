@@ -7,23 +7,19 @@ from typing import Any
 import pytest
 
 from oncewire.wire import (
-    MAX_TOKEN,
-    OAUTHBEARER,
-    XOAUTH2,
-    BearerServer,
     Challenge,
     Deferred,
     ExternalClient,
     ExternalServer,
     Failure,
     LocalProtocolError,
-    OAuthBearerClient,
     SaslClient,
     SaslCode,
     SaslServer,
     Step,
     Success,
 )
+from oncewire.wire.bearer import MAX_TOKEN, OAUTHBEARER, XOAUTH2, BearerServer, OAuthBearerClient
 from oncewire.wire.frames import MAX_SASL_FRAME_SIZE, FrameParser
 from oncewire.wire.performative_codec import decode_sasl_frame
 

@@ -12,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncewire.wire import (
-    MAX_ITERATIONS,
-    MIN_ITERATIONS,
-    SCRAM_HASHES,
     Challenge,
     Deferred,
     Failure,
@@ -22,17 +19,23 @@ from oncewire.wire import (
     RemoteProtocolError,
     SaslClient,
     SaslServer,
+    Success,
+)
+from oncewire.wire.performatives import SaslOutcomeFrame
+from oncewire.wire.sasl import Step
+from oncewire.wire.saslprep import saslprep
+from oncewire.wire.scram import (
+    MAX_ITERATIONS,
+    MAX_NONCE,
+    MAX_SALTED,
+    MIN_ITERATIONS,
+    SCRAM_HASHES,
     ScramClient,
     ScramHash,
     ScramKeys,
     ScramServer,
-    Success,
     derive_keys,
-    saslprep,
 )
-from oncewire.wire.performatives import SaslOutcomeFrame
-from oncewire.wire.sasl import Step
-from oncewire.wire.scram import MAX_NONCE, MAX_SALTED
 from tests.wire.test_sasl import frames
 
 SHA_256, SHA_512 = SCRAM_HASHES

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from oncewire.wire import (
@@ -25,29 +25,20 @@ from oncewire.wire import (
     decode_message,
     encode_data_message,
 )
+from tests.edge.edge_process import running_edge, settings
 from tests.router.raw_client import RawClient
 
 DEADLINE_S = 120.0
-ONCEWIRE = [sys.executable, "-P", "-c", "from oncewire.cli.main import main; main()"]
 
 
 @asynccontextmanager
 async def bridge(store: str, urls: Sequence[str], name: str = "bridge") -> AsyncIterator[asyncio.subprocess.Process]:
-    """`oncewire queue serve` for the time of the block, connected to a router at its begin."""
-    routers = [flag for url in urls for flag in ("--router", url)]
-    command = [*ONCEWIRE, "queue", "serve", "--store", store, "--container-id", name, "--json"]
-    process = await asyncio.create_subprocess_exec(
-        *command, *routers, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
-    )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), DEADLINE_S)
-        assert json.loads(line)["serving"] == "queue://", line
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    """An edge that serves the queues of a store for the time of the block, connected to a router at its begin."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = settings(store, urls, '[[queue]]\nname = "of the edge"', name)
+        async with running_edge(Path(folder) / "edge.toml", text) as edge:
+            assert edge.process is not None
+            yield edge.process
 
 
 @dataclass

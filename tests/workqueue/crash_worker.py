@@ -1,7 +1,6 @@
 """A worker that is killed (SIGKILL) at one place: ``crash_worker.py KIND ADDRESS PLACE``.
 
-PLACE is "STATEMENT before" or "STATEMENT after": the number of the statement, or "work" for the commit of the first
-item's work. With any other number it is not killed.
+PLACE: see tests/store/killing.py.
 
 Moves items from `in` to `out` in two ways, both with an effect in the application's own table in the same transaction:
 items that begin with "m" by `move`, all others by `commit` and `push`. Ends when `in` is empty.
@@ -10,39 +9,15 @@ items that begin with "m" by `move`, all others by `commit` and `push`. Ends whe
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Sequence
 from functools import partial
 
 from bridges.workqueue import Commit, NewItem, Operations, Taken, Target
-from bridges.workqueue.store import Row, Store
+from tests.store.killing import killed_at
 from tests.workqueue.queue_world import Database
 
 TIMEOUT_S = 0.2
 """Of a reservation: the next worker takes over soon."""
-
-
-def killed_at(store: Store, place: str) -> None:
-    """Count the store's statements from now on, and die at this place."""
-    plain = store.execute  # type: ignore[attr-defined]
-    number, _, side = place.partition(" ")
-    statements = commits = 0
-
-    def execute(statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        nonlocal statements, commits
-        statements += 1
-        commits += statement == "COMMIT"
-        # The first commit is of the reservation, the second one of the work.
-        is_here = statement == "COMMIT" and commits == 2 if number == "work" else statements == int(number)
-        if is_here and side == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        rows: list[Row] = plain(statement, parameters)
-        if is_here:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return rows
-
-    store.execute = store.write = execute  # type: ignore[attr-defined]
 
 
 def work(do: Operations, taken: Taken) -> None:

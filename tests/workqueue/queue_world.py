@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import itertools
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from bridges.workqueue import Commit, Handle, NewItem, Operations, Rollback, Search, Taken
+from bridges.workqueue.contents import QueueContents
 from bridges.workqueue.items import HistoryEntry
 from bridges.workqueue.mongodb_operations import MongoStore
-from bridges.workqueue.postgres import PostgresStore
-from bridges.workqueue.sqlite import SqliteStore
-from bridges.workqueue.store import Job, Store
+from oncewire.store.store import Job, Store
+from tests.store.databases import Clock, SqlDatabase
 
 T = TypeVar("T")
-START = 1_790_000_000.0
-_names = itertools.count(1)
-
-
-@dataclass
-class Clock:
-    """The store's time, moved by the test."""
-
-    now: float = START
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class MongoWorldStore:
@@ -56,45 +41,23 @@ class MongoWorldStore:
 
 
 @dataclass
-class Database:
-    """Where a store is: kind, and file, libpq's words or URL."""
-
-    kind: str
-    address: str
+class Database(SqlDatabase):
+    """Where a store of queues is: kind, and file, libpq's words or URL."""
 
     @property
     def url(self) -> str:
-        if self.kind == "sqlite":
-            return f"sqlite:///{self.address}"
-        if self.kind == "mongodb":
-            return self.address
-        words = dict(word.split("=", 1) for word in self.address.split())
-        return f"postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+        return self.address if self.kind == "mongodb" else super().url
 
     def open(self, clock: Clock | None = None, chance: float = 1.0) -> Store:
         if self.kind == "mongodb":  # what the tests use of a Store it has
             return cast("Store", MongoWorldStore(self.address, clock=clock, chance=lambda: chance))
-        if self.kind == "sqlite":
-            return SqliteStore(self.address, clock=clock, chance=lambda: chance) if clock else SqliteStore(self.address)
-        return PostgresStore(self.address, clock=clock, chance=lambda: chance)
+        return self.open_with(QueueContents(chance=lambda: chance), clock)
 
     def connect(self) -> Any:
         """What another program opens it with; of a MongoDB store, PyMongo's database."""
         if self.kind == "mongodb":
             return importlib.import_module("pymongo").MongoClient(self.address).get_default_database()
-        if self.kind == "sqlite":
-            return sqlite3.connect(self.address, isolation_level=None, timeout=10)
-        return importlib.import_module("psycopg").connect(self.address, autocommit=True)
-
-    def run(self, statement: str) -> None:
-        """Run a statement of another program's."""
-        with closing(self.connect()) as connection:
-            connection.execute(statement)
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What another program sees in it."""
-        with closing(self.connect()) as connection:
-            return [tuple(row) for row in connection.execute(query).fetchall()]
+        return super().connect()
 
     def make_all_due(self) -> None:
         """As if the time of every item had come."""
@@ -119,7 +82,7 @@ class Database:
         if self.kind == "mongodb":
             with self.connect().client as client:
                 return int(client.get_default_database()["oncewire_store"].find_one({"_id": "version"})["version"])
-        return int(self.rows("SELECT version FROM oncewire_queue_version")[0][0])
+        return self.versions()["queues"]
 
     def set_version(self, version: int) -> None:
         """As if another version had written the store."""
@@ -129,7 +92,7 @@ class Database:
                 client.get_default_database()["oncewire_store"].update_one({"_id": "version"}, change)
             return
         with closing(self.connect()) as connection:
-            connection.execute(f"UPDATE oncewire_queue_version SET version = {version}")
+            connection.execute(f"UPDATE oncewire_versions SET version = {version} WHERE feature = 'queues'")
 
     def count_kept(self) -> tuple[int, int]:
         """Entries of the history and known keys that take room in it."""
@@ -141,19 +104,6 @@ class Database:
         ((entries,),) = self.rows("SELECT count(*) FROM oncewire_history")
         ((keys,),) = self.rows("SELECT count(*) FROM oncewire_keys")
         return entries, keys
-
-
-def new_database(kind: str, folder: Path, server: Callable[[str], str]) -> Database:
-    """A database that nobody has used."""
-    if kind == "sqlite":
-        return Database(kind, str(folder / "queue.db"))
-    address = server(kind)
-    name = f"workqueue_{next(_names)}"
-    if kind == "mongodb":
-        return Database(kind, f"{address}/{name}")
-    with closing(importlib.import_module("psycopg").connect(f"{address} dbname=postgres", autocommit=True)) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    return Database(kind, f"{address} dbname={name}")
 
 
 @dataclass

@@ -31,7 +31,7 @@ from oncewire.wire import (
 )
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
-from tests.workqueue.amqp_world import ONCEWIRE, Worker, attach, bridge, pusher, worker
+from tests.workqueue.amqp_world import Worker, attach, bridge, pusher, worker
 from tests.workqueue.queue_world import Database
 
 
@@ -278,26 +278,6 @@ async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
         push.send(b"c", b"c")
         assert (await push.outcome(b"c")).state == ACCEPTED
         assert (await queue.statistics()).ready == 3
-
-
-async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(sql_database: Database, queue: Queue) -> None:
-    async with running_router("--standalone", "--http-loopback-role=viewer") as router:
-        process = await asyncio.create_subprocess_exec(
-            *ONCEWIRE,
-            "queue",
-            "serve",
-            "--store",
-            sql_database.url,
-            "--router",
-            router.url,
-            stderr=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-        )
-        _, error = await asyncio.wait_for(process.communicate(), 40)
-        assert process.returncode == 2
-        assert b"services.role" in error
-        assert await queue.history() is not None
-        assert json.dumps(error.decode()).count("Traceback") == 0
 
 
 async def test_two_bridges_serve_one_store(sql_database: Database, queue: Queue, router: RouterProcess) -> None:

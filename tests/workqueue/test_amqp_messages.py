@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from bridges.workqueue.amqp_messages import item_of
-from oncewire.wire import BodyKind, Message, body_octets, encode_message
+from oncewire.wire import BodyKind, Message, encode_message
+from oncewire.wire.json_values import body_octets
 from tests.support.amqp_values import VALUES, map_of
 
 

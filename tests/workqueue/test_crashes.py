@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from bridges.workqueue import Ending, Search
-from tests.workqueue.queue_world import START, Clock, Database, World
+from tests.store import killing
+from tests.store.databases import START, Clock
+from tests.store.killing import KILLED, NOWHERE
+from tests.workqueue.queue_world import Database, World
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = (
-    "import runpy, sys; sys.path.append(sys.argv.pop(1));"
-    "runpy.run_module('tests.workqueue.crash_worker', run_name='__main__')"
-)
-"""The folder of the tests comes behind the installed packages, which are under test."""
 ITEMS = ["a", "m1", "b", "m2"]
 
 
 def run_worker(database: Database, place: str) -> int:
     """Run a worker to its end or its death; returns its exit code."""
-    command = [sys.executable, "-P", "-c", WORKER, str(ROOT), database.kind, database.address, place]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    return killing.run_worker("tests.workqueue.crash_worker", database.kind, database.address, place)
 
 
 def fill(database: Database) -> World:
@@ -58,7 +50,7 @@ def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(sql_dat
         code = run_worker(sql_database, place)
         if code == 0:
             break
-        assert code == -signal.SIGKILL
+        assert code == KILLED
         killed += 1
     judge(world)
     # The places of one item's work are all behind it: every worker was killed one place later than the one before.
@@ -69,8 +61,8 @@ def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(sql_dat
 def test_workers_killed_inside_their_transactions_lose_nothing_and_do_nothing_twice(sql_database: Database) -> None:
     world = fill(sql_database)
     codes = [run_worker(sql_database, f"{number} after") for number in (3, 7, 10, 13, 15)]
-    assert codes == [-signal.SIGKILL] * 5
-    assert run_worker(sql_database, "0") == 0
+    assert codes == [KILLED] * 5
+    assert run_worker(sql_database, NOWHERE) == 0
     judge(world)
     world.store.close()
 
@@ -80,10 +72,11 @@ def test_a_worker_killed_around_the_commit_of_its_work_has_done_it_not_at_all_or
     sql_database: Database, side: str
 ) -> None:
     world = fill(sql_database)
-    assert run_worker(sql_database, f"work {side}") == -signal.SIGKILL
+    # The first commit is of the reservation, the second one of the work.
+    assert run_worker(sql_database, f"commit 2 {side}") == KILLED
     done = world.do(lambda do: do.execute("SELECT count(*) FROM effects"))
     assert done == [(0 if side == "before" else 1,)]
-    assert run_worker(sql_database, "0") == 0
+    assert run_worker(sql_database, NOWHERE) == 0
     judge(world)
     world.store.close()
 

@@ -21,8 +21,9 @@ from bridges.workqueue import (
     UnknownQueue,
 )
 from bridges.workqueue.merging_core import CommitJob, ReserveJob
-from bridges.workqueue.rules_core import to_us
-from tests.workqueue.queue_world import START, World
+from oncewire.store.rules_core import to_us
+from tests.store.databases import START
+from tests.workqueue.queue_world import World
 
 
 def test_an_item_is_taken_when_its_time_has_come_and_not_before(world: World) -> None:

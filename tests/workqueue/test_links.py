@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bridges.store.links import LINK_EXPIRY_S
+from bridges.store.serving import AddressService
 from bridges.workqueue import Ending, LinkStolen, NewItem, QueueStore, Rollback
-from bridges.workqueue.amqp import QueueBridge
-from bridges.workqueue.errors import NeedsTransactions
-from bridges.workqueue.rules_core import LINK_EXPIRY_S
+from bridges.workqueue.amqp import ADDRESSES
+from oncewire.store.errors import NeedsTransactions
 from tests.workqueue.queue_world import Database, World
 
 
@@ -73,4 +74,4 @@ def test_a_rejected_item_is_dead_at_once_with_its_reason(sql_world: World) -> No
 async def test_a_mongodb_store_is_not_served(mongo_database: Database) -> None:
     async with QueueStore.open(mongo_database.url) as store:
         with pytest.raises(NeedsTransactions, match="SQLite or PostgreSQL"):
-            QueueBridge(store, ["amqp://127.0.0.1:1"], "bridge")
+            AddressService(store, ["amqp://127.0.0.1:1"], ADDRESSES, "bridge")

@@ -10,8 +10,8 @@ import pytest
 from bridges.workqueue import Commit, Handle, NeedsTransactions
 from bridges.workqueue.merging_core import CommitJob, Needs, NextJob, ReserveJob, first_needs, merge
 from bridges.workqueue.one_operation import OneOperation
-from bridges.workqueue.rules_core import MAX_COUNT
-from bridges.workqueue.store import Job
+from oncewire.store.rules_core import MAX_COUNT
+from oncewire.store.store import Job
 
 
 def commit(*items: int) -> CommitJob:

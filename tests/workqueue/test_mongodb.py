@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,15 +31,13 @@ from bridges.workqueue import (
 from bridges.workqueue.mongodb_documents import ITEM_INDEXES, ITEMS
 from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.opening import open_any_store
+from tests.store import killing
+from tests.store.databases import START, Clock
+from tests.store.killing import KILLED
 from tests.support.mongodb import running_ferretdb
-from tests.workqueue.queue_world import START, Clock, Database, World
+from tests.workqueue.queue_world import Database, World
 
 pytestmark = pytest.mark.needs("mongodb")
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = (
-    "import runpy, sys; sys.path.append(sys.argv.pop(1));"
-    "runpy.run_module('tests.workqueue.mongodb_worker', run_name='__main__')"
-)
 
 
 # --- one document at a time
@@ -289,8 +285,7 @@ def judge(world: World) -> None:
 
 
 def run_worker(database: Database, place: str) -> int:
-    command = [sys.executable, "-P", "-c", WORKER, str(ROOT), database.url, place]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    return killing.run_worker("tests.workqueue.mongodb_worker", database.url, place)
 
 
 def work_on(database: Database) -> None:
@@ -303,7 +298,7 @@ def work_on(database: Database) -> None:
 def test_workers_killed_between_their_commands_lose_nothing_and_do_nothing_twice(mongo_database: Database) -> None:
     world = fill(mongo_database)
     for number in (2, 3, 5, 8, 11):
-        assert run_worker(mongo_database, str(number)) in {-signal.SIGKILL, 0}
+        assert run_worker(mongo_database, str(number)) in {KILLED, 0}
     work_on(mongo_database)
     judge(world)
     world.store.close()
@@ -316,7 +311,7 @@ def test_workers_killed_at_every_command_lose_nothing_and_do_nothing_twice(mongo
         database = Database("mongodb", f"{mongo_database.address}_{number}")
         world = fill(database)
         code = run_worker(database, str(number))
-        assert code in {-signal.SIGKILL, 0}
+        assert code in {KILLED, 0}
         work_on(database)
         judge(world)
         world.store.close()

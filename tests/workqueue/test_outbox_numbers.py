@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
+from bridges.store.outbox_publisher import NAME
+from bridges.store.statements import END_ROW
 from bridges.workqueue import new_message
-from bridges.workqueue.outbox import NAME
-from bridges.workqueue.sql_statements import END_ROW
-from bridges.workqueue.topic_journal import take_over
 from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.client.outcomes import rejected
 from oncewire.client.sqlite_journal import outcome_to_text
+from oncewire.store.owners import take_over
 from tests.workqueue.queue_world import World
 from tests.workqueue.test_cli import Shell
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bridges.store.outbox import MAX_TOPICS
+from bridges.store.topic_link import RENEW_S
 from bridges.workqueue import NewItem, QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
@@ -16,15 +18,13 @@ from bridges.workqueue.merging_core import ReserveJob
 from bridges.workqueue.mongodb import PROBES
 from bridges.workqueue.mongodb_items import PURGE_COUNT
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
-from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.queue_store import POLL_S
-from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
-from bridges.workqueue.sql_outbox import MAX_TOPICS
-from bridges.workqueue.sqlite import MAX_BYTES
-from bridges.workqueue.topic_journal import LEASE_S
-from bridges.workqueue.topic_link import RENEW_S
 from oncewire.client.publisher import SESSION_TIMEOUT_S
+from oncewire.store.open_store import LONGEST_SLEEP_S
+from oncewire.store.owners import LEASE_S
+from oncewire.store.rules_core import MAX_COUNT, MAX_NAME
+from oncewire.store.sqlite import MAX_BYTES
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
 
@@ -44,7 +44,7 @@ def test_rules_stand_in_order_and_each_number_is_used_once() -> None:
 
 
 def test_the_page_and_the_code_name_the_same_rules() -> None:
-    files = (ROOT / "bridges" / "workqueue").glob("*.py")
+    files = [path for room in ("store", "workqueue") for path in (ROOT / "bridges" / room).glob("*.py")]
     named = {rule for path in files for rule in rules_named_in(RULE, path.read_text(encoding="utf-8"))}
     assert named == set(RULES)
 

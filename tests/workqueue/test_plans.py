@@ -9,8 +9,8 @@ import pytest
 
 from bridges.workqueue import Commit, Ending, NewItem, Operations, Rollback, Search, Target, new_message
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.store import Row
 from bridges.workqueue.unpublished import outbox_numbers
+from oncewire.store.store import Row
 from tests.workqueue.queue_world import Database, World
 
 MANY = 20_000

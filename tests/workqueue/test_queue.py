@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
-import stat
+import contextlib
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,25 +16,19 @@ from bridges.workqueue import (
     InvalidRequest,
     NeedsTransactions,
     NewItem,
-    PartMissing,
     PayloadTooLarge,
     Pushed,
     Queue,
     QueueEmpty,
     QueueStore,
     StatementFailed,
-    StoreBusy,
-    StoreCorrupt,
     StoreFull,
     StoreUnreachable,
     StoreVersionUnknown,
     Target,
-    sqlite,
 )
-from bridges.workqueue.opening import open_store
-from bridges.workqueue.queue_store import until_set
-from bridges.workqueue.sqlite import SqliteStore
-from bridges.workqueue.store import Job
+from bridges.workqueue.contents import QueueContents
+from tests.store.databases import Breaking
 from tests.workqueue.queue_world import Database
 
 
@@ -60,6 +51,23 @@ async def test_a_block_that_raises_gives_the_item_back_with_the_error(database: 
                 _ = 1 / 0
         (dead,) = (await queue.history(ending=Ending.DEAD)).entries
         assert "ZeroDivisionError: division by zero" in dead.reason
+
+
+async def test_items_come_one_after_the_other_each_in_a_block_of_its_own(database: Database) -> None:
+    async with Queue.open(database.url, "work", max_retries=0) as queue:
+        for body in (b"a", b"bad", b"c"):
+            await queue.push(body)
+        done = []
+        async for item in queue.items(timeout=30):
+            with contextlib.suppress(ZeroDivisionError):
+                async with item:
+                    _ = 1 / (item.payload != b"bad")
+            done.append(item.payload)
+            if len(done) == 3:
+                break
+        assert done == [b"a", b"bad", b"c"]
+        endings = [(entry.payload, entry.ending) for entry in (await queue.history()).entries]
+        assert sorted(endings) == [(b"a", Ending.DONE), (b"bad", Ending.DEAD), (b"c", Ending.DONE)]
 
 
 async def test_a_worker_that_is_cancelled_gives_its_item_back_untried(database: Database) -> None:
@@ -235,16 +243,6 @@ async def test_a_waiter_looks_when_the_next_item_is_due_and_not_in_between(
         assert jobs <= 6  # two each time it looks: at once, when it is due, and for clocks that differ
 
 
-async def test_a_waiter_that_is_cancelled_as_a_notice_comes_waits_no_longer() -> None:
-    notice = asyncio.Event()
-    waiting = asyncio.create_task(until_set(notice, 60.0))
-    await asyncio.sleep(0)
-    notice.set()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-
 async def test_a_waiter_that_is_cancelled_takes_nothing_with_it(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         for _ in range(10):
@@ -282,34 +280,8 @@ async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(datab
         assert (await queue.statistics()).ready == 3
 
 
-class Breaking(SqliteStore):
-    """Its connection breaks right after so many of the next commits: they have happened, and nobody knows."""
-
-    breaks = 0
-
-    def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
-        done = super().transact(jobs)
-        if self.breaks:
-            self.breaks -= 1
-            raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
-        return done
-
-
-async def test_a_group_whose_commit_may_have_happened_is_not_run_again(tmp_path: Path) -> None:
-    opened = Breaking(tmp_path / "q.db")
-    store = QueueStore(opened)
-    queue = Queue(store, "work")
-    await queue.configure()
-    opened.breaks = 99
-    pushes = await asyncio.gather(*(queue.push(b"x") for _ in range(20)), return_exceptions=True)
-    assert {type(push) for push in pushes} == {StoreUnreachable}
-    opened.breaks = 0
-    assert (await queue.statistics()).ready == 20
-    await store.close()
-
-
 async def test_a_block_whose_commit_is_in_doubt_commits_again_with_one_effect(tmp_path: Path) -> None:
-    opened = Breaking(tmp_path / "q.db")
+    opened = Breaking(tmp_path / "q.db", contents=QueueContents())
     store = QueueStore(opened)
     queue = Queue(store, "work")
     await queue.configure()
@@ -366,58 +338,7 @@ async def test_a_connection_that_broke_is_made_anew(database: Database) -> None:
         assert await queue.pop() is not None
 
 
-# --- opening
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "queue.db",
-        "sqlite://queue.db",
-        "sqlite:///",
-        "mysql://h/d",
-        "sqlite:///q.db?max_bytes=x",
-        "sqlite:///q.db?x=1",
-    ],
-)
-def test_an_address_that_means_no_store_is_refused(url: str) -> None:
-    with pytest.raises(InvalidRequest):
-        open_store(url)
-
-
-def test_a_password_is_not_shown_when_an_address_is_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        open_store("mysql://me:secret@host/db")
-    assert "secret" not in str(refused.value)
-
-
-def test_a_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    open_store(f"sqlite:///{tmp_path}/q.db").close()
-    assert stat.S_IMODE((tmp_path / "q.db").stat().st_mode) == 0o600
-
-
-def test_a_folder_that_does_not_exist_is_unreachable(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreachable):
-        open_store(f"sqlite:///{tmp_path}/none/q.db")
-
-
-def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "q.db").write_bytes(b"something else, and long enough to be looked at" * 100)
-    with pytest.raises(StoreCorrupt):
-        open_store(f"sqlite:///{tmp_path}/q.db")
-
-
-def test_a_server_that_does_not_answer_is_unreachable(tmp_path: Path) -> None:
-    url = f"postgresql:///queue?host={tmp_path}"
-    with pytest.raises((StoreUnreachable, PartMissing)):
-        open_store(url)
-
-
-def test_without_psycopg_a_postgresql_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(PartMissing, match="pip install"):
-        open_store("postgresql:///queue")
+# --- the store
 
 
 def test_a_store_of_a_later_version_is_refused_and_left_alone(database: Database) -> None:
@@ -437,25 +358,3 @@ async def test_a_full_store_refuses_the_push_and_keeps_what_it_has(tmp_path: Pat
         assert kept > 5
         for _ in range(kept):
             assert await queue.pop() is not None
-
-
-async def test_a_store_that_another_program_locks_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
-    async with Queue.open(f"sqlite:///{tmp_path}/q.db", "work") as queue:
-        other = sqlite3.connect(tmp_path / "q.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusy):
-            await queue.push(b"x")
-        other.close()
-        await queue.push(b"x")
-
-
-async def test_pipes_of_processes_that_crashed_are_deleted(tmp_path: Path) -> None:
-    async with QueueStore.open(f"sqlite:///{tmp_path}/q.db") as store:
-        folder = tmp_path / "q.db-waiters"
-        folder.mkdir()
-        os.mkfifo(folder / "4711-dead")
-        queue = Queue(store, "work")
-        await queue.configure()
-        await queue.push(b"x")
-        assert list(folder.iterdir()) == []

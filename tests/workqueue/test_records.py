@@ -10,7 +10,8 @@ import pytest
 
 from bridges.workqueue import Ending, InvalidRequest, Operations, Page, Schedule, Search, Target, UnknownEntry
 from bridges.workqueue.items import HistoryEntry
-from tests.workqueue.queue_world import START, World
+from tests.store.databases import START
+from tests.workqueue.queue_world import World
 
 
 def end_some(world: World) -> None:

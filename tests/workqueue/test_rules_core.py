@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from bridges.workqueue import InvalidRequest, PartMissing, QueueSettings
-from bridges.workqueue.rules_core import backoff, due_at, is_dead, matches, to_s, to_us
+from bridges.workqueue.rules_core import backoff, due_at, is_dead, matches
 from bridges.workqueue.schedule_core import next_after
+from oncewire.store.rules_core import to_s, to_us
 
 SETTINGS = QueueSettings(backoff_s=2, backoff_max_s=100, max_retries=3)
 

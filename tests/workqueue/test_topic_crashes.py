@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
@@ -13,20 +12,15 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from bridges.store.crash_points import CrashPoint
 from bridges.workqueue import Queue, new_message
-from bridges.workqueue.crash_points import CrashPoint
 from oncewire.client import Publisher, connect
 from router.commands.local_network import LocalNetwork
 from tests.client.output_readers import OutputReaders, until_connected
+from tests.store.killing import KILLED, command
 from tests.support.effort import partly
 from tests.workqueue.queue_world import Database
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = (
-    "import runpy, sys; sys.path.append(sys.argv.pop(1));"
-    "runpy.run_module('tests.workqueue.topic_worker', run_name='__main__')"
-)
-"""The folder of the tests comes behind the installed packages, which are under test."""
 LONG = 180.0
 
 
@@ -49,6 +43,8 @@ POINTS = {
     ],
 }
 
+EVERY = [point for points in POINTS.values() for point in points]
+
 
 class Pipeline:
     """The processes of one run, its publisher and its subscriber."""
@@ -62,11 +58,7 @@ class Pipeline:
 
     async def start(self, role: str, point: str = "", times: int = 1) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            WORKER,
-            str(ROOT),
+            *command("tests.workqueue.topic_worker"),
             role,
             self._database.url,
             ",".join(self._routers),
@@ -88,7 +80,7 @@ class Pipeline:
                     if isinstance(error, TimeoutError):
                         raise AssertionError(f"{role} did not reach {point}") from error
                     raise
-                assert code == -signal.SIGKILL, f"{role} was not killed at {point}"
+                assert code == KILLED, f"{role} was not killed at {point}"
                 self.hits.append(point)
         process = await self.start(role)
         try:
@@ -179,7 +171,7 @@ async def test_killed_at_every_point_each_message_is_one_item_and_one_message_in
     async with pipeline.ends() as publisher, asyncio.TaskGroup() as group:
         roles = [group.create_task(pipeline.run_role(role, points)) for role, points in POINTS.items()]
         await pipeline.until_subscribed(network)
-        while len(pipeline.hits) < 2 * len(CrashPoint):
+        while len(pipeline.hits) < 2 * len(EVERY):
             await pipeline.send(publisher, 5)
             await asyncio.sleep(0.1)
         await pipeline.send(publisher, 50)
@@ -187,7 +179,7 @@ async def test_killed_at_every_point_each_message_is_one_item_and_one_message_in
         for role in roles:
             role.cancel()
     pipeline.judge()
-    assert sorted(pipeline.hits) == sorted([*CrashPoint, *CrashPoint]), "a point was not hit"
+    assert sorted(pipeline.hits) == sorted([*EVERY, *EVERY]), "a point was not hit"
 
 
 @pytest.mark.timeout(1200)
@@ -234,7 +226,7 @@ async def test_a_publisher_that_stands_by_continues_what_a_killed_one_has_begun(
             owner = "SELECT epoch FROM oncewire_owners WHERE name LIKE 'publisher%'"
             await until(lambda: sql_database.rows(owner) == [(2,)])
             await pipeline.send(publisher, 60)
-            assert await asyncio.wait_for(killed.wait(), LONG) == -signal.SIGKILL
+            assert await asyncio.wait_for(killed.wait(), LONG) == KILLED
             await pipeline.send(publisher, 20)
             await pipeline.until_all_is_received(publisher)
             assert sql_database.rows(owner) == [(3,)]

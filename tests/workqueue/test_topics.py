@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from bridges.store.outbox_publisher import NAME as PUBLISHER
 from bridges.workqueue import (
     Commit,
     Feed,
@@ -28,12 +29,11 @@ from bridges.workqueue import (
     Target,
     UnknownEntry,
     new_message,
-    topic_journal,
 )
-from bridges.workqueue.outbox import NAME as PUBLISHER
-from bridges.workqueue.topic_journal import take_over
 from bridges.workqueue.unpublished import drop_unpublished, list_unpublished, publish_again
 from oncewire.client import NotAccepted, OutcomeKind, Subscriber, connect
+from oncewire.store import owners
+from oncewire.store.owners import take_over
 from oncewire.wire import BodyKind, Message
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router, start_router
@@ -330,7 +330,7 @@ async def test_an_owner_that_is_not_heard_of_is_replaced_when_its_lease_runs_out
         async with running(OutboxPublisher(queue.store, router.url).run()):
             await queue.transact(lambda do: do.publish([new_message("done", b"before")]))
             assert await bodies(subscriber, 1) == [b"before"]
-            monkeypatch.setattr(topic_journal, "LEASE_S", 0.5)
+            monkeypatch.setattr(owners, "LEASE_S", 0.5)
             # As a process does that is killed right after its beginning.
             gone = await queue.transact(lambda do: take_over(do, PUBLISHER))
             await queue.transact(lambda do: do.publish([new_message("done", b"after")]))
@@ -394,30 +394,19 @@ async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
     )
 
 
-async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscription(
+async def test_a_shell_ends_the_subscription_of_a_feed_and_says_what_is_not_published(
     sql_database: Database, router: RouterProcess
 ) -> None:
-    options = ("--store", sql_database.url, "--router", router.url, "--json")
-    async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
-        subscriber = await client.subscriber("done")
-        feeding = await oncewire("feed", "orders", "in", *options)
-        assert feeding.stdout is not None
-        line = await asyncio.wait_for(feeding.stdout.readline(), LONG)
-        assert json.loads(line) == {"topic": "orders", "queue": "in", "subscribed": True}
-        publisher = await client.publisher("orders")
-        _ = await publisher.send(b"17", timeout=LONG)
-        async with queue.reserve(wait=LONG) as item:
-            item.publish("done", item.payload)
-        publishing = await oncewire("publish", "--until-empty", *options)
-        assert await bodies(subscriber, 1) == [b"17"]
-        out, err = await publishing.communicate()
-        assert (json.loads(out), publishing.returncode) == ({"unpublished": 0}, 0), err
-        feeding.send_signal(signal.SIGINT)
-        await feeding.communicate()
-        assert feeding.returncode == 130
-        ending = await oncewire("feed", "orders", "in", "--unsubscribe", *options)
+    async with Queue.open(sql_database.url, "in") as queue:
+        feed = Feed(queue, "orders", router.url)
+        running = asyncio.create_task(feed.run())
+        await asyncio.wait_for(feed.subscribed.wait(), LONG)
+        options = ("--store", sql_database.url, "--router", router.url, "--json")
+        ending = await oncewire("unsubscribe", "orders", "in", *options)
         out, err = await ending.communicate()
         assert json.loads(out) == {"topic": "orders", "queue": "in", "unsubscribed": True}, err
+        with pytest.raises(TakenOver, match="subscription was ended"):
+            await asyncio.wait_for(running, LONG)
         listed = await oncewire("unpublished", "done", "0", "--again", "--store", sql_database.url)
         assert b"there is no unpublished message 0" in (await listed.communicate())[1]
     assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
@@ -461,7 +450,7 @@ async def test_a_mongodb_store_refuses_feeds_and_messages(mongo_database: Databa
 async def test_bad_topics_and_bodies_are_refused_before_anything_changes(
     sql_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridges.workqueue.sql_outbox.MAX_TOPICS", 2)
+    monkeypatch.setattr("bridges.store.outbox.MAX_TOPICS", 2)
     for topic in ("", "a|b", "x" * 256, "a\n"):
         with pytest.raises(InvalidRequest):
             sql_world.do(lambda do: do.publish([NewMessage(topic, b"")]))  # noqa: B023

@@ -8,41 +8,17 @@ its own in the same transaction: one by `transact`, and one, in a second queue, 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 
-from bridges.workqueue import (
-    Feed,
-    Operations,
-    OutboxPublisher,
-    Queue,
-    QueueError,
-    Reserved,
-    Target,
-    new_message,
-    topic_journal,
-    topic_link,
-)
-from bridges.workqueue.crash_points import CrashPoint, observe
+from bridges.store import topic_link
+from bridges.workqueue import Feed, Operations, OutboxPublisher, Queue, QueueError, Reserved, Target, new_message
+from oncewire.store import owners
+from tests.store.killing import die_at_point
 
 LEASE_S, RENEW_S = 4.0, 0.5
 """Shorter than a service's: whoever stands by for a process that was killed takes over soon."""
 TIMEOUT_S = 0.5
 """Of a reservation: the next worker takes over soon."""
-
-
-def die_at(point: str, times: int) -> None:
-    """Kill this process at a place."""
-    passes = 0
-
-    def observer(passed: CrashPoint) -> None:
-        nonlocal passes
-        passes += passed == point
-        if passed == point and passes == times:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    observe(observer)
 
 
 def first_step(do: Operations, item: Reserved) -> None:
@@ -93,9 +69,9 @@ async def publish(url: str, routers: list[str]) -> None:
 
 def main(role: str, url: str, routers: str, point: str, times: str) -> None:
     """Run a role until the end."""
-    topic_journal.LEASE_S, topic_link.RENEW_S = LEASE_S, RENEW_S
+    owners.LEASE_S, topic_link.RENEW_S = LEASE_S, RENEW_S
     if point:
-        die_at(point, int(times))
+        die_at_point(point, int(times))
     works = {"feed": feed(url, routers.split(",")), "publish": publish(url, routers.split(",")), "work": work(url)}
     chosen = works.pop(role)
     for other in works.values():

@@ -7,9 +7,11 @@ import shlex
 from dataclasses import dataclass
 
 _RANDOM = r"[0-9a-f]{16}"
-_FEED = re.compile(rf"workqueue-{_RANDOM}/feed")
+_FEED = re.compile(rf"edge-{_RANDOM}/feed")
+_JOURNAL = re.compile(rf"edge-{_RANDOM}/journal")
 _RANDOM_CONTAINER = re.compile(rf"oncewire-{_RANDOM}/.*")
 FEED = "feed of a work queue"
+JOURNAL = "journal of an edge"
 NAMED_BY_TOPIC = "Consumer or bridge node"
 RANDOM = "program with a random container-id"
 MEMBER = "member of a shared subscription"
@@ -32,8 +34,8 @@ class Owner:
 def owner_of(name: str, topic: str, member_of: str = "") -> Owner:
     """Return the owner of a subscription.
 
-    Feeds, and programs that choose no container-id, have names of their own; the link of a Consumer, a reader with a
-    store or a bridge node has the name of its topic.
+    Feeds, journals, and programs that choose no container-id, have names of their own; the link of a Consumer, a reader
+    with a store or a bridge node has the name of its topic.
 
     Args:
         name: container-id/link-name.
@@ -45,6 +47,8 @@ def owner_of(name: str, topic: str, member_of: str = "") -> Owner:
         kind = MEMBER
     elif _FEED.fullmatch(name):
         kind = FEED
+    elif _JOURNAL.fullmatch(name):
+        kind = JOURNAL
     elif _RANDOM_CONTAINER.fullmatch(name):
         kind = RANDOM
     elif name.endswith(f"/{topic}"):

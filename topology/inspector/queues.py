@@ -1,4 +1,4 @@
-"""Work queues in the inspector: whoever keeps queues implements `QueueReader`; API and page know only this."""
+"""Queues and journals in the inspector: whoever keeps them implements `QueueReader`; API and page know only this."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ ENDINGS = ("done", "popped", "moved", "dead", "replayed", "discarded")
 
 
 class QueueReader(Protocol):
-    """A store of work queues. A method that raises has changed nothing; `refusal_of` explains what it raised.
+    """A store of work queues and journals.
 
-    It is found by an entry point, so nothing of this folder has to be imported to implement it.
+    A method that raises has changed nothing; `refusal_of` explains what it raised. It is found by an entry point, so
+    nothing of this folder has to be imported to implement it.
     """
 
     async def queues(self) -> list[Row]:
@@ -34,6 +35,14 @@ class QueueReader(Protocol):
 
     async def replay(self, queue: str, number: int) -> Row:
         """Push the payload of an ended item as a new item; returns its number as `item`."""
+        ...
+
+    async def journals(self) -> list[Row]:
+        """Return each journal in numbers; the fields are those of docs/inspector-api.md."""
+        ...
+
+    async def journal(self, name: str) -> Row:
+        """Return one journal, with its readers as `readers`."""
         ...
 
     def refusal_of(self, error: Exception) -> tuple[int, str, str] | None:

@@ -1,4 +1,4 @@
-"""The inspector's API over work queues: in numbers, what ended, one item, and its replay."""
+"""The inspector's API over an edge's store: queues in numbers, what ended, one item, its replay; journals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from topology.inspector.rows_core import InputError, Row
 from topology.inspector.source import RightsOf
 
 PREFIX = "/api/v1/queues"
+JOURNALS = "/api/v1/journals"
 MAX_NAME = 128
-"""Characters of a queue's name, as queues have it."""
+"""Characters of the name of a queue or journal, as these have it."""
 MAX_NUMBER_DIGITS = 18
 """Any number of so many digits fits a database's integer."""
 MAX_BODY_BYTES = 4_096
@@ -45,6 +46,8 @@ class QueuesApi:
             (PREFIX, self._answering(self._queues)),
             (entry, self._answering(self._entries)),
             (f"{entry}/{{number}}", self._answering(self._entry)),
+            (JOURNALS, self._answering(self._journals)),
+            (f"{JOURNALS}/{{journal}}", self._answering(self._journal)),
         )
 
     @property
@@ -62,6 +65,15 @@ class QueuesApi:
         items = await reader.queues()
         return {"items": items, "total": len(items), "outbox": await reader.outbox()}
 
+    async def _journals(self, reader: QueueReader, request: web.Request) -> Row:
+        check_names(request.query, frozenset())
+        items = await reader.journals()
+        return {"items": items, "total": len(items)}
+
+    async def _journal(self, reader: QueueReader, request: web.Request) -> Row:
+        check_names(request.query, frozenset())
+        return await reader.journal(_name_of(request, "journal"))
+
     async def _entries(self, reader: QueueReader, request: web.Request) -> Row:
         check_names(request.query, frozenset({"ending", "limit", "cursor"}))
         ending, cursor = request.query.get("ending") or None, request.query.get("cursor") or None
@@ -69,12 +81,12 @@ class QueuesApi:
             raise InputError(f"{ending!r} is no ending", f"give one of {', '.join(ENDINGS)}")
         if cursor is not None and len(cursor) > MAX_CURSOR:
             raise InputError("the cursor cannot be read", "give the `next` of the page before")
-        return await reader.entries(_queue_of(request), ending, limit_of(request.query), cursor)
+        return await reader.entries(_name_of(request, "queue"), ending, limit_of(request.query), cursor)
 
     async def _entry(self, reader: QueueReader, request: web.Request) -> Row:
         check_names(request.query, frozenset())
         with_payload = self._rights_of(request).bodies
-        return await reader.entry(_queue_of(request), _number_of(request), with_payload=with_payload)
+        return await reader.entry(_name_of(request, "queue"), _number_of(request), with_payload=with_payload)
 
     async def _replay(self, reader: QueueReader, request: web.Request) -> Row:
         check_names(request.query, frozenset())
@@ -85,7 +97,7 @@ class QueuesApi:
             given = None
         if given != {}:
             raise InputError("a replay has no arguments", "send an empty JSON object")
-        return await reader.replay(_queue_of(request), _number_of(request))
+        return await reader.replay(_name_of(request, "queue"), _number_of(request))
 
     def _answering(self, answer: Callable[[QueueReader, web.Request], Awaitable[Row]]) -> Answer:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -104,10 +116,10 @@ class QueuesApi:
         return handle
 
 
-def _queue_of(request: web.Request) -> str:
-    name = request.match_info["queue"]
+def _name_of(request: web.Request, kind: str) -> str:
+    name = request.match_info[kind]
     if not 0 < len(name) <= MAX_NAME:
-        raise InputError("that is no name of a queue", f"a name has 1 to {MAX_NAME} characters")
+        raise InputError(f"that is no name of a {kind}", f"a name has 1 to {MAX_NAME} characters")
     return name
 
 

@@ -266,6 +266,10 @@ class _Reader:
         except ValueError:
             raise self._wrong("mode", f"one of {', '.join(m.value for m in SubscriptionMode)}") from None
 
+    def stores(self) -> bool | None:
+        """I-3g: None of a release that does not know it."""
+        return self.flag("stores") if self._fields.get("stores") is not None else None
+
     def _wrong(self, name: str, wanted: str) -> MalformedValue:
         return MalformedValue(f"{self._path}: {name} is {self._fields.get(name)!r:.80}, not {wanted}")
 
@@ -307,6 +311,7 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         grouped=reader.flag("grouped"),
         member_of=reader.text("member_of", ""),
         filter=reader.text("filter", ""),
+        stores=reader.stores(),
     )
 
 

@@ -6,13 +6,13 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from chaos.clients.client_plan import PublisherPlan, SubscriberPlan
+from chaos.clients.client_plan import PublisherPlan, SubscriberPlan, open_gate
 from chaos.clients.client_process import ClientFailed
 from chaos.clients.flights import DataSetError, rows_of
 from chaos.clients.layout import Load, lay_out
@@ -41,6 +41,9 @@ UNSETTLED_AT_FAULT = 100
 """Deliveries that must be unsettled through a router when it is struck."""
 STRIKE_AFTER = (0.08, 0.36, 0.66)
 """Parts of the source published before the first, second and third strike: the load goes on around each."""
+LOAD_AHEAD = 0.08
+"""Publishers stop so far behind the part that the next strike waits for, until it comes: on a slow machine a strike can
+take longer than the whole load, and the next one must find enough that is not published."""
 LOAD_S = 18.0
 """The publishers' rate spreads the source over this time; faults make it longer."""
 WINDOW = 512
@@ -120,11 +123,12 @@ async def _run_trial(
             progress.follow(subscriber, "processed", sum(shares[each] for each in topics))
         trial.on_look = progress.show
         strikes = Strikes(trial)
+        gate = _Gate(folder, options.messages)
         start = time.monotonic()
         try:
             await trial.start()
             start = time.monotonic()
-            await strike_three(trial, strikes, options, progress.say)
+            await strike_three(trial, strikes, gate, options, progress.say)
             await trial.finish(patience_s(options))
         except (TrialFailed, ClientFailed, LocalNetworkError, StoreError) as failure:
             problems.append(str(failure))
@@ -148,10 +152,31 @@ def plans(
         batch_s=BATCH_S,
         file=None if options.file is None else str(options.file),
     )
-    return lay_out(load, [router.url for router in network.routers.values()], folder, random.Random(options.seed))
+    urls = [router.url for router in network.routers.values()]
+    publishers, subscribers = lay_out(load, urls, folder, random.Random(options.seed))
+    gate = str(_Gate(folder, options.messages).file)
+    return [replace(publisher, gate=gate) for publisher in publishers], subscribers
 
 
-async def strike_three(trial: Trial, strikes: Strikes, options: DemoOptions, say: Callable[[str], None]) -> None:
+class _Gate:
+    """How far the publishers may go before the next strike."""
+
+    def __init__(self, folder: Path, messages: int) -> None:
+        self.file = folder / "publishers.gate"
+        self._messages = messages
+        self._open_to(STRIKE_AFTER[0] + LOAD_AHEAD)
+
+    def open_for(self, strike: int) -> None:
+        """Let them go on to where the strike behind this one is waited for; strikes count from 0."""
+        self._open_to(STRIKE_AFTER[strike + 1] + LOAD_AHEAD if strike + 1 < len(STRIKE_AFTER) else 1.0)
+
+    def _open_to(self, part: float) -> None:
+        open_gate(self.file, self._messages if part == 1.0 else round(part * self._messages / len(TOPICS)))
+
+
+async def strike_three(
+    trial: Trial, strikes: Strikes, gate: _Gate, options: DemoOptions, say: Callable[[str], None]
+) -> None:
     """Strike three different routers, each when its part of the source is published and enough is unsettled there.
 
     Raises:
@@ -161,29 +186,31 @@ async def strike_three(trial: Trial, strikes: Strikes, options: DemoOptions, say
     network = trial.network
     untouched = list(network.routers)
 
-    async def choose(after: float, signal_name: str) -> RouterState:
+    async def choose(strike: int, signal_name: str) -> RouterState:
+        after = STRIKE_AFTER[strike]
         await trial.wait_until(
             lambda: sum(each.counts["sent"] for each in trial.publishers.values()) >= after * options.messages,
             f"{after:.0%} of the source is published",
             patience_s(options),
         )
+        gate.open_for(strike)
         target = await strikes.choose(UNSETTLED_AT_FAULT, untouched)
         untouched.remove(target.router)
         pid = network.routers[target.router].pid
         say(f"{signal_name} to router {target.router}, pid {pid}: {target.unsettled} deliveries unsettled through it")
         return target
 
-    target = await choose(STRIKE_AFTER[0], "SIGKILL")
+    target = await choose(0, "SIGKILL")
     await strikes.kill(target)
     await trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
     await trial.meanwhile(network.restart(target.router))
     say(f"router {target.router} is back as a new incarnation, pid {network.routers[target.router].pid}")
 
-    target = await choose(STRIKE_AFTER[1], "SIGSTOP")
+    target = await choose(1, "SIGSTOP")
     await trial.meanwhile(strikes.stop_beyond_lease(target))
     say(f"router {target.router} continued, fenced itself and is back as a new incarnation, same pid")
 
-    target = await choose(STRIKE_AFTER[2], "SIGTERM")
+    target = await choose(2, "SIGTERM")
     await trial.meanwhile(strikes.terminate(target))
     await trial.meanwhile(network.restart(target.router))
     say(f"router {target.router} is back as a new incarnation, pid {network.routers[target.router].pid}")

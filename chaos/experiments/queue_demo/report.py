@@ -7,24 +7,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from chaos.experiments.kills import Kill, count_kills, table_of_kills
 from chaos.experiments.queue_demo.flight_core import Verdict
 from chaos.experiments.queue_demo.processes import Kind
 from chaos.experiments.tables import flag, print_verdict, table_of
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """One kill.
-
-    Attributes:
-        kind: of victim.
-        target: for people.
-        at_s: seconds since the beginning of the load.
-    """
-
-    kind: Kind
-    target: str
-    at_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ class QueueResult:
             "duplicated": verdict.duplicated,
             "effects_twice": verdict.effects_twice,
             "unexpected": verdict.unexpected,
-            "kills": {kind.value: sum(kill.kind is kind for kill in self.kills) for kind in Kind},
+            "kills": count_kills(Kind, self.kills),
             "seconds": round(self.seconds, 1),
             "passed": self.passed,
         }
@@ -88,11 +74,7 @@ class QueueResult:
 
 def print_result(console: Console, result: QueueResult) -> None:
     """Print the tables and the verdict in one sentence."""
-    kills = table_of("SIGKILL to", "times", "after")
-    for kind in Kind:
-        times = [f"{kill.at_s:.0f} s" for kill in result.kills if kill.kind is kind]
-        kills.add_row(kind.value, str(len(times)), ", ".join(times))
-    console.print(kills)
+    console.print(table_of_kills(Kind, result.kills))
     verdict = result.verdict
     table = table_of("published", "received", "dead\nletters", "lost", "duplicated", "effects\ntwice")
     wrong = (flag(verdict.lost), flag(verdict.duplicated), flag(verdict.effects_twice))

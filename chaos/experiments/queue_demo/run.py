@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import sqlite3
 import time
@@ -18,11 +17,12 @@ from rich.console import Console
 from bridges.workqueue import Ending, Search
 from bridges.workqueue.opening import open_store
 from bridges.workqueue.store import Operations
-from chaos.clients.flights import DataSetError, flights
+from chaos.clients.flights import take_flights
+from chaos.experiments.kills import Kill, by_turns
 from chaos.experiments.queue_demo import FLIGHTS_TOPIC, PARSE
 from chaos.experiments.queue_demo.flight_core import Verdict, body_of, judge
 from chaos.experiments.queue_demo.processes import Kind, RoleProcess
-from chaos.experiments.queue_demo.report import Kill, QueueResult
+from chaos.experiments.queue_demo.report import QueueResult
 from chaos.experiments.queue_demo.worker import READ, count_received, prepare, store_url
 from chaos.network.trial import TrialFailed
 from oncewire.client import Client, ClientError, Publisher, connect
@@ -62,10 +62,7 @@ class QueueOptions:
 
     def schedule(self) -> list[Kind]:
         """What is killed: each kind as often, in random order."""
-        chance = random.Random(self.seed)
-        rounds = -(-self.kills // len(Kind))
-        kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))
-        return list(kinds)[: self.kills]
+        return by_turns(Kind, self.kills, self.seed)
 
 
 async def run_queue_demo(options: QueueOptions, console: Console) -> QueueResult:
@@ -75,11 +72,7 @@ async def run_queue_demo(options: QueueOptions, console: Console) -> QueueResult
         DataSetError: the flights cannot be read.
         LocalNetworkError, EtcdNotFound, EtcdFailed: the network cannot be started.
     """
-    rows = await asyncio.to_thread(lambda: list(itertools.islice(flights(), options.messages)))
-    if len(rows) < options.messages:
-        raise DataSetError(
-            f"{options.messages} messages cannot be sent", f"there are {len(rows)} flights", "give fewer --messages"
-        )
+    rows = await asyncio.to_thread(take_flights, options.messages)
     if options.keep is not None:
         return await _run_in(options.keep.absolute(), options, rows, console)
     with TemporaryDirectory(prefix="oncewire-demo-queue-") as folder:

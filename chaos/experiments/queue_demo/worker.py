@@ -7,10 +7,8 @@ its standard input does: the demo has ended.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,6 +28,7 @@ from bridges.workqueue import (
     Target,
     new_message,
 )
+from chaos.experiments.child_process import end_with_parent, say_ready
 from chaos.experiments.queue_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, PARSE, REPORT, WAIT
 from chaos.experiments.queue_demo.flight_core import FlightFailed, parse
 from oncewire.client.transactions import Consumer
@@ -162,21 +161,8 @@ def count_received(folder: Path) -> int:
     return count
 
 
-def say_ready() -> None:
-    """Print the line that the demo waits for."""
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-
-
-def end_with_parent() -> None:
-    """End when the standard input is closed: whoever started this has ended."""
-    while os.read(sys.stdin.fileno(), 1):  # not by sys.stdin, whose lock would be held when this process ends by itself
-        pass
-    os._exit(1)
-
-
 ROLES = {"feed": run_feed, "worker": run_worker, "publisher": run_publisher, "reader": run_reader}
 
 if __name__ == "__main__":
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     asyncio.run(ROLES[sys.argv[1]](Path(sys.argv[2]), sys.argv[3].split(",")))

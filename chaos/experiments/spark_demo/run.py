@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,11 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.clients.client_plan import PublisherPlan, Share, SubscriberPlan, open_gate
 from chaos.clients.client_process import ClientFailed
-from chaos.clients.flights import DataSetError, flights
+from chaos.clients.flights import take_flights
 from chaos.clients.processed_table import read_payloads
+from chaos.experiments.kills import by_turns
 from chaos.experiments.progress import DemoProgress
 from chaos.experiments.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
 from chaos.experiments.spark_demo.kills import Kills, Kind
@@ -74,10 +74,8 @@ class SparkOptions:
 
     def schedule(self) -> list[tuple[int, Kind]]:
         """What is killed, and after how many outputs: each kind as often, in random order."""
-        chance = random.Random(self.seed)
-        rounds = -(-self.kills // len(Kind))
-        kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))
-        return [(index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)][: self.kills]
+        kinds = by_turns(Kind, self.kills, self.seed)
+        return [(index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)]
 
 
 async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult:
@@ -87,11 +85,7 @@ async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult
         DataSetError: the flights cannot be read.
         LocalNetworkError, EtcdNotFound, EtcdFailed: the network cannot be started.
     """
-    rows = await asyncio.to_thread(lambda: list(itertools.islice(flights(), options.messages)))
-    if len(rows) < options.messages:
-        raise DataSetError(
-            f"{options.messages} messages cannot be sent", f"there are {len(rows)} flights", "give fewer --messages"
-        )
+    rows = await asyncio.to_thread(take_flights, options.messages)
     if options.keep is not None:
         return await _run_in(options.keep, options, rows, console)
     with TemporaryDirectory(prefix="oncewire-demo-spark-") as folder:
@@ -195,9 +189,7 @@ class _Flow:
         self._opened = max(segment, self._opened)
         is_last = self._opened > self._options.kills
         rows = self._options.messages + 1 if is_last else self._opened * self._options.segment
-        new = self.gate.with_suffix(".new")
-        new.write_text(str(rows))
-        new.replace(self.gate)
+        open_gate(self.gate, rows)
 
     @contextmanager
     def unsettled(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ class SharedChanges:
             for member in list(turn.view.members_of.get(key, {}).values()):
                 self._end_member(member)
             for ingress in self._endpoints.ingresses.values():
-                ingress.on_subscription_deleted(key, "" if old is None else old.name)
+                ingress.on_subscription_deleted(key, old)
             return
         if key not in turn.view.members_of:
             self._expiry.on_orphan(path, shared)

@@ -66,7 +66,7 @@ class SubscriptionChanges:
         if old is not None:
             self._to_ingresses.remember_epoch(old.epoch, old.key)
         if subscription is None:
-            self._deleted(change.key, "" if old is None else old.name)
+            self._deleted(change.key, old)
             if old is not None and old.record.member_of:
                 self._shared.on_member_left(old)
             return
@@ -138,7 +138,7 @@ class SubscriptionChanges:
         self._endpoints.forget_egress(egress)
         turn.out.append(effects.DetachLink(egress.link, egress.outgoing.is_closing, STOLEN, text))
 
-    def _deleted(self, key: str, name: str) -> None:
+    def _deleted(self, key: str, old: Subscription | None) -> None:
         turn = self._turn
         egress = self._endpoints.egresses.get(key)
         if egress is not None:
@@ -154,5 +154,5 @@ class SubscriptionChanges:
                     text = egress.progress.reason
                 turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
-            ingress.on_subscription_deleted(key, name)  # I-3
+            ingress.on_subscription_deleted(key, old)  # I-3
         self._attaching.on_deleted(subscription_path(key))

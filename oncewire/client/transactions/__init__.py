@@ -26,9 +26,9 @@ from oncewire.client.transactions.sequencer import Batch, Isolation, Outcome, Se
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
 from oncewire.client.transactions.shards import Shards
 from oncewire.client.transactions.store import Store
-from oncewire.client.transactions.store_postgres import PostgresStore
 from oncewire.client.transactions.store_schema import Intent
-from oncewire.client.transactions.store_sqlite import SqliteStore
+from oncewire.client.transactions.store_shards import StoreShards
+from oncewire.client.transactions.stores import PostgresStore, SqliteStore
 
 __all__ = [
     "Batch",
@@ -59,6 +59,7 @@ __all__ = [
     "StoreFenced",
     "StoreFull",
     "StoreLocked",
+    "StoreShards",
     "StoreUnusable",
     "Transaction",
     "open_store",

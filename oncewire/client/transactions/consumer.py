@@ -1,6 +1,6 @@
-"""A function between topics and a database: each message once, whatever fails.
+"""A function between topics or journals and a database: each message once, whatever fails.
 
-Rules, beside those of the store and the sequencer:
+Rules, beside those of the store, the sequencer and of journals (``journal_inputs``):
 
 * CO-1 A delivery is accepted in the transaction that records its message in the journal of the input.
 * CO-2 A message is deleted from the journal once it was processed and no open transaction of its producer needs it.
@@ -12,6 +12,12 @@ Rules, beside those of the store and the sequencer:
 * CO-7 Where the consumer says so, a message at which the function has failed `attempts` times is set aside: the
   transaction that records it as processed decides on its dead letter, or keeps it in the store, and has no other effect
   of it.
+* CO-10 Of the shards that several processes ask for each owns as many as the others, or one more; nothing moves without
+  need.
+* CO-11 Who has not renewed within the lease owns nothing: another process takes over, and the former one commits
+  nothing.
+* CO-12 A message that was set aside and is to be retried is moved to the end of the input by its consumer, in one
+  transaction, as one that nobody has numbered.
 """
 
 from __future__ import annotations
@@ -21,16 +27,18 @@ import inspect
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 
+from oncewire.client.codec import CodecSource, codec_of
 from oncewire.client.errors import ClientError, LinkRefused, ProcessFailed, StoreCorrupt, StoreFenced, UsageError
 from oncewire.client.events import ClientEvent, ConsumerStatistics
 from oncewire.client.login import TokenSource
 from oncewire.client.put_off import ended
+from oncewire.client.source_terms import Start, journal_terms
 from oncewire.client.transactions.failed_messages import FailedMessages
-from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
+from oncewire.client.transactions.incarnation import LEAVE_S, Incarnation, Plan, Process, open_incarnation
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
 from oncewire.client.transactions.receiving import Network
@@ -51,7 +59,7 @@ _FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused)
 
 
 class Consumer:
-    """Processes the messages of topics: effects in a database, and messages out, exactly once.
+    """Processes the messages of topics and journals: effects in a database, and messages out, exactly once.
 
     Pass a function to ``run``, or make a subclass with ``process`` (and ``finalize``). Each transaction reads what has
     arrived. Its effects, the place in the input and the messages to publish commit together; then the messages are
@@ -62,6 +70,9 @@ class Consumer:
         store: ``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``: the application's database.
         name: of the consumer: the same in each process and each incarnation, and no other consumer's.
         topics: topics or patterns to subscribe to.
+        journals: journals of edges to read. A mapping says where to start in each.
+        start: where to start in a journal that the consumer has not read before, as at ``Client.journal``: `first`,
+            `last`, `next`, a position, or a datetime. Its own position counts afterwards, whatever this is.
         schema: statements to run when the store is opened, such as CREATE TABLE IF NOT EXISTS.
         shards: decides which of several processes with this name is active; None: the one that was started last.
         timeout: seconds the network keeps the subscriptions while no process is connected; publishers of the topics
@@ -76,6 +87,9 @@ class Consumer:
         ssl_context: for ``amqps``.
         on_event: called with what happens to connections and links.
         token: as for ``connect()``.
+        codec: reads bodies into ``ReceivedMessage.value`` and encodes what is published, as of a publisher.
+        leave_timeout: seconds that ``run`` waits after ``stop`` for readers to accept what it published; with the rest
+            the next process goes on.
     """
 
     def __init__(
@@ -84,7 +98,9 @@ class Consumer:
         *,
         store: str,
         name: str,
-        topics: Sequence[str],
+        topics: Sequence[str] = (),
+        journals: Sequence[str] | Mapping[str, Start] = (),
+        start: Start = "first",
         schema: Sequence[str] = (),
         shards: Shards | None = None,
         timeout: int | None = None,
@@ -97,17 +113,34 @@ class Consumer:
         ssl_context: ssl.SSLContext | None = None,
         on_event: Callable[[ClientEvent], None] | None = None,
         token: TokenSource | None = None,
+        codec: CodecSource | None = None,
+        leave_timeout: float = LEAVE_S,
     ) -> None:
-        if isinstance(topics, str) or not topics:
+        if isinstance(topics, str) or isinstance(journals, str) or not (topics or journals):
             raise UsageError(
                 f"the consumer {name!r} cannot be made",
-                "topics is a list with one topic or more",
-                'give topics=["orders"]',
+                "topics is a list, and so is journals; one of them has a name or more",
+                'give topics=["orders"] or journals=["orders"]',
             )
+        starts = dict(journals) if isinstance(journals, Mapping) else dict.fromkeys(journals, start)
+        for each in starts.values():
+            _ = journal_terms(each)
         network = Network(routers, ssl_context, on_event, token)
         failed = FailedMessages(name, attempts, dead_letters, skip=skip)
         self._plan = Plan(
-            network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages, failed, require
+            network=network,
+            store=store,
+            name=name,
+            topics=tuple(topics),
+            schema=tuple(schema),
+            timeout_s=timeout,
+            batch=batch,
+            ring_messages=ring_messages,
+            failed=failed,
+            require=require,
+            journals=starts,
+            codec=codec_of(codec),
+            leave_s=leave_timeout,
         )
         self._shards = shards
         self._attempts = attempts
@@ -120,6 +153,14 @@ class Consumer:
     def statistics(self) -> ConsumerStatistics:
         """What it has processed since it was made."""
         return self._plan.statistics
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that has come is processed, and all that it published is accepted. False while it is not open.
+
+        What is on its way to it is not known here.
+        """
+        return self._incarnation is not None and self._incarnation.is_idle
 
     # --- what a subclass overrides ------------------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from oncewire.client.errors import StoreCorrupt, UsageError
 from oncewire.client.transactions.inputs import InputJournal, Recorded
 from oncewire.client.transactions.messages import ReceivedMessage
+from oncewire.client.transactions.refused import without_sequence
 from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader, read_header, user_of
 from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
@@ -34,7 +36,7 @@ class Feed:
     Args:
         store: open.
         inputs: its journal.
-        topics: the subscriptions.
+        topics: the subscriptions, and the journals that are read.
         isolation: what is seen of transactions.
         ring_messages: pending messages in memory, for each topic; what falls out is read from the journal again.
 
@@ -61,7 +63,7 @@ class Feed:
             raise UsageError(
                 f"the store {store.name!r} cannot be opened for {', '.join(topics)}",
                 f"it still holds messages of {', '.join(sorted(unknown))}",
-                "keep these topics in `topics=`, or use another name",
+                "keep these in `topics=` and `journals=`, or use another name",
             )
         self._refused: list[tuple[Recorded, str, str]] = []
         self._refused_counts: dict[str, int] = {
@@ -135,6 +137,37 @@ class Feed:
                 *(self._store.name, MAX_REFUSED, row.position, row.source, why),
             )
 
+    @property
+    def keeps_any(self) -> bool:
+        """Whether messages are kept for an operator."""
+        return any(self._refused_counts.values())
+
+    def take_back(self) -> int:
+        """CO-12: move what an operator wants retried to the end of the input; returns how many messages that are.
+
+        Raises:
+            StoreError: the database fails; each message is in one of the two places.
+        """
+        rows = self._store.run(
+            "SELECT position, source, owner, payload FROM oncewire_store_refused WHERE store = ? AND retry = 1"
+            " ORDER BY position",
+            (self._store.name,),
+        )
+        taken = [row for row in rows if row[1] in self._sequencers]
+        for position, source, user, payload in taken:
+            self._inputs.append(
+                str(source),
+                [without_sequence(bytes(payload))],
+                partial(
+                    self._store.run,
+                    "DELETE FROM oncewire_store_refused WHERE store = ? AND position = ?",
+                    (self._store.name, position),
+                ),
+            )
+            self._refused_counts[str(user)] -= 1
+            logger.info("the store %r processes message %d of %r once more", self._store.name, position, source)
+        return len(taken)
+
     def _keep(self, row: Recorded, user: str, why: str) -> int:
         """Returns how many there are of this user with it."""
         count = self._refused_counts[user] = self._refused_counts.get(user, 0) + 1
@@ -179,7 +212,7 @@ class Feed:
     def trim(self) -> None:
         """Delete what nothing needs any more, in the transaction that is open; what was refused stays in a table."""
         self._store.run_many(
-            "INSERT INTO oncewire_store_refused VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO oncewire_store_refused VALUES (?, ?, ?, ?, ?, ?, 0)",
             [(self._store.name, row.position, row.source, user, why, row.payload) for row, user, why in self._refused],
         )
         self._refused = []

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oncewire.client.codec import Codec
 from oncewire.client.errors import ProcessFailed, UsageError
 from oncewire.client.events import ConsumerStatistics
+from oncewire.client.source_terms import Start
 from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.failed_messages import FailedMessages, Failure
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
+from oncewire.client.transactions.journal_inputs import JournalPositions, JournalReceiving, source_of
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
 from oncewire.client.transactions.outputs import BACKLOG, Outputs
 from oncewire.client.transactions.receiving import Network, Receiving
+from oncewire.client.transactions.refused import LOOK_S
 from oncewire.client.transactions.running import until_first_ends
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent
 
-STOP_S = 10.0
+LEAVE_S = 10.0
 """How long an owner that stops waits until what it published is accepted; its successor resumes with the rest."""
 
 Process = Callable[[Transaction, ReceivedMessage], object]
@@ -45,7 +49,10 @@ class Plan:
         ring_messages: pending messages in memory for each topic.
         failed: messages at which the function fails.
         require: subscriptions that topics must have that it publishes to.
+        journals: where to start in each journal that is read.
         statistics: counted in all incarnations.
+        codec: reads bodies and encodes what is published.
+        leave_s: how long an owner that stops waits until what it published is accepted.
     """
 
     network: Network
@@ -58,7 +65,15 @@ class Plan:
     ring_messages: int
     failed: FailedMessages
     require: int
+    journals: Mapping[str, Start] = field(default_factory=dict)
     statistics: ConsumerStatistics = field(default_factory=ConsumerStatistics)
+    codec: Codec | None = None
+    leave_s: float = LEAVE_S
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """What its messages come in on."""
+        return [*self.topics, *map(source_of, self.journals)]
 
     def required(self, topic: str) -> int:
         """Subscriptions that a topic must have; a dead letter that nobody gets would be lost."""
@@ -90,10 +105,15 @@ class Incarnation:
         self._receiving = Receiving(
             plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
         )
+        self._journals = JournalReceiving(
+            self._receiving, JournalPositions(store, inputs), plan.journals, inputs, thread
+        )
         inputs.keeps_released = plan.require > 0 or plan.failed.topic is not None
         self._outputs = Outputs(self._receiving.client, store, inputs, thread, plan.required)
         self.transactions = 0
         self._batch = plan.batch
+        self._is_working = False
+        """A transaction is in progress, or what it published is not counted yet."""
 
     async def connect(self) -> None:
         """Connect and subscribe.
@@ -102,6 +122,7 @@ class Incarnation:
             ClientError: no router can be reached, or it refuses.
         """
         await self._receiving.open(self._plan.topics, self._plan.timeout_s)
+        await self._journals.open()
 
     async def run(self, process: Process, finalize: Finalize) -> None:
         """Process until `stop`.
@@ -115,8 +136,16 @@ class Incarnation:
             await until_first_ends(
                 self._outputs.run(list(self._store.unconfirmed)),
                 self._receiving.run(),
+                *((self._journals.run(),) if self._plan.journals else ()),
                 self._transact(process, finalize),
+                self._take_back(),
             )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that has arrived is processed, and all that was published is accepted."""
+        parts = (self._feed.has_more, self._receiving.has_more, self._journals.has_more, self._outputs.unconfirmed)
+        return not (self._is_working or any(parts))
 
     def begin_small(self) -> None:
         """Begin with one position in a transaction, and twice as many in each next one.
@@ -126,7 +155,7 @@ class Incarnation:
         self._batch = 1
 
     def stop(self) -> None:
-        """End after the transaction in progress; what is published may still be accepted for STOP_S seconds."""
+        """End after the transaction in progress; what is published may still be accepted for `leave_s` seconds."""
         self._stop.set()
         self._receiving.wake()
         self._outputs.wake()
@@ -144,17 +173,26 @@ class Incarnation:
                 await self._receiving.changed()
                 continue
             await self._outputs.until_at_most(BACKLOG, self._stop)
+            self._is_working = True
             committed = await self._thread.call(lambda: self._one_transaction(process, finalize))
             reach(CrashPoint.COMMITTED)
             self.transactions += 1
             self._batch = min(2 * self._batch, self._plan.batch)
             self._count(committed.messages)
             self._outputs.add(committed.intents)
+            self._is_working = False
             self._receiving.made_room()
             await self._outputs.on_their_way()
         with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(self._plan.leave_s):
                 await self._outputs.until_none()
+
+    async def _take_back(self) -> None:
+        """Look for messages that an operator wants retried (CO-12)."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._feed.keeps_any and await self._thread.call(self._feed.take_back) > 0:
+                self._receiving.wake()
 
     def _count(self, messages: Sequence[ReceivedMessage]) -> None:
         """Count what was committed, and report what was set aside."""
@@ -185,7 +223,7 @@ class Incarnation:
 
     def _process(self, process: Process, finalize: Finalize, messages: list[ReceivedMessage]) -> None:
         """Process the messages and add them to the list, in the transaction that is open."""
-        transaction = Transaction(self._store)
+        transaction, codec = Transaction(self._store, self._plan.codec), self._plan.codec
         is_empty = True
         for message in self._feed.messages(self._batch):
             messages.append(message)
@@ -195,7 +233,7 @@ class Incarnation:
                 continue
             is_empty = False
             try:
-                process(transaction, message)
+                process(transaction, message if codec is None else replace(message, codec=codec))
             except Exception as error:
                 where = f"message {message.position} of {message.topic!r}"
                 raise self._process_failed(where, error, [message]) from error
@@ -257,4 +295,6 @@ def _prepare(plan: Plan, store: Store[Any]) -> tuple[InputJournal, Feed]:
     for statement in plan.schema:
         _ = store.run(statement)
     inputs = InputJournal(store)
-    return inputs, Feed(store, inputs, plan.topics, Isolation.READ_COMMITTED, plan.ring_messages)
+    feed = Feed(store, inputs, plan.sources, Isolation.READ_COMMITTED, plan.ring_messages)
+    _ = feed.take_back()
+    return inputs, feed

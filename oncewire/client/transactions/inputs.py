@@ -8,7 +8,7 @@ another machine, too (CO-1). It stays until it was processed and no open transac
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,14 +78,16 @@ class InputJournal(Journal):
         found = (self._arrived.pop((link, tag), None) for tag in tags)
         return [payload for payload in found if payload is not None]
 
-    def append(self, source: str, payloads: Sequence[bytes]) -> None:
-        """Write messages in a transaction of their own. Blocks.
+    def append(self, source: str, payloads: Sequence[bytes], effect: Callable[[], object] | None = None) -> None:
+        """Write messages, and what else belongs to them, in a transaction of their own. Blocks.
 
         Raises:
             StoreError: they are not written.
         """
         with self._store.guarded():
             self._insert(source, payloads)
+            if effect is not None:
+                _ = effect()
 
     def _insert(self, source: str, payloads: Sequence[bytes]) -> None:
         now = time.time()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oncewire.client.codec import Codec, decoded, encoded
 from oncewire.client.errors import UsageError
+from oncewire.client.source_terms import JOURNAL
 from oncewire.client.transactions.sequence_header import user_of
-from oncewire.client.transactions.store import Row, Store
-from oncewire.wire import BodyKind, Message, Properties
+from oncewire.client.transactions.store import Store
+from oncewire.store.store import Row
+from oncewire.wire import BodyKind, Message, Properties, vocabulary
 from oncewire.wire.vocabulary import ANONYMOUS
 
 MAX_TOPIC_BYTES = 255
@@ -23,21 +26,38 @@ class ReceivedMessage:
     """A message to process.
 
     Attributes:
-        topic: the topic or pattern of the subscription that it came in on.
+        topic: the topic or pattern of the subscription that it came in on; `journal://NAME` of a journal.
         position: its place among all messages that this consumer received; it grows.
         message: the whole message.
         producer: who numbered it; empty if it has no sequence header.
+        codec: of the consumer, for `value`.
     """
 
     topic: str
     position: int
     message: Message
     producer: str = ""
+    codec: Codec | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def value(self) -> Any:
+        """What the consumer's codec reads from the body; without a codec the body.
+
+        Raises:
+            BodyNotDecoded: it cannot. Let it pass: the message goes the way of each that fails (CO-7).
+        """
+        return self.body if self.codec is None else decoded(self.codec, self.message)
 
     @property
     def body(self) -> Any:
         """The body: bytes, a string or another value, as it was published."""
         return self.message.body
+
+    @property
+    def journal_position(self) -> int | None:
+        """Its position in the journal that it was read from; None: it came in on a topic."""
+        stated = self.message.annotations.get(vocabulary.STREAM_OFFSET) if self.topic.startswith(JOURNAL) else None
+        return stated if isinstance(stated, int) else None
 
     @property
     def user(self) -> str:
@@ -62,13 +82,15 @@ class Transaction:
 
     Args:
         store: inside a transaction.
+        codec: of the consumer.
 
     Attributes:
         connection: the driver's own connection, ``sqlite3`` or ``psycopg``. Do not commit or roll back.
     """
 
-    def __init__(self, store: Store[Any]) -> None:
+    def __init__(self, store: Store[Any], codec: Codec | None = None) -> None:
         self._store = store
+        self._codec = codec
         self.connection: Any = store.connection
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -85,7 +107,7 @@ class Transaction:
     def publish(
         self,
         topic: str,
-        body: bytes | str | Message,
+        body: object,
         *,
         properties: Properties | None = None,
         application_properties: dict[str, object] | None = None,
@@ -94,7 +116,7 @@ class Transaction:
 
         Args:
             topic: where to; no pattern.
-            body: bytes, a string or a whole ``Message``.
+            body: bytes, a string or a whole ``Message``; with a codec what that encodes.
             properties: of the message, beside bytes or a string.
             application_properties: likewise.
 
@@ -102,6 +124,8 @@ class Transaction:
             UsageError: it cannot be published.
         """
         check_topic(topic)
+        if self._codec is not None and not isinstance(body, Message):
+            body, properties = encoded(self._codec, body, properties)
         if isinstance(body, Message):
             message = body
         elif isinstance(body, (bytes, str)):
@@ -111,7 +135,7 @@ class Transaction:
             raise UsageError(
                 f"a {type(body).__name__} cannot be published",
                 "a body is bytes, a string or a Message",
-                "encode it, for example as JSON",
+                "give the consumer a codec, or encode it, for example as JSON",
             )
         created = message.properties or Properties()
         if created.creation_time is None:

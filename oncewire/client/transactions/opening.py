@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
-from oncewire.client.errors import UsageError
 from oncewire.client.put_off import in_thread
+from oncewire.client.transactions.databases import explained
 from oncewire.client.transactions.store import Store
-from oncewire.client.transactions.store_postgres import PostgresStore
-from oncewire.client.transactions.store_sqlite import SqliteStore
+from oncewire.client.transactions.stores import PostgresStore, SqliteStore
+from oncewire.store.opening import file_of
 
-SQLITE_PREFIX = "sqlite:///"
 Result = TypeVar("Result")
 
 
@@ -21,24 +19,16 @@ def open_store(url: str, name: str) -> Store[Any]:
     """Open a store and raise its fence. Blocks.
 
     Args:
-        url: ``sqlite:///FILE`` (a fourth slash begins an absolute path) or ``postgresql://USER@HOST/DATABASE``.
+        url: ``sqlite:///FILE`` (a fourth slash begins an absolute path; ``?max_bytes=N`` limits the file) or ``postgresql://USER@HOST/DATABASE``.
         name: distinguishes the stores of one database.
 
     Raises:
         UsageError: the address names no store, or the name cannot be used.
         StoreError: it cannot be opened.
     """
-    if url.startswith(("postgresql://", "postgres://")):
-        return PostgresStore(url, name)
-    path = url.removeprefix(SQLITE_PREFIX)
-    if path == url or not path or "?" in path:
-        shown = url if "@" not in url and "?" not in url else "..."  # it may have a password, and no form that we know
-        raise UsageError(
-            f"the store {shown!r} cannot be opened",
-            "it is neither sqlite:///FILE nor postgresql://...",
-            "use sqlite:///billing.db, or postgresql://user@host/database",
-        )
-    return SqliteStore(unquote(path), name)
+    with explained():
+        file = file_of(url, "use sqlite:///billing.db, or postgresql://user@host/database")
+    return PostgresStore(url, name) if file is None else SqliteStore(file[0], name, max_bytes=file[1])
 
 
 class StoreThread:

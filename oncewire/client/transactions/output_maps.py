@@ -40,7 +40,7 @@ class Statements(Protocol):
     def new_number(self) -> int:
         """Return a number that no other intent ever has."""
 
-    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Sequence[Any]]:
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> Sequence[Sequence[Any]]:
         """Run one statement."""
 
     def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:

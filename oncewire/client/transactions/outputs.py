@@ -104,6 +104,11 @@ class Outputs:
         while self._unconfirmed > count and not (stop is not None and stop.is_set()):
             await self._change()
 
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that were committed and have no outcome, also those that wait for subscriptions."""
+        return self._unconfirmed
+
     async def until_none(self) -> None:
         """Wait until none is unconfirmed but those that wait for subscriptions (ST-8)."""
         while any(not known.waits and (known.taken or known.queue.qsize()) for known in self._topics.values()):

@@ -19,10 +19,11 @@ from oncewire.client.put_off import ended
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage
-from oncewire.client.transactions.opening import SQLITE_PREFIX, StoreThread
+from oncewire.client.transactions.opening import StoreThread
 from oncewire.client.transactions.receiving import Network, Receiving
 from oncewire.client.transactions.sequencer import RING_MESSAGES, Isolation
 from oncewire.client.transactions.store import Store
+from oncewire.store.opening import SQLITE_PREFIX
 
 BATCH = 500
 """Positions that are read before the place in the input is stored."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from oncewire.client.connection import Client, connect
+from oncewire.client.connecting import connect
+from oncewire.client.connection import Client
 from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientError, LinkStolen, ProcessFailed, StoreError
 from oncewire.client.events import ClientEvent, LinkInterrupted
@@ -77,6 +78,7 @@ class Receiving:
         self._thread = thread
         self._backlog = backlog
         self._subscribers: list[Subscriber] = []
+        self._being_recorded = 0
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
         # Set when another process attaches a link of ours: a later owner of the store, or a consumer of the same name.
@@ -97,7 +99,7 @@ class Receiving:
         _ = await self.client.start()
         for topic in topics:
             self._subscribers.append(
-                await self.client.subscriber(topic, name=topic, journal=self._inputs, timeout=timeout_s)
+                await self.client.subscriber(topic, name=topic, journal=self._inputs, timeout=timeout_s, stores=True)
             )
 
     async def run(self) -> None:
@@ -137,15 +139,14 @@ class Receiving:
 
     async def _receive(self, subscriber: Subscriber) -> None:
         while True:
-            while self._backlog() >= MAX_BACKLOG:
-                self._has_room.clear()
-                await self._has_room.wait()
+            await self.until_room()
             deliveries = await subscriber.receive_many(AT_ONCE)
             reach(CrashPoint.RECEIVED)
-            usable = [delivery for delivery in deliveries if await self._is_usable(subscriber, delivery)]
-            if usable:
-                await self._record(subscriber, usable)
-                self._changed.set()
+            with self.recording():
+                usable = [delivery for delivery in deliveries if await self._is_usable(subscriber, delivery)]
+                if usable:
+                    await self._record(subscriber, usable)
+                    self._changed.set()
 
     async def _is_usable(self, subscriber: Subscriber, delivery: Delivery) -> bool:
         try:
@@ -163,6 +164,26 @@ class Receiving:
         left = self._inputs.left_over(subscriber.name, tags)
         if left:
             await self._thread.call(lambda: self._inputs.append(subscriber.name, left))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether messages have come that are not recorded."""
+        return self._being_recorded > 0 or any(subscriber.waiting for subscriber in self._subscribers)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """What is taken in this block is recorded at its end."""
+        self._being_recorded += 1
+        try:
+            yield
+        finally:
+            self._being_recorded -= 1
+
+    async def until_room(self) -> None:
+        """Wait while much is recorded that was not processed."""
+        while self._backlog() >= MAX_BACKLOG:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     async def changed(self) -> None:
         """Wait until messages were recorded since the last call."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Shards(Protocol):
-    """Gives each shard to one process at a time. ``topology.shard_leases.EtcdShards`` does, with leases in etcd.
+    """Gives each shard to one process at a time. ``StoreShards`` does, with leases in the database, and moves them.
 
     It saves work, it protects nothing: where two processes own a shard for a moment, the fence of the store decides.
     """

@@ -31,6 +31,8 @@ Rules:
   byte of an intent may reach a socket its map has it (P-1), and it leaves the map with its outcome.
 * ST-8 Not to nobody. What was released for want of subscriptions waits, and what is behind it; the next session sends
   all of it in order when the one that released has ended.
+* ST-9 Not held up. What an earlier owner has not committed when the fence is raised ends with its session, so that its
+  rows are free; where a database has no sessions, the next owner waits for it.
 
 A store is used by one thread at a time and blocks it: from asyncio call it in a thread. After any failure inside a
 transaction it must be closed and opened again, because sequencers and outputs are ahead of it.
@@ -40,14 +42,14 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from oncewire.client.errors import StoreCorrupt, StoreFenced, StoreFull, StoreUnusable, UsageError
+from oncewire.client.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull, StoreUnusable, UsageError
 from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.databases import Database, explained, raise_fence
 from oncewire.client.transactions.output_maps import OutputMaps
 from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
@@ -61,13 +63,8 @@ from oncewire.client.transactions.sequence_header import (
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
 from oncewire.client.transactions.sequencer_state import StateError
-from oncewire.client.transactions.store_schema import (
-    FROM_VERSION_2,
-    OLDEST_VERSION,
-    VERSION,
-    Intent,
-    encode_with_header,
-)
+from oncewire.client.transactions.store_schema import Intent, encode_with_header
+from oncewire.store.store import Row
 from oncewire.wire import Message
 
 MAX_STORE_NAME_BYTES = MAX_NAME_BYTES - 64
@@ -82,7 +79,7 @@ RENEW_AFTER_S = PRODUCER_RETENTION_S / 2
 """An output silent for so long begins a new life, well before any reader forgets the old one."""
 
 Connection = TypeVar("Connection")
-Row = Sequence[Any]
+_FENCE = "SELECT epoch FROM oncewire_owners WHERE name = ?"
 
 
 @dataclass(slots=True)
@@ -94,26 +91,24 @@ class _Output:
     used_at: float
 
 
-class Store(ABC, Generic[Connection]):
-    """What all stores do; ``SqliteStore`` and ``PostgresStore`` add how their database is spoken to.
+class Store(Generic[Connection]):
+    """Opens a store in a database, and raises its fence; ``SqliteStore`` and ``PostgresStore`` say which database.
 
     Args:
         name: distinguishes the stores of one database.
+        open_database: opens it.
         renew_after: seconds after which a silent output begins a new life.
 
     Attributes:
         name: as given.
         fence: the number this owner raised the fence to.
-        connection: the database connection; use it inside ``transaction()``.
         unconfirmed: intents that are committed and not known to be accepted, in order.
         next_number: of the next intent.
         maps: of the publishers of the intents (ST-7).
         lock: held from the begin to the end of each transaction, so that a consumer's two threads take turns.
     """
 
-    connection: Connection
-
-    def __init__(self, name: str, *, renew_after: float) -> None:
+    def __init__(self, name: str, open_database: Callable[[], Database], *, renew_after: float) -> None:
         if not name or len(name.encode("utf-8", "replace")) > MAX_STORE_NAME_BYTES:
             raise UsageError(
                 "the store cannot be opened",
@@ -134,34 +129,33 @@ class Store(ABC, Generic[Connection]):
         self._failed = False
         self._is_inside = False
         self.lock = threading.RLock()
+        self._owned = f"store {name}"
+        with explained():
+            self._database = open_database()
+        try:
+            self._take_over()
+        except BaseException:
+            self.close()
+            raise
 
     # --- the database -------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _begin(self) -> None:
-        """Start a transaction."""
+    @property
+    def connection(self) -> Connection:
+        """The driver's own connection; use it inside ``transaction()``."""
+        connection: Connection = self._database.connection
+        return connection
 
-    @abstractmethod
-    def _commit(self) -> None:
-        """Make it durable."""
-
-    @abstractmethod
-    def _rollback(self) -> None:
-        """Drop it; raises nothing."""
-
-    @abstractmethod
-    def _is_in_transaction(self) -> bool:
-        """Whether the transaction that was begun is still open."""
-
-    @abstractmethod
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement (parameters are ?) and return its rows; database errors become ours."""
+        with explained():
+            return self._database.execute(statement, parameters)
 
-    @abstractmethod
     def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Run one statement for each row of parameters."""
+        with explained():
+            self._database.write_many(statement, rows)
 
-    @abstractmethod
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run a statement of the application inside ``transaction()``; parameters are ? in every database.
 
@@ -171,42 +165,31 @@ class Store(ABC, Generic[Connection]):
         Raises:
             The errors of the database's own driver.
         """
+        return self._database.run(statement, parameters)
 
-    @abstractmethod
     def _newest_fence(self) -> int:
         """Read the fence in a way that no later owner can raise it before this transaction ends."""
+        with explained():
+            self._database.be_quick()
+            return int(self._database.execute(f"{_FENCE} /*lock*/", (self._owned,))[0][0])
 
-    @abstractmethod
     def peek_fence(self) -> int:
         """Read the fence over a connection of its own, in any thread, whatever transaction is open."""
+        with explained():
+            return int(self._database.peek(_FENCE, (self._owned,))[0][0])
 
-    @abstractmethod
     def close(self) -> None:
         """Let go of the database. Closing twice is harmless."""
+        self._failed = True
+        self._database.close()
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _take_over(self) -> None:
-        """Raise the fence and read what the owner before left; one transaction."""
+        """Raise the fence, then read what the owner before left."""
+        with explained():
+            self.fence = raise_fence(self._database, self._owned)
         with self.guarded():
-            self.run(
-                "INSERT INTO oncewire_store_fences VALUES (?, ?, 0) ON CONFLICT (store) DO NOTHING",
-                (self.name, VERSION),
-            )
-            self.run("UPDATE oncewire_store_fences SET fence = fence + 1 WHERE store = ?", (self.name,))
-            ((version, self.fence),) = self.run(
-                "SELECT version, fence FROM oncewire_store_fences WHERE store = ?", (self.name,)
-            )
-            if not OLDEST_VERSION <= version <= VERSION:
-                raise StoreCorrupt(
-                    f"the store {self.name!r} cannot be opened",
-                    f"it has version {version}, this program knows versions {OLDEST_VERSION} to {VERSION}",
-                    "use the version of Oncewire that wrote it, or another name",
-                )
-            if version == 2:
-                for statement in FROM_VERSION_2:
-                    self.run(statement, (self.name,))
-            self.run("UPDATE oncewire_store_fences SET version = ? WHERE store = ?", (VERSION, self.name))
             self._read_intents()
             self.maps.read(MAX_OUTPUTS)
             self._end_predecessors()
@@ -389,7 +372,7 @@ class Store(ABC, Generic[Connection]):
                 yield self.connection
             finally:
                 self._is_inside = False
-            if not self._is_in_transaction():
+            if not self._database.is_in_transaction():
                 raise UsageError(
                     f"the store {self.name!r} cannot commit the checkpoint",
                     "the transaction was ended inside the block",
@@ -433,7 +416,7 @@ class Store(ABC, Generic[Connection]):
 
     def _write_source(self, source: str, sequencer: Sequencer[Any]) -> None:
         self.run(
-            "INSERT INTO oncewire_store_sources VALUES (?, ?, ?, -1) ON CONFLICT (store, source)"
+            "INSERT INTO oncewire_store_sources VALUES (?, ?, ?) ON CONFLICT (store, source)"
             " DO UPDATE SET position = excluded.position",
             (self.name, source, sequencer.position),
         )
@@ -560,17 +543,33 @@ class Store(ABC, Generic[Connection]):
             yield from self._one_transaction()
 
     def _one_transaction(self) -> Iterator[None]:
-        self._begin()
+        with explained():
+            self._database.begin()
         try:
             yield
             newest = self._newest_fence()
             if newest != self.fence:
                 raise self.fenced(newest)
-            self._commit()
-        except BaseException:
+            with explained():
+                self._database.commit()
+        except BaseException as error:
             self._failed = True
-            self._rollback()
+            self._database.rollback()
+            if isinstance(error, Exception):
+                self._check_who_broke_it(error)
             raise
+
+    def _check_who_broke_it(self, error: BaseException) -> None:
+        """Whatever fails behind a later owner's back: a connection that it ended (ST-9), a row that it has put there.
+
+        Raises:
+            StoreFenced: one has opened the store.
+        """
+        newest = self.fence
+        with suppress(StoreError):  # then nothing is known
+            newest = self.peek_fence()
+        if newest != self.fence:
+            raise self.fenced(newest) from error
 
     def fenced(self, newest: int) -> StoreFenced:
         """Return what a later owner's fence means for this one."""

@@ -6,59 +6,53 @@ from dataclasses import dataclass, replace
 
 from oncewire.client.errors import UsageError
 from oncewire.client.transactions.sequence_header import SequenceHeader
+from oncewire.store.migrations import Feature
 from oncewire.wire import Message, WireError, encode, encode_message, splice_annotations
 
-VERSION = 4
-"""Since 4 it holds the unsettled maps of what it publishes (ST-7), since 3 producers have a user (SQ-8)."""
-OLDEST_VERSION = 2
-"""Stores from this version on become one of VERSION when they are opened."""
-
-SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS oncewire_store_fences (
-        store TEXT PRIMARY KEY, version INTEGER NOT NULL, fence BIGINT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_sources (
-        store TEXT NOT NULL, source TEXT NOT NULL, position BIGINT NOT NULL, horizon_ms BIGINT NOT NULL,
-        PRIMARY KEY (store, source))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_sequences (
-        store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        state TEXT NOT NULL, PRIMARY KEY (store, source, owner, producer, born_ms))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_horizons (
-        store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, horizon_ms BIGINT NOT NULL,
-        PRIMARY KEY (store, source, owner))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_refused (
-        store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, why TEXT NOT NULL,
-        payload BYTEA NOT NULL, PRIMARY KEY (store, position))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_outputs (
-        store TEXT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        begins BIGINT NOT NULL, PRIMARY KEY (store, producer, born_ms))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_inputs (
-        store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL, received_at DOUBLE PRECISION NOT NULL,
-        payload BYTEA NOT NULL, PRIMARY KEY (store, position))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_links (
-        store TEXT NOT NULL, link TEXT NOT NULL, incarnation BIGINT NOT NULL, PRIMARY KEY (store, link))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_deliveries (
-        store TEXT NOT NULL, link TEXT NOT NULL, tag BYTEA NOT NULL, place BIGINT NOT NULL, outcome TEXT,
-        PRIMARY KEY (store, link, tag))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_publishers (
-        store TEXT NOT NULL, topic TEXT NOT NULL, link TEXT NOT NULL, exposed_before BIGINT NOT NULL,
-        session BIGINT NOT NULL, PRIMARY KEY (store, topic))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_released (
-        store TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (store, number))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_intents (
-        store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
-        born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
-        floor BIGINT NOT NULL, payload BYTEA, PRIMARY KEY (store, number))""",
+CONSUMERS = Feature(
+    "consumers",
+    (
+        (
+            """CREATE TABLE oncewire_store_sources (
+                store TEXT NOT NULL, source TEXT NOT NULL, position BIGINT NOT NULL, PRIMARY KEY (store, source))""",
+            """CREATE TABLE oncewire_store_sequences (
+                store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, producer TEXT NOT NULL,
+                born_ms BIGINT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (store, source, owner, producer, born_ms))""",
+            """CREATE TABLE oncewire_store_horizons (
+                store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, horizon_ms BIGINT NOT NULL,
+                PRIMARY KEY (store, source, owner))""",
+            """CREATE TABLE oncewire_store_refused (
+                store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL,
+                why TEXT NOT NULL, payload /*bytes*/ NOT NULL, retry BIGINT NOT NULL DEFAULT 0,
+                PRIMARY KEY (store, position))""",
+            """CREATE TABLE oncewire_store_outputs (
+                store TEXT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
+                begins BIGINT NOT NULL, PRIMARY KEY (store, producer, born_ms))""",
+            """CREATE TABLE oncewire_store_inputs (
+                store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL,
+                received_at DOUBLE PRECISION NOT NULL, payload /*bytes*/ NOT NULL, PRIMARY KEY (store, position))""",
+            """CREATE TABLE oncewire_store_links (
+                store TEXT NOT NULL, link TEXT NOT NULL, incarnation BIGINT NOT NULL, PRIMARY KEY (store, link))""",
+            """CREATE TABLE oncewire_store_journal_positions (
+                store TEXT NOT NULL, journal TEXT NOT NULL, incarnation BIGINT NOT NULL, position BIGINT NOT NULL,
+                PRIMARY KEY (store, journal))""",
+            """CREATE TABLE oncewire_store_deliveries (
+                store TEXT NOT NULL, link TEXT NOT NULL, tag /*bytes*/ NOT NULL, place BIGINT NOT NULL, outcome TEXT,
+                PRIMARY KEY (store, link, tag))""",
+            """CREATE TABLE oncewire_store_publishers (
+                store TEXT NOT NULL, topic TEXT NOT NULL, link TEXT NOT NULL, exposed_before BIGINT NOT NULL,
+                session BIGINT NOT NULL, PRIMARY KEY (store, topic))""",
+            """CREATE TABLE oncewire_store_released (
+                store TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (store, number))""",
+            """CREATE TABLE oncewire_store_intents (
+                store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
+                born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
+                floor BIGINT NOT NULL, payload /*bytes*/, PRIMARY KEY (store, number))""",
+        ),
+    ),
+    former="oncewire_store_fences",
 )
-"""For both databases: SQLite keeps bytes as they are, whatever the type of the column is called."""
-
-FROM_VERSION_2 = (
-    """INSERT INTO oncewire_store_sequences
-        SELECT store, source, '', producer, born_ms, state FROM oncewire_store_producers WHERE store = ?""",
-    """INSERT INTO oncewire_store_horizons
-        SELECT store, source, '', horizon_ms FROM oncewire_store_sources WHERE store = ? AND horizon_ms >= 0""",
-    "DELETE FROM oncewire_store_producers WHERE store = ?",
-)
-"""What was kept without a user stays so, and users continue it (SQ-9). Other stores of the database may be older."""
+"""The tables of consumers, beside those of any store: the fence is an owner's epoch there."""
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ async def test_a_router_without_a_store_has_no_such_view(browser: Any) -> None:
         await page.keyboard.press("8")
         assert await page.evaluate("location.hash") in ("", "#/")
         await go(page, "queues")
-        await until_text(page, "This router shows no work queues", "main")
+        await until_text(page, "This router shows no queues and journals", "main")
 
 
 @needs_axe

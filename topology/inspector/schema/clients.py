@@ -70,6 +70,9 @@ SUBSCRIPTION = EntityType(
         ),
         text("member_of", "Shared subscription whose member it is; empty of others.", Column("member of", 5)),
         Attribute("grouped", Type.BOOLEAN, "Whether a shared subscription keeps groups of messages in order (SH-6)."),
+        Attribute(
+            "stores", Type.BOOLEAN, "Whether it says that it stores messages for others, who process them later (I-3g)."
+        ),
         rate(
             "delivered_rate",
             "Deliveries per second to it; null where its link is not here.",

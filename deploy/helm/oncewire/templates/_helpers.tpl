@@ -25,6 +25,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: etcd
 {{- end -}}
 
+{{- define "oncewire.edge" -}}{{ include "oncewire.name" . }}-edge{{- end -}}
+
+{{- define "oncewire.edgeSelector" -}}
+app.kubernetes.io/name: oncewire
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: edge
+{{- end -}}
+
 {{- define "oncewire.labels" -}}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

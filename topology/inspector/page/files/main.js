@@ -17,6 +17,7 @@ import { ClientsView } from "./view_clients.js";
 import { DeliveryView } from "./view_delivery.js";
 import { EventsView } from "./view_events.js";
 import { EntryView, QueueView, QueuesView } from "./view_queues.js";
+import { JournalView, JournalsView } from "./view_journals.js";
 import { NetworkView } from "./view_network.js";
 import { RouterView } from "./view_router.js";
 import { TopicView, TopicsView } from "./view_topics.js";
@@ -34,9 +35,10 @@ const VIEWS = [
   ["events", "Events", "events", () => EventsView],
   ["router", "Router", "router", () => RouterView],
   ["queues", "Queues", "queues", (place) => [QueuesView, QueueView][place.rest.length] ?? EntryView],
+  ["journals", "Journals", "journals", (place) => (place.rest.length ? JournalView : JournalsView)],
 ];
-/** The last view is there where the router has a store of work queues. */
-const QUEUES = "queues";
+/** The last views are there where the router has a store of queues and journals. */
+const OF_STORE = ["queues", "journals"];
 const THEMES = ["system", "light", "dark"];
 const KEYS_KEY = "oncewire-keys";
 const THEME_KEY = "oncewire-theme";
@@ -147,7 +149,9 @@ class Page {
 
   _showBar(overview) {
     setText(document.getElementById("router-name"), overview.router);
-    this._nav.get(QUEUES).hidden = !overview.can?.queues;
+    for (const name of OF_STORE) {
+      this._nav.get(name).hidden = !overview.can?.queues;
+    }
     if (!this.isLost) {
       const { kind, word } = WORDS[stateOf(overview)];
       this._showState([kind, word]);
@@ -216,7 +220,7 @@ class Page {
     for (const [name, label, picture] of VIEWS) {
       const link = h("a", { href: `#/${name}` }, icon(picture), h("span", {}, label),
         name === "waiting" ? h("span", { class: "count", hidden: true }) : null);
-      link.hidden = name === QUEUES;
+      link.hidden = OF_STORE.includes(name);
       this._nav.set(name, link);
       nav.append(link);
     }

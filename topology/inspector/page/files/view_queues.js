@@ -11,7 +11,7 @@ const REFRESH_MS = 4000;
 const SHOWN = 100;
 
 /** Asks again and again while it is shown; `_load()` asks once, and `_problem` shows what is refused. */
-class Asking {
+export class Asking {
   constructor(page) {
     this._page = page;
     this._problem = h("div", { class: "slot" });
@@ -29,7 +29,7 @@ class Asking {
   async _ask() {
     const { overview } = this._page.store;
     if (!overview.can?.queues) {
-      setText(this._note, "This router shows no work queues: it has no setting queue_store.");
+      setText(this._note, "This router shows no queues and journals: it has no setting queue_store.");
       return;
     }
     this._hasAsked = true;

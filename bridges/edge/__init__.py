@@ -1,0 +1,1 @@
+"""The edge: one process that runs queues, feeds, outboxes and journals over one store, side by side (docs/edges.md)."""

@@ -1,0 +1,5 @@
+"""``python -m oncewire.testing.resume``."""
+
+from oncewire.testing.resume.cli import main
+
+main()

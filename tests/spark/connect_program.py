@@ -1,0 +1,49 @@
+"""A client of Spark Connect, for test_connect.py: copies a topic with a query, and again with a processor.
+
+Spark finds the format by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from bridges.spark.java import prepare_java
+from bridges.spark.processor import processor
+from tests.spark.spark_helpers import QUERY_S, publish_numbers, run_available
+
+
+def end(query: Any) -> None:
+    assert query.awaitTermination(QUERY_S)
+    assert query.exception() is None, query.exception()
+
+
+def main(url: str, bridge: str, secret: str, topic: str, copy: str, copies: str, folder: str) -> None:
+    prepare_java()
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    node = {"bridge": bridge, "bridge.secretFile": secret}
+    publish_numbers(url, topic, 0, 3)
+    frame = spark.readStream.format("oncewire").options(**node, subscribe=topic, subscription=topic).load()
+    run_available(frame.select("value"), Path(folder) / "query", format="oncewire", **node, topic=copy)
+    steps = processor(
+        spark, [topic], brackets, copy, name=f"{topic}.p", checkpoint=f"{folder}/processor", options=node, tasks=None
+    )
+    end(steps.start(available_now=True))
+    publish_numbers(url, topic, 0, 3)
+    end(steps.start(available_now=True))
+    rows = spark.read.format("oncewire").options(**node, subscription=copies).load().orderBy("offset").collect()
+    spark.stop()
+    sys.stdout.write(" ".join(bytes(row.value).decode() for row in rows) + "\n")
+
+
+def brackets(delivery: Any) -> bytes:
+    return b"<%s>" % bytes(delivery.message.body)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
