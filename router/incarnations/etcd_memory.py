@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
+from oncewire.client.put_off import in_thread
 from router.process.logs import EventLog, RouterEvent
 from router.settings.config import RouterConfig
 from topology.members.history_core import MalformedMemory, SeenHistory
@@ -59,14 +60,16 @@ class EtcdMemory:
         """Write what is new."""
         if self._path is None or self._kept == self.seen.changes:
             return
-        self._kept, text = self.seen.changes, self.seen.as_text()
+        changes, text, path = self.seen.changes, self.seen.as_text(), self._path
         try:
-            await asyncio.to_thread(_replace, self._path, text)
-            self._has_failed = False
+            # Also where this is cancelled: a write that ended behind a later one would put older memory in its place.
+            await in_thread(None, lambda: _replace(path, text))
         except OSError as error:
             if not self._has_failed:
-                self._log.event(RouterEvent.ETCD_MEMORY_FAILED, file=str(self._path), why=str(error))
+                self._log.event(RouterEvent.ETCD_MEMORY_FAILED, file=str(path), why=str(error))
             self._has_failed = True
+        else:
+            self._kept, self._has_failed = changes, False
 
 
 def _replace(path: Path, text: str) -> None:

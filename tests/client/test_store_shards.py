@@ -78,11 +78,14 @@ async def test_what_a_process_does_not_renew_another_one_takes_and_the_former_ow
     async with AsyncExitStack() as ending:
         await ending.enter_async_context(first.running(*NAMES))
         await until_even(first)
-        # As if its lease had ended: nothing of it was renewed.
-        database.run("UPDATE oncewire_owners SET lease = 1")
-        database.run("UPDATE oncewire_claims SET expires = 1")
-        await ending.enter_async_context(second.running(*NAMES))
+        async with first.shards._turn:  # it does not look, so it renews nothing
+            # As if its lease had ended.
+            database.run("UPDATE oncewire_owners SET lease = 1")
+            database.run("UPDATE oncewire_claims SET expires = 1")
+            await ending.enter_async_context(second.running(*NAMES))
+            await until(lambda: second.shards.owned == set(NAMES), lambda: sorted(second.shards.owned))
         await until_even(first, second)
+        assert first.handed_over == len(NAMES)
         epochs = database.rows("SELECT epoch FROM oncewire_owners WHERE name LIKE 'consumer %'")
         assert min(epochs) >= (2,)
 

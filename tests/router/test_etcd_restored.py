@@ -64,6 +64,17 @@ async def refuses_to_start(etcd: BackedUpEtcd, *flags: str, about: str = "oncewi
     return said
 
 
+def kept_revision(memory: Path) -> int:
+    """How far etcd had come, as the file of a router has it; 0: there is none yet."""
+    lives = json.loads(memory.read_text("utf-8"))["lives"] if memory.exists() else []
+    return max((life["revision"] for life in lives), default=0)
+
+
+async def remembers_more(memory: Path, revision: int) -> None:
+    """Wait until a router has kept that it saw etcd behind this revision."""
+    await until(lambda: asyncio.to_thread(kept_revision, memory), lambda found: found > revision)
+
+
 class Clients:
     """Two publishers and two subscribers; the new ones come after the backup."""
 
