@@ -220,6 +220,8 @@ class ClientLink:
             if not self._leaving.done():
                 self._leaving.set_result(event.error)
             return
+        if self._failure is not None:
+            return  # the answer to the detach of a link that has ended: nothing attaches it again
         condition = "" if event.error is None else str(event.error.condition)
         description = "" if event.error is None else event.error.description or ""
         self.trouble = f"{condition or 'detached'}: {description or 'no reason given'}"
