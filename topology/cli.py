@@ -16,10 +16,11 @@ from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documen
 from topology.inspector.login_cli import authorization_of, login_option, network_options, url_of
 from topology.inspector.parameters_core import MAX_TEXT, tag_of
 from topology.inspector.rows_core import COLLECTIONS, EVENTS, OF_ATTACHMENTS, OVERVIEW, TOPICS, InputError
+from topology.inspector.schema.catalogue import STORED
 
-WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
+WHAT = (OVERVIEW, *COLLECTIONS, *STORED, DELIVERY, EVENTS)
 WITH_TOPICS = (TOPICS, *OF_ATTACHMENTS)
-WITHOUT_ROUTERS = (TOPICS, "connections")
+WITHOUT_ROUTERS = (TOPICS, "connections", *STORED)
 """Of the whole network, or of the router that is asked."""
 TERMINAL_ROWS = 100
 """Rows shown on a terminal unless asked for otherwise: what scrolls by is read by nobody."""
@@ -59,8 +60,9 @@ def inspect(
 ) -> None:
     """Show the router at URL and the network as it knows it.
 
-    WHAT is routers, links, topics, subscriptions, publishers, waits, channels, neighbours, connections, events, or
-    delivery with its TAG in hex; without it, an overview and what waits and why.
+    WHAT is routers, links, topics, subscriptions, publishers, waits, channels, neighbours, connections, events, queues
+    or journals (of the router's setting queue_store), or delivery with its TAG in hex; without it, an overview and what
+    waits and why.
     """
     _check(what, tag, network, {"--topic": topic, "--router": router, "--match": match}, publisher)
     from topology.inspector.show_cli import console
@@ -103,6 +105,8 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
                 raise CliError(error, f"{option} is longer than {MAX_TEXT} bytes", "give a part of the name")
         except UnicodeEncodeError:
             raise CliError(error, f"{option} is not UTF-8", "give it as it is shown") from None
+    if network and what in STORED:
+        raise CliError(error, f"{what} are those of one store, whoever is asked", "leave --network out")
     if publisher and what != DELIVERY:
         raise CliError(error, f"{what} is not filtered by --publisher", "use --match")
 

@@ -60,7 +60,6 @@ class Answering:
         self._access = access
         self._other_nodes = other_nodes
         self._of_node: Mapping[str, Callable[[Request], object]] = {
-            "QUERY": self._query,
             "GET-TYPES": lambda request: {_full(each): [] for each in self._wanted(request)},
             "GET-ATTRIBUTES": lambda request: {_full(each): _attributes(each) for each in self._wanted(request)},
             "GET-OPERATIONS": lambda request: {_full(each): _operations(each) for each in self._wanted(request)},
@@ -89,6 +88,8 @@ class Answering:
         found = self._of_node.get(operation)
         if found is not None:
             return 200, found(request)
+        if operation == "QUERY":
+            return 200, await self._query(request)
         if operation == "CREATE":
             raise ManagementError(501, "nothing is created here", "clients create subscriptions by attaching")
         entity = type_named(_text(request, "type"))
@@ -101,13 +102,13 @@ class Answering:
     # --- entities -----------------------------------------------------------------------------------------------------
 
     async def _read(self, request: Request, entity: EntityType, _caller: Caller) -> object:
-        return with_names(entity, self._management.read(entity.name, _name(request)))
+        return with_names(entity, await self._management.read(entity.name, _name(request)))
 
     async def _update(self, request: Request, entity: EntityType, caller: Caller) -> object:
         # A client may send back what it has read: what nobody can set and has not changed is no request to set it.
         name = _name(request)
         given = _map(request)
-        row = with_names(entity, self._management.read(entity.name, name))
+        row = with_names(entity, await self._management.read(entity.name, name))
         settable = {each.name for each in entity.settable}
         changes = {key: value for key, value in given.items() if key in settable or row.get(str(key)) != value}
         return with_names(entity, await self._management.update(entity.name, name, changes, caller))
@@ -118,7 +119,7 @@ class Answering:
         await self._management.delete(entity.name, _name(request), given, caller)
         return {}
 
-    def _query(self, request: Request) -> object:
+    async def _query(self, request: Request) -> object:
         offset, count = _number(request, "offset", 0), min(_number(request, "count", MAX_ROWS), MAX_ROWS)
         wanted = _map(request).get("attributeNames") or []
         if not isinstance(wanted, list | tuple) or not all(isinstance(each, str) for each in wanted):
@@ -128,7 +129,7 @@ class Answering:
         results: list[list[object]] = []
         skipped = 0
         for entity in types:
-            rows, total = self._management.query(entity.name, max(0, offset - skipped), MAX_ROWS)
+            rows, total = await self._management.query(entity.name, max(0, offset - skipped), MAX_ROWS)
             skipped = min(offset, skipped + total)
             results += [[row.get(name) for name in names] for row in (with_names(entity, each) for each in rows)]
             if len(results) >= count:
@@ -138,13 +139,13 @@ class Answering:
     def _wanted(self, request: Request) -> list[EntityType]:
         name = request.properties.get("entityType")
         if name is None:
-            return list(TYPES.values())
+            return self._management.types()
         return [type_named(str(name))]
 
 
 def with_names(entity: EntityType, row: _Row) -> _Row:
     """An entity as AMQP has it: with its type, identity and name."""
-    name = (row.get("name") or row.get("id") if entity.table else None) or row["key"]
+    name = (row.get("name") or row.get("id") if entity.table and not entity.is_stored else None) or row["key"]
     return {**row, "type": _full(entity), "identity": row["key"], "name": name}
 
 

@@ -95,6 +95,11 @@ class RouterControls:
         if incarnation is not None:
             incarnation.driver.register(OrderAnswered, self._on_answer)
 
+    @property
+    def group(self) -> str:
+        """The name by which all workers are called together; empty = this is the only one."""
+        return "" if self._config.worker is None else self._config.worker.group
+
     def config(self) -> dict[str, object]:
         """The settings in force, by their keys."""
         return values_of(self._config)

@@ -50,11 +50,11 @@ class _Routes:
                     400, f"{name} = {value} cannot be used", f"offset is 0 or more, limit 1 to {MAX_ROWS}"
                 )
             numbers[name] = int(value)
-        rows, total = self._management.query(request.match_info["type"], numbers["offset"], numbers["limit"])
+        rows, total = await self._management.query(request.match_info["type"], numbers["offset"], numbers["limit"])
         return {"items": rows, "total": total}
 
     async def read(self, request: web.Request) -> dict[str, object]:
-        return self._management.read(request.match_info["type"], request.match_info["name"])
+        return await self._management.read(request.match_info["type"], request.match_info["name"])
 
     async def update(self, request: web.Request) -> dict[str, object]:
         name, given = request.match_info["name"], await _given(request)

@@ -11,6 +11,7 @@ from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check
 from router.operator.controls import RouterControls
 from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
+from router.operator.stored_entities import StoredEntities
 from router.process.logs import EventLog, RouterEvent
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
@@ -41,7 +42,13 @@ class Management:
     """What can be asked of one router."""
 
     def __init__(
-        self, node_id: str, tables: Tables, controls: RouterControls, access: Access, log: EventLog, group: str = ""
+        self,
+        node_id: str,
+        tables: Tables,
+        controls: RouterControls,
+        access: Access,
+        stored: StoredEntities,
+        log: EventLog,
     ) -> None:
         """Nothing is asked yet.
 
@@ -50,19 +57,23 @@ class Management:
             tables: what there is.
             controls: what can be changed.
             access: the rights of whoever asks.
+            stored: what an edge's store has.
             log: every change is written there, with who made it.
-            group: by which all workers are called together; empty = this is the only one.
         """
-        self._group = group
         self._node_id = node_id
         self._tables = tables
         self._controls = controls
         self._access = access
+        self._stored = stored
         self._log = log
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def query(self, name: str, offset: int = 0, count: int = MAX_ROWS) -> tuple[list[Row], int]:
+    def types(self) -> list[EntityType]:
+        """What there is at this router: the types of an edge's store only where it reads one."""
+        return [each for each in TYPES.values() if self._stored.offers(each)]
+
+    async def query(self, name: str, offset: int = 0, count: int = MAX_ROWS) -> tuple[list[Row], int]:
         """Entities of a type, and how many there are in all.
 
         Raises:
@@ -73,12 +84,15 @@ class Management:
             raise ManagementError(
                 400, f"offset {offset} and limit {count} cannot be used", f"offset is 0 or more, limit 1 to {MAX_ROWS}"
             )
+        if entity.is_stored:
+            rows = await self._stored.rows(entity)
+            return rows[offset : offset + count], len(rows)
         if entity.table is None:
             return [self._own(entity)][offset : offset + count], 1
         heads = self._tables.heads(entity.table)
         return self._tables.rows(entity.table, heads[offset : offset + count]), len(heads)
 
-    def read(self, type_name: str, name: str) -> Row:
+    async def read(self, type_name: str, name: str) -> Row:
         """One entity.
 
         Raises:
@@ -89,7 +103,10 @@ class Management:
             if name != SELF:
                 raise ManagementError(404, f"there is no {entity.name} {name}", f"it is called {SELF}")
             return self._own(entity)
-        rows = self._tables.rows(entity.table, self._named(entity, entity.table, name))
+        if entity.is_stored:
+            rows = [row for row in await self._stored.rows(entity) if row["key"] == name]
+        else:
+            rows = self._tables.rows(entity.table, self._named(entity, entity.table, name))
         if len(rows) > 1:
             keys = ", ".join(str(row["key"]) for row in rows[:3])
             raise ManagementError(400, f"{name} is the name of {len(rows)}", f"use a key: {keys}")
@@ -137,7 +154,7 @@ class Management:
         if not changes:
             raise ManagementError(400, "nothing is given to set", f"give {entity.settable[0].name}")
         self._require(caller, max(each.settable or Role.NONE for each in entity.settable), f"set {entity.name}")
-        row = self.read(type_name, name)
+        row = await self.read(type_name, name)
         if entity.name == LINK.name:
             self._set_cost(row, changes["cost"])
         elif entity.name == CONFIG.name:
@@ -146,7 +163,7 @@ class Management:
             assert entity.name == LOG.name
             self._controls.set_log_level(str(changes["level"]))
         self._done(caller, f"set {entity.name}", name, changes)
-        return self.read(type_name, str(row["key"]))
+        return await self.read(type_name, str(row["key"]))
 
     def _set_cost(self, row: Row, cost: object) -> None:
         assert cost is None or isinstance(cost, int)
@@ -193,7 +210,7 @@ class Management:
     ) -> Row:
         arguments = check(operation.arguments, given, "argument")
         self._require(caller, operation.role, f"{operation.name} {entity.name}")
-        row = self._without_row(entity, name) or self.read(entity.name, name)
+        row = self._without_row(entity, name) or await self.read(entity.name, name)
         if entity.name == SUBSCRIPTION.name:
             answer = await self._end_subscription(row, arguments, only_if_away=operation is not entity.delete)
         elif entity.name == CONNECTION.name:
@@ -239,7 +256,7 @@ class Management:
         """
         if entity.name == TOPIC.name:
             return {"key": name}
-        if entity.name == ROUTER.name and name == self._group != "":
+        if entity.name == ROUTER.name and name == self._controls.group != "":
             return {"key": name, "id": name, "is_self": True, "http": ""}
         if entity.name != ROUTER.name or name != self._node_id or self._tables.heads("routers"):
             return None
@@ -249,7 +266,7 @@ class Management:
         if not row["is_self"]:
             where = row["http"] or "its own machine: it serves no HTTP"
             raise ManagementError(409, f"this is router {self._self()['id']}, not {row['id']}", f"ask at {where}")
-        is_all = row["id"] == self._group
+        is_all = row["id"] == self._controls.group
         if operation == "drain":
             return {"draining": self._controls.drain(whole_group=is_all)}
         if operation == "reload":

@@ -30,6 +30,7 @@ from router.operator.queues import queue_reader
 from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
+from router.operator.stored_entities import StoredEntities
 from router.operator.stuck_notice import StuckNotice
 from router.operator.telemetry import telemetry_of
 from router.operator.websocket import WebSocketEntrance
@@ -106,15 +107,14 @@ class OperatorSurface:
 
         self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http, self._caller_for_others)
         self.controls = RouterControls(lifecycle, config, listener, access, log, load, tls)
-        group = config.worker.group if config.worker is not None else ""
-        management = Management(config.node_id, self.inspection, self.controls, access, log, group)
+        reader = queue_reader(config.queue_store)
+        management = Management(config.node_id, self.inspection, self.controls, access, StoredEntities(reader), log)
         self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
         listener.node = self._node
         listener.may_serve = lambda client: (
             access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
         )
-        status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts, group)
-        reader = queue_reader(config.queue_store)
+        status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts, self.controls.group)
         self._queues = QueuesApi(reader, rights_at_queue)
         # One worker reads the store for all.
         self._queue_metrics = QueueMetrics(reader if config.worker is None or config.worker.number == 1 else None)

@@ -133,7 +133,7 @@ async def test_a_test_message_can_be_published_to_a_topic_that_nobody_uses(alpha
 async def test_bad_input_is_refused_with_what_is_known(alpha: RouterProcess) -> None:
     url = f"--url={alpha.http}"
     for name, arguments in {
-        "no_type": ("list", "queue"),
+        "no_type": ("list", "exchange"),
         "no_command": ("stop",),
         "set_nothing": ("set", "topic", "orders", "name=x", url),
         "set_unknown": ("set", "log", "router", "levels=x", url),

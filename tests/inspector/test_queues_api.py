@@ -216,7 +216,7 @@ async def test_an_entry_of_another_queue_is_not_shown_under_this_one(router: Rou
 async def test_a_router_without_a_store_says_what_to_set(tmp_path: Path) -> None:
     async with running_router("--standalone") as alone:
         status, answer = await ask(alone, "")
-        assert (status, answer["fix"]) == (404, "set queue_store to the store's address")
+        assert (status, answer["fix"]) == (404, "set queue_store to the address of the store of an edge")
         assert (await alone.get("/api/v1/overview"))[1]["can"]["queues"] is False
 
 

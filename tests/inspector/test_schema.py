@@ -19,6 +19,7 @@ from router.operator.access import Access, Caller
 from router.operator.amqp_requests import Answering, read_request
 from router.operator.schema import as_data
 from router.operator.service import Management
+from router.operator.stored_entities import StoredEntities
 from router.process.logs import EventLog
 from router.settings.config import RouterConfig
 from topology.inspector.rows_core import WATCHABLE, Head, Row
@@ -55,14 +56,14 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 def management() -> tuple[Management, Access]:
     config, log = RouterConfig(), EventLog("r1")
     access = Access(config, log)
-    controls: Any = SimpleNamespace(config=dict)
-    return Management("r1", Rows(), controls, access, log), access
+    controls: Any = SimpleNamespace(config=dict, group="")
+    return Management("r1", Rows(), controls, access, StoredEntities(None), log), access
 
 
 @pytest.mark.usefixtures("weighed")
-def test_the_api_has_it_with_type_unit_and_meaning() -> None:
+async def test_the_api_has_it_with_type_unit_and_meaning() -> None:
     found, _ = management()
-    assert found.read("subscription", "box/sub")["weight"] == 2_000
+    assert (await found.read("subscription", "box/sub"))["weight"] == 2_000
     reported: Any = as_data()["types"]
     assert reported["subscription"]["attributes"][-1] == {
         "name": "weight",

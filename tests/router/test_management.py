@@ -63,6 +63,8 @@ async def test_every_entity_has_the_attributes_of_the_schema_and_no_others(netwo
     store = await RawClient.connect(r1.amqp_port, "store")
     await store.subscriber("orders")
     for type_name, known in TYPES.items():
+        if known.is_stored:  # these: inspector/test_stored_entities.py
+            continue
         rows = await all_of(r1.http, type_name)
         assert rows, type_name
         for row in rows:
@@ -99,7 +101,7 @@ def test_no_login_in_a_url_is_shown() -> None:
 
 TRACE = entity("router", "alpha", "trace")
 BAD_INPUT: list[tuple[str, str, object, int, str]] = [
-    ("GET", f"{PREFIX}/queue", None, 404, "there is no type queue"),
+    ("GET", f"{PREFIX}/exchange", None, 404, "there is no type exchange"),
     ("GET", f"{PREFIX}/topic?limit=0", None, 400, "offset 0 and limit 0 cannot be used"),
     ("GET", f"{PREFIX}/topic?limit={MAX_ROWS + 1}", None, 400, f"offset 0 and limit {MAX_ROWS + 1} cannot be used"),
     ("GET", f"{PREFIX}/topic?limit=-1", None, 400, "limit = -1 cannot be used"),
@@ -133,7 +135,7 @@ BAD_INPUT: list[tuple[str, str, object, int, str]] = [
     ("POST", TRACE, {"on": True, "time_s": 9e9}, 400, "time_s = 9000000000.0 cannot be used"),
     ("POST", entity("router", "alpha", "reload"), {}, 409, "this router was started without a file of settings"),
     ("POST", entity("connection", "nobody", "close"), {}, 404, "there is no connection nobody here"),
-    ("PUT", entity("queue", "x"), {}, 405, f"{PREFIX}/queue/x knows no PUT"),
+    ("PUT", entity("exchange", "x"), {}, 405, f"{PREFIX}/exchange/x knows no PUT"),
     ("POST", f"{PREFIX}/subscription", {}, 405, f"{PREFIX}/subscription knows no POST"),
     ("GET", f"{PREFIX}/topic/", None, 404, f"there is nothing at {PREFIX}/topic/"),
 ]

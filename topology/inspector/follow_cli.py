@@ -12,6 +12,7 @@ from topology.inspector.ask_cli import PREFIX, Api
 from topology.inspector.changes_core import GROWING, SHRINKING
 from topology.inspector.events_core import EVENTS_KEPT
 from topology.inspector.rows_core import EVENTS, MAX_ROWS, OF_ATTACHMENTS, OVERVIEW, WAITS, Row
+from topology.inspector.schema.catalogue import STORED
 
 POLL_S = 1.0
 """For documents without a WebSocket: deliveries, the whole network, filtered tables."""
@@ -44,7 +45,7 @@ class Wanted:
     @property
     def is_reported(self) -> bool:
         """Whether the WebSocket has its changes."""
-        if self.name == DELIVERY or self.network or self.match:
+        if self.name == DELIVERY or self.name in STORED or self.network or self.match:
             return False
         return not self.filters or self.name in OF_ATTACHMENTS
 
@@ -68,6 +69,9 @@ async def document_of(api: Api, wanted: Wanted) -> dict[str, Any]:
         return await _events(api, wanted)
     if wanted.name == WAITS:
         return await _waits(api, wanted, wanted.most)
+    if wanted.name in STORED:
+        rows = [row for row in (await api.get(f"{PREFIX}/{wanted.name}"))["items"] if wanted.match in row["key"]]
+        return {wanted.name: rows[: wanted.most], "total": len(rows)}
     network = {"network": "true"} if wanted.network else {}
     answer = await api.table(wanted.name, {**wanted.filters, **network}, wanted.most)
     found = {wanted.name: answer["items"], "total": answer["total"], "applied": answer["applied"]}

@@ -10,6 +10,10 @@ ENDINGS = ("done", "popped", "moved", "dead", "replayed", "discarded")
 """How an item ends; docs/workqueue.md."""
 
 
+NO_STORE = (404, "this router shows no queues and journals", "set queue_store to the address of the store of an edge")
+"""HTTP's status, what is wrong, and what to do, where the router has no store."""
+
+
 class QueueReader(Protocol):
     """A store of work queues and journals.
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from topology.inspector.parameters_core import check_names, limit_of
-from topology.inspector.queues import ENDINGS, QueueReader
+from topology.inspector.queues import ENDINGS, NO_STORE, QueueReader
 from topology.inspector.rows_core import InputError, Row
 from topology.inspector.source import RightsOf
 
@@ -102,7 +102,7 @@ class QueuesApi:
     def _answering(self, answer: Callable[[QueueReader, web.Request], Awaitable[Row]]) -> Answer:
         async def handle(request: web.Request) -> web.StreamResponse:
             if self._reader is None:
-                return _refused(404, "this router shows no work queues", "set queue_store to the store's address")
+                return _refused(*NO_STORE)
             try:
                 return web.json_response(await answer(self._reader, request))
             except InputError as error:

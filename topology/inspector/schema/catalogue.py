@@ -10,11 +10,14 @@ from topology.inspector.schema.model import Aging, Column, EntityType, Type, col
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 from topology.inspector.schema.states import REASONS, WORDS
+from topology.inspector.schema.stored import JOURNAL, QUEUE
 
 MANAGED: dict[str, EntityType] = {
-    each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
+    each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG, QUEUE, JOURNAL)
 }
 """Entities that management offers by type and name. The router adds its settings."""
+STORED: tuple[str, ...] = tuple(each.table for each in MANAGED.values() if each.is_stored and each.table is not None)
+"""Tables of an edge's store, not of the router."""
 SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT, DELIVERY)}
 """Entities that are shown and not managed."""
 

@@ -151,6 +151,8 @@ class EntityType:
     operations: tuple[Operation, ...] = ()
     delete: Operation | None = None
     """What deleting one does; None = it cannot be deleted."""
+    is_stored: bool = False
+    """It is in the store of an edge, which a router with the setting `queue_store` reads."""
 
     def operation(self, name: str) -> Operation | None:
         """The operation of that name."""
