@@ -87,7 +87,10 @@ LAYERS: Mapping[str, Layer] = {
         frozenset({"oncewire.transport", "oncewire.wire"}), frozenset({"aiohttp"})
     ),
     "oncewire/client": Layer(
-        frozenset({"oncewire.client", "oncewire.errors", "oncewire.transport", "oncewire.wire"}), frozenset({"proton"})
+        frozenset(
+            {"oncewire.client", "oncewire.errors", "oncewire.public_names", "oncewire.transport", "oncewire.wire"}
+        ),
+        frozenset({"proton"}),
     ),
     # Imported by applications that make spans.
     "oncewire/client/tracing.py": Layer(frozenset({"oncewire.client", "oncewire.wire"}), frozenset({"opentelemetry"})),

@@ -2,77 +2,91 @@
 
 from typing import TYPE_CHECKING
 
-from oncewire.client.connecting import connect
-from oncewire.client.connection import Client
-from oncewire.client.delivery import DeadLetter, Delivery
-from oncewire.client.errors import (
-    AuthenticationFailed,
-    BodyNotDecoded,
-    ClientClosed,
-    ClientError,
-    ConnectFailed,
-    JournalCorrupt,
-    JournalError,
-    JournalFull,
-    JournalLocked,
-    JournalOwnerError,
-    JournalUnreachable,
-    JournalUnusable,
-    LinkRefused,
-    LinkStolen,
-    MessageTooLarge,
-    NotAccepted,
-    StillOwed,
-    UsageError,
-    WindowFull,
-)
-from oncewire.client.events import (
-    ClientEvent,
-    ClientStatistics,
-    Connected,
-    ConsumerStatistics,
-    DeliveryGivenUp,
-    Disconnected,
-    LinkActive,
-    LinkInterrupted,
-    LinkStatistics,
-    MessageSetAside,
-    NewIncarnation,
-    PublisherWaits,
-    SessionExpired,
-    SubscriptionExpired,
-    SubscriptionsEnded,
-)
-from oncewire.client.journal import Journal, MemoryJournal
-from oncewire.client.link_names import RandomContainerWarning
-from oncewire.client.outcomes import Outcome, OutcomeKind, Subscriptions
-from oncewire.client.publisher import Publisher
-from oncewire.client.sending import Sending
-from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.subscriber import Subscriber
-from oncewire.wire import BodyKind, Header, Message, Properties
-
 if TYPE_CHECKING:
     from oncewire.client.codec import Codec
     from oncewire.client.codec_publisher import CodecPublisher
+    from oncewire.client.connecting import connect
+    from oncewire.client.connection import Client
+    from oncewire.client.delivery import DeadLetter, Delivery
+    from oncewire.client.errors import (
+        AuthenticationFailed,
+        BodyNotDecoded,
+        ClientClosed,
+        ClientError,
+        ConnectFailed,
+        JournalCorrupt,
+        JournalError,
+        JournalFull,
+        JournalLocked,
+        JournalOwnerError,
+        JournalUnreachable,
+        JournalUnusable,
+        LinkRefused,
+        LinkStolen,
+        MessageTooLarge,
+        NotAccepted,
+        StillOwed,
+        UsageError,
+        WindowFull,
+    )
+    from oncewire.client.events import (
+        ClientEvent,
+        ClientStatistics,
+        Connected,
+        ConsumerStatistics,
+        DeliveryGivenUp,
+        Disconnected,
+        LinkActive,
+        LinkInterrupted,
+        LinkStatistics,
+        MessageSetAside,
+        NewIncarnation,
+        PublisherWaits,
+        SessionExpired,
+        SubscriptionExpired,
+        SubscriptionsEnded,
+    )
+    from oncewire.client.journal import Journal, MemoryJournal
+    from oncewire.client.link_names import RandomContainerWarning
+    from oncewire.client.outcomes import Outcome, OutcomeKind, Subscriptions
+    from oncewire.client.publisher import Publisher
     from oncewire.client.requests import Request, Requester, RequestRefused, Responder
+    from oncewire.client.sending import Sending
+    from oncewire.client.settled_publisher import SettledPublisher
     from oncewire.client.sqlite_journal import SqliteJournal
+    from oncewire.client.subscriber import Subscriber
+    from oncewire.wire import BodyKind, Header, Message, Properties
 else:
+    from oncewire.public_names import public_names
 
-    def __getattr__(name):
-        """Import what not every program uses when it is first asked for: the others start faster."""
-        if name == "SqliteJournal":
-            from oncewire.client import sqlite_journal as found
-        elif name == "Codec":
-            from oncewire.client import codec as found
-        elif name == "CodecPublisher":
-            from oncewire.client import codec_publisher as found
-        elif name in ("Request", "RequestRefused", "Requester", "Responder"):
-            from oncewire.client import requests as found
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(found, name)
-
+    _PLACES = {
+        "oncewire.client.codec": "Codec",
+        "oncewire.client.codec_publisher": "CodecPublisher",
+        "oncewire.client.connecting": "connect",
+        "oncewire.client.connection": "Client",
+        "oncewire.client.delivery": "DeadLetter Delivery",
+        "oncewire.client.errors": (
+            "AuthenticationFailed BodyNotDecoded ClientClosed ClientError ConnectFailed JournalCorrupt "
+            "JournalError JournalFull JournalLocked JournalOwnerError JournalUnreachable JournalUnusable "
+            "LinkRefused LinkStolen MessageTooLarge NotAccepted StillOwed UsageError WindowFull"
+        ),
+        "oncewire.client.events": (
+            "ClientEvent ClientStatistics Connected ConsumerStatistics DeliveryGivenUp Disconnected LinkActive "
+            "LinkInterrupted LinkStatistics MessageSetAside NewIncarnation PublisherWaits SessionExpired "
+            "SubscriptionExpired SubscriptionsEnded"
+        ),
+        "oncewire.client.journal": "Journal MemoryJournal",
+        "oncewire.client.link_names": "RandomContainerWarning",
+        "oncewire.client.outcomes": "Outcome OutcomeKind Subscriptions",
+        "oncewire.client.publisher": "Publisher",
+        "oncewire.client.requests": "Request Requester RequestRefused Responder",
+        "oncewire.client.sending": "Sending",
+        "oncewire.client.settled_publisher": "SettledPublisher",
+        "oncewire.client.sqlite_journal": "SqliteJournal",
+        "oncewire.client.subscriber": "Subscriber",
+        "oncewire.wire": "BodyKind Header Message Properties",
+    }
+    __getattr__, __dir__ = public_names(__name__, _PLACES)
 
 __all__ = [
     "AuthenticationFailed",

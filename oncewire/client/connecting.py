@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from oncewire.client.connection import Client
-from oncewire.client.connector import ConnectOptions
-from oncewire.client.events import ClientEvent
-from oncewire.client.journals import JournalSource
-from oncewire.client.login import TokenSource
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE
+from oncewire.client.defaults import CONNECT_S, IDLE_TIME_OUT_S, MAX_FRAME_SIZE, MAX_MESSAGE_SIZE
 
-CONNECT_S = 30.0
-"""How long `connect()` and opening a link try before they raise."""
-IDLE_TIME_OUT_S = 2.5
-"""A router that is silent for longer counts as unreachable. Half of it is announced (AMQP 2.4.5), so it sends twice as
-often. A stalled router costs its clients this long; a false alarm costs them a resumption."""
+if TYPE_CHECKING:
+    import ssl
+
+    from oncewire.client.connection import Client
+    from oncewire.client.events import ClientEvent
+    from oncewire.client.journals import JournalSource
+    from oncewire.client.login import TokenSource
 
 
 def connect(
@@ -27,8 +24,8 @@ def connect(
     ssl_context: ssl.SSLContext | None = None,
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
-    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_frame_size: int = MAX_FRAME_SIZE,
+    max_message_size: int = MAX_MESSAGE_SIZE,
     allow_plain: bool = False,
     token: TokenSource | None = None,
     hostname: str | None = None,
@@ -60,6 +57,9 @@ def connect(
         UsageError: an address cannot be read, or has a user beside `token`; `max_frame_size` is too small, or
             `container_id` too long.
     """
+    from oncewire.client.connection import Client  # here, because a program that does not connect needs none of it
+    from oncewire.client.connector import ConnectOptions
+
     return Client(
         [urls] if isinstance(urls, str) else list(urls),
         container_id=container_id,

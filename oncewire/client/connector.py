@@ -10,6 +10,7 @@ import ssl
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from oncewire.client import defaults
 from oncewire.client.errors import AuthenticationFailed, UsageError
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, reported_address
@@ -20,8 +21,6 @@ from oncewire.transport.connecting import connect
 from oncewire.transport.tls import fault_of
 from oncewire.wire import (
     CONNECTION_REDIRECT,
-    DEFAULT_MAX_FRAME_SIZE,
-    DEFAULT_MAX_MESSAGE_SIZE,
     NOT_IMPLEMENTED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
@@ -105,7 +104,7 @@ class ConnectOptions(NamedTuple):
     allow_plain: bool = False
     token: TokenSource | None = None
     hostname: str | None = None
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    max_message_size: int = defaults.MAX_MESSAGE_SIZE
 
     def check(self) -> None:
         """Look whether they can be used.
@@ -119,13 +118,13 @@ class ConnectOptions(NamedTuple):
                 "a link attaches with its unsettled deliveries in one frame"
                 if self.max_frame_size < MIN_FRAME_SIZE
                 else "AMQP knows no larger frames than 4,294,967,295 bytes",
-                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {DEFAULT_MAX_FRAME_SIZE} then",
+                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {defaults.MAX_FRAME_SIZE} then",
             )
         if self.max_message_size < 1:
             raise UsageError(
                 f"max_message_size={self.max_message_size} cannot be used",
                 "subscribers would get nothing",
-                f"give a number of bytes, or leave it out: it is {DEFAULT_MAX_MESSAGE_SIZE} then",
+                f"give a number of bytes, or leave it out: it is {defaults.MAX_MESSAGE_SIZE} then",
             )
 
 

@@ -1,27 +1,45 @@
 """What the publisher's and the subscriber's core ask of their shell. Effects are carried out in order, each once.
 
-Most are NamedTuples, which are imported and made in a fraction of a dataclass's time. Those whose values
-could be another effect's of the same core are dataclasses, which are equal to their own kind only.
+Most are NamedTuples, which are imported and made in a fraction of a dataclass's time. Those whose values could be
+another effect's of the same core are equal to their own kind only. `count` is a method of tuples: what has such a field
+is a dataclass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from oncewire.client.outcomes import Outcome
 
+K = TypeVar("K", bound=type[tuple[object, ...]])
 
-@dataclass(frozen=True, slots=True)
-class AnswerEcho:
+
+def _is_equal(effect: tuple[object, ...], other: object) -> bool:
+    return type(other) is type(effect) and tuple.__eq__(effect, other)
+
+
+def _is_other(effect: tuple[object, ...], other: object) -> bool:
+    return not _is_equal(effect, other)
+
+
+def by_kind(kind: K) -> K:
+    """Make the values of a NamedTuple equal to its own kind only."""
+    for name, compare in (("__eq__", _is_equal), ("__ne__", _is_other)):
+        setattr(kind, name, compare)
+    return kind
+
+
+@by_kind
+class AnswerEcho(NamedTuple):
     """Proof of life (A-4): send a flow with `x-opt-topic-echo` = value."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProveOwner:
+@by_kind
+class ProveOwner(NamedTuple):
     """Read that the journal is still this process's, then answer the echo as in AnswerEcho; else end the link (P-b)."""
 
     value: int
@@ -147,15 +165,15 @@ class DisposeDeliveries(NamedTuple):
     settled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GrantCredit:
+@by_kind
+class GrantCredit(NamedTuple):
     """Flow with this link-credit: so many deliveries may come beyond those that have."""
 
     credit: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportConfirmed:
+@by_kind
+class ReportConfirmed(NamedTuple):
     """Every message sent from now on is owed to this subscription (A-6b)."""
 
     incarnation: int

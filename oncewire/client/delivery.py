@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
@@ -14,10 +13,10 @@ from oncewire.wire.journal_tags import journal_position
 
 if TYPE_CHECKING:
     import sqlite3
+    from datetime import datetime
 
     from oncewire.client.codec import Codec
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
 
@@ -193,7 +192,11 @@ class Delivery:
     def stored_at(self) -> datetime | None:
         """When the journal stored it, to the millisecond (UTC); None: as `position`, or it has another format."""
         stored = self._of_journal(vocabulary.JOURNAL_TIME)
-        return None if not isinstance(stored, int) else EPOCH + timedelta(milliseconds=stored)
+        if not isinstance(stored, int):
+            return None
+        from datetime import UTC, datetime, timedelta  # here, because only journals' readers ask
+
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=stored)
 
     @property
     def topic(self) -> str | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from oncewire.client.errors import UsageError
@@ -34,8 +33,7 @@ often means that another process uses the same identity, and two of them would s
 STEAL_WINDOW_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """One router: where, as whom, and through what. Its text form never holds the password.
 
     Attributes:
@@ -46,13 +44,16 @@ class Address:
     host: str
     port: int
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     tls: bool = False
     path: str | None = None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path or ''}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     @property
     def scheme(self) -> str:
@@ -203,7 +204,7 @@ def reported_address(info: Mapping[Any, object], base: Address) -> Address | Non
         return None
     if not 0 < port < 1 << 16 or scheme not in {plain, secured} or (base.tls and scheme == plain):
         return None
-    return replace(base, host=host, port=int(port), tls=scheme == secured)
+    return base._replace(host=host, port=int(port), tls=scheme == secured)
 
 
 class LinkEnd(Enum):

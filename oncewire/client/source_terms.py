@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncewire.client.errors import UsageError
 from oncewire.wire import (
@@ -18,11 +17,14 @@ from oncewire.wire import (
     vocabulary,
 )
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 NAME = Symbol("selector")
 """Of the filter, in the filter set of our source."""
 JOURNAL = "journal://"
 """Begins the address of a journal (J-19)."""
-Start: TypeAlias = str | int | datetime
+Start: TypeAlias = "str | int | datetime"
 """Where a reader of a journal starts: `first`, `last`, `next`, a position, or a time."""
 PLACES = {"first": "first", "last": "last", "next": "next", "earliest": "first", "latest": "next"}
 """Words for a start, and what stands for them in the filter; `earliest` and `latest` are Kafka's."""
@@ -122,6 +124,8 @@ def journal_terms(start: Start) -> SourceTerms:
     Raises:
         UsageError: nobody can start there.
     """
+    from datetime import UTC, datetime  # here and below, because only journals' readers name a time
+
     if isinstance(start, datetime):
         time = start if start.tzinfo else start.replace(tzinfo=UTC)
         return SourceTerms(start=Timestamp(round(time.timestamp() * 1000)))
@@ -145,6 +149,8 @@ def start_in(text: str) -> Start:
     """
     if text.isascii() and text.isdigit():
         return int(text)
+    from datetime import datetime
+
     try:
         return text if text in PLACES else datetime.fromisoformat(text)
     except ValueError:

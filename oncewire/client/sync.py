@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from oncewire import client as asynchronous
 from oncewire.client.bodies import Body
-from oncewire.client.connecting import CONNECT_S, IDLE_TIME_OUT_S
 from oncewire.client.connection import SUBSCRIPTION_TIMEOUT_S
+from oncewire.client.defaults import CONNECT_S, IDLE_TIME_OUT_S, MAX_FRAME_SIZE, MAX_MESSAGE_SIZE
 from oncewire.client.errors import ClientClosed
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
 from oncewire.client.journals import JournalSource
@@ -30,7 +30,7 @@ from oncewire.client.publisher_terms import PublisherTerms
 from oncewire.client.source_terms import Start
 from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.sync_delivery import Delivery, block_of
-from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, DEFAULT_MAX_MESSAGE_SIZE, Properties
+from oncewire.wire import Properties
 
 if TYPE_CHECKING:
     from oncewire.client.codec import Codec, CodecSource
@@ -46,8 +46,8 @@ def connect(
     ssl_context: ssl.SSLContext | None = None,
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
-    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_frame_size: int = MAX_FRAME_SIZE,
+    max_message_size: int = MAX_MESSAGE_SIZE,
     allow_plain: bool = False,
     token: TokenSource | None = None,
     hostname: str | None = None,

@@ -15,10 +15,11 @@ and while routers fail and refuse. `World.check()` is the verdict:
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,31 +73,46 @@ def body_of(delivery: Delivery) -> str:
     return body.decode()
 
 
-def load_shell(edits: Mapping[str, tuple[str, str]] | None = None) -> ModuleType:
-    """A copy of the client's shell, with one piece of text in some modules replaced; its threads are the loop's.
+class Shell:
+    """A copy of the client's shell; each `connect` finds its modules in the place of the shipped ones."""
 
-    Returns:
-        Its `connecting` module.
-    """
-    edits = edits or {}
-    shipped = {f"oncewire.client.{name}": sys.modules[f"oncewire.client.{name}"] for name in SHELL}
-    try:
+    def __init__(self) -> None:
+        self.shipped = {name: importlib.import_module(name) for name in map("oncewire.client.{}".format, SHELL)}
+        self.copies: dict[str, ModuleType] = {}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        sys.modules.update(self.copies)
+        try:
+            yield
+        finally:
+            sys.modules.update(self.shipped)
+
+    def connect(self, url: str, **terms: Any) -> Client:
+        with self.in_place():
+            made = self.copies["oncewire.client.connecting"].connect(url, **terms)
+        assert isinstance(made, self.copies["oncewire.client.connection"].Client)
+        return made  # type: ignore[no-any-return]  # a class of the copy
+
+
+def load_shell(edits: Mapping[str, tuple[str, str]] | None = None) -> Shell:
+    """A copy of the client's shell, with one piece of text in some modules replaced; its threads are the loop's."""
+    edits, shell = edits or {}, Shell()
+    with shell.in_place():
         for name in SHELL:
             full_name = f"oncewire.client.{name}"
-            source = Path(str(shipped[full_name].__file__)).read_text(encoding="utf-8")
+            source = Path(str(shell.shipped[full_name].__file__)).read_text(encoding="utf-8")
             if name in edits:
                 text, instead = edits[name]
                 assert source.count(text) == 1, f"the edit must name one place of {name}.py"
                 source = source.replace(text, instead)
-            copy = sys.modules[full_name] = ModuleType(full_name)
+            copy = shell.copies[full_name] = sys.modules[full_name] = ModuleType(full_name)
             exec(compile(source, f"{name}.py, edited", "exec"), copy.__dict__)
         sys.modules["oncewire.client.journal_writer"].__dict__["ThreadPoolExecutor"] = InlineExecutor
-        return sys.modules["oncewire.client.connecting"]
-    finally:
-        sys.modules.update(shipped)
+    return shell
 
 
-def run_world(seed: int, folder: Path, shell: ModuleType) -> None:
+def run_world(seed: int, folder: Path, shell: Shell) -> None:
     """One seed.
 
     Raises:
@@ -134,7 +150,7 @@ class World:
         shell: whose `connect()` is used.
     """
 
-    def __init__(self, loop: ShuffledLoop, path: Path, shell: ModuleType) -> None:
+    def __init__(self, loop: ShuffledLoop, path: Path, shell: Shell) -> None:
         self.loop = loop
         self.random = loop.random
         self.shell = shell

@@ -142,7 +142,9 @@ def test_outside_of_a_span_there_is_no_context() -> None:
 
 @pytest.mark.cold
 def test_the_client_loads_no_opentelemetry_and_without_it_the_error_says_what_to_install() -> None:
-    program = "import sys, oncewire.client as c; c.connect; assert not [n for n in sys.modules if n[:5] == 'opent']\n"
+    program = (
+        "import sys, oncewire.client as c; c.connect('h'); assert not [n for n in sys.modules if n[:5] == 'opent']\n"
+    )
     program += "sys.modules['opentelemetry'] = None\n"
     program += "try: import oncewire.client.tracing\n"
     program += "except c.UsageError as error: print(error.fix)\n"

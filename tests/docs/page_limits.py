@@ -17,7 +17,7 @@ from bridges.workqueue.mongodb_items import POP_HOLD_S
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from delivery_records.model import limits
 from delivery_records.model.durations import BOUNDS_S
-from oncewire.client.connecting import IDLE_TIME_OUT_S
+from oncewire.client.defaults import IDLE_TIME_OUT_S
 from oncewire.client.transactions.consumer import BACK_OFF_FIRST_S
 from oncewire.filters.limits import MAX_READ_BYTES
 from oncewire.settings.schema import Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncewire.client.connecting import IDLE_TIME_OUT_S
+from oncewire.client.defaults import IDLE_TIME_OUT_S
 from oncewire.wire import Connection, ConnectionClosed, ConnectionLost, Event, Role
 from router.settings.of_clients import IDLE_TIMEOUT_S
 
