@@ -34,7 +34,7 @@ EVIDENCE_TABLES = {
 }
 STARTS_PROCESSES = re.compile(
     r"\b(?:running_router|RouterProcess|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
-    r"|running_node|NodeProcess|RouterChild|JournalEdge)\b"
+    r"|running_node|NodeProcess|RouterChild|JournalEdge|tests\.conformance)\b"
 )
 """What a test of real processes uses."""
 

@@ -68,7 +68,7 @@ def faults(page: str) -> list[str]:
     for path, name in NAMED_TEST.findall(page):
         file = TESTS / path
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        if not re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE):
+        if not re.search(rf"^ *(?:async )?def {name}\(", text, re.MULTILINE):
             found.append(f"{path}::{name} does not exist")
     return found
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from oncewire.client import LinkRefused, connect
-from oncewire.client import Message as ClientMessage
 from oncewire.wire import ACCEPTED, Described, Source, Symbol, Target, ULong, decode_message
-from oncewire.wire.message import Message, Properties, encode_message
+from oncewire.wire.message import Message, encode_message
 from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 
@@ -60,17 +59,6 @@ async def test_a_subscription_gets_what_its_selector_chooses_and_the_publisher_i
         accepted |= set(outcome.tags)
 
 
-async def test_what_nobody_wants_is_accepted_without_credit_of_anybody(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    source = Source(address="orders", filter={Symbol("s"): Described(SELECTOR, "color = 'red'")})
-    link = client.session.attach_receiver("red", source=source, target=Target())
-    client.flush()
-    await client.attached(link)
-    publisher = await (await RawClient.connect(router.port)).publisher("orders")
-    send(publisher, b"1", painted("blue", 1))
-    assert (await publisher.outcome(b"1")).state == ACCEPTED
-
-
 ECHOED: dict[str, dict[str, object]] = {
     "selector": {"jms_selector": Described(SELECTOR, "color='red'")},
     "no-local": {"no_local": Described(NO_LOCAL, "NoLocalFilter{}")},
@@ -110,31 +98,6 @@ async def test_a_look_up_states_the_filter_that_is_kept(router: RouterProcess) -
     assert stated.filter == {name: Described(name, "color = 'red'")}
 
 
-async def test_no_local_excludes_what_the_same_container_sends(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port, "box")
-    subscriber = await with_filter(client, "sub", no_local=Described(NO_LOCAL, []))
-    own = await client.publisher("orders", "own")
-    send(own, b"1", encode_message(Message(b"own")))
-    assert (await own.outcome(b"1")).state == ACCEPTED
-    other = await (await RawClient.connect(router.port, "other box")).publisher("orders")
-    send(other, b"2", encode_message(Message(b"other")))
-    assert await body_of_next(subscriber) == b"other"
-
-
-async def test_a_subject_pattern_and_a_property_filter(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    pattern = Described(Symbol("apache.org:legacy-amqp-topic-binding:string"), "*.stock.#")
-    by_subject = await with_filter(client, "by-subject", p=pattern)
-    by_prefix = await with_filter(client, "by-prefix", p=Described(ULong(0x174), {"region": "&p:eu"}))
-    publisher = await (await RawClient.connect(router.port)).publisher("orders")
-    for number, (subject, region) in enumerate((("usd.stock", "us"), ("news", "eu-west"), ("eur.stock.db", "eu"))):
-        message = Message(b"%d" % number, properties=Properties(subject=subject))
-        message.application_properties["region"] = region
-        send(publisher, b"%d" % number, encode_message(message))
-    assert [await body_of_next(by_subject) for _ in range(2)] == [b"0", b"2"]
-    assert [await body_of_next(by_prefix) for _ in range(2)] == [b"1", b"2"]
-
-
 REFUSED = {
     "wrong selector": (Described(SELECTOR, "color = "), "amqp:invalid-field", "character 9 is the end; expected"),
     "unsteady": (Described(SELECTOR, "JMSRedelivered"), "amqp:invalid-field", "differs between the first"),
@@ -155,21 +118,6 @@ async def test_a_filter_that_cannot_be_applied_is_refused_and_says_why(router: R
     assert detached.error is not None
     assert detached.error.condition == condition
     assert said in (detached.error.description or "")
-
-
-async def test_our_client_subscribes_with_a_selector_exactly_once(router: RouterProcess) -> None:
-    url = f"amqp://127.0.0.1:{router.port}"
-    async with (
-        connect(url) as client,
-        client.subscriber("orders", selector="color = 'red'") as subscriber,
-        client.publisher("orders") as publisher,
-    ):
-        for number, color in enumerate(("red", "blue", "red")):
-            _ = await publisher.submit(ClientMessage(b"%d" % number, application_properties={"color": color}))
-        for expected in (b"0", b"2"):
-            delivery = await subscriber.receive(10)
-            assert delivery.body == expected
-            await delivery.accept()
 
 
 async def test_our_client_is_reported_what_is_wrong_with_a_selector(router: RouterProcess) -> None:

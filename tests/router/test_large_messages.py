@@ -7,12 +7,8 @@ import pytest
 from delivery_records.model.limits import LARGE_BYTES_WITHOUT_MAP
 from oncewire.client import MessageTooLarge, connect
 from oncewire.wire import (
-    ACCEPTED,
     RELEASED,
-    DeliveryAborted,
     DeliveryBegun,
-    DeliveryReceived,
-    LinkDetached,
     Message,
     Modified,
     Properties,
@@ -43,103 +39,6 @@ async def test_the_first_part_reaches_its_subscriber_before_the_last_is_sent(rou
     await subscriber.raw.settled(begun.tag)
 
 
-async def test_a_message_that_its_publisher_aborts_is_aborted_at_each_subscriber(router: RouterProcess) -> None:
-    subscribers = [await PartSubscriber.attach(router.port, name) for name in ("s1", "s2")]
-    publisher = await PartPublisher.attach(router.port)
-    publisher.begin()
-    begun = [await each.begun() for each in subscribers]
-    publisher.abort()
-    for each, first in zip(subscribers, begun, strict=True):
-        data, is_aborted = await each.rest(first)
-        assert is_aborted
-        assert len(data) < HALF + 1000
-    publisher.begin(b"2")
-    publisher.finish()
-    for each in subscribers:
-        found, data = await each.message()
-        assert decode_message(data).body == BODY
-        each.accept(found)
-    await publisher.accepted(b"2")
-
-
-async def test_a_publisher_that_is_lost_in_mid_message_resumes_and_the_message_comes_once(
-    router: RouterProcess,
-) -> None:
-    subscriber = await PartSubscriber.attach(router.port)
-    publisher = await PartPublisher.attach(router.port)
-    publisher.begin()
-    begun = await subscriber.begun()
-    publisher.client.cut()
-    _, is_aborted = await subscriber.rest(begun)
-    assert is_aborted
-    again = await PartPublisher.attach(router.port, unsettled={b"1": None})
-    again.begin()
-    again.finish()
-    second, data = await subscriber.message()
-    assert decode_message(data).body == BODY
-    assert second.tag == begun.tag  # the same delivery, which the subscriber has nothing of
-    subscriber.accept(second)
-    await again.accepted()
-    await subscriber.raw.settled(second.tag)
-    assert not [event for event in subscriber.client.heard if isinstance(event, DeliveryBegun | DeliveryReceived)]
-
-
-async def test_an_application_hears_nothing_of_a_message_that_is_aborted(router: RouterProcess) -> None:
-    async with connect(router.url, container_id="c") as client:
-        subscriber = await client.subscriber("t", name="s")
-        publisher = await PartPublisher.attach(router.port)
-        publisher.begin()
-        publisher.abort()
-        publisher.begin(b"2")
-        publisher.finish()
-        delivery = await subscriber.receive(LONG)
-        assert delivery.body == BODY
-        assert read_annotations(delivery.payload)["x-opt-topic-tag"] == b"2"
-        await delivery.accept()
-        await publisher.accepted(b"2")
-        assert subscriber.statistics.messages == 1
-
-
-async def test_a_subscriber_that_attaches_again_in_mid_message_gets_all_of_it_when_it_is_sent_again(
-    router: RouterProcess,
-) -> None:
-    """L-7: whoever needs it again asks for it."""
-    subscriber = await PartSubscriber.attach(router.port)
-    publisher = await PartPublisher.attach(router.port)
-    publisher.begin()
-    await subscriber.begun()
-    subscriber.client.cut()
-    resumed = await PartSubscriber.attach(router.port)
-    publisher.finish()
-    detached = await publisher.client.detached(publisher.link)
-    assert not detached.closed
-    assert detached.error is not None
-    assert (detached.error.condition, detached.error.description) == ("amqp:link:detach-forced", AGAIN)
-    again = await publisher.client.publisher("t", unsettled={b"1": None})
-    repeat = PartPublisher(again)
-    repeat.begin()
-    repeat.finish()
-    begun, data = await resumed.message()
-    assert decode_message(data).body == BODY
-    resumed.accept(begun)
-    await repeat.accepted()
-
-
-async def test_our_publisher_sends_a_message_again_that_a_subscriber_lost(router: RouterProcess) -> None:
-    subscriber = await PartSubscriber.attach(router.port, credit=1)
-    async with connect(router.url, container_id="c") as client:
-        publisher = await client.publisher("t", name="p")
-        sending = await publisher.submit(BODY)
-        await subscriber.message()
-        subscriber.client.cut()
-        resumed = await PartSubscriber.attach(router.port)
-        begun, data = await resumed.message()
-        assert decode_message(data).body == BODY
-        resumed.accept(begun)
-        assert (await sending).is_accepted
-        assert publisher.statistics.resumed_entries == 1
-
-
 async def test_a_subscriber_that_does_not_read_closes_its_publishers_window(router: RouterProcess) -> None:
     """L-4, C-6: what waits is bounded, others are served meanwhile, and it goes on when the subscriber reads again."""
     subscriber = await PartSubscriber.attach(router.port)
@@ -166,20 +65,6 @@ async def test_a_subscriber_that_does_not_read_closes_its_publishers_window(rout
     data, is_aborted = await subscriber.rest(begun)
     assert not is_aborted
     assert len(data) > size
-
-
-async def test_a_subscriber_may_answer_before_the_last_part(router: RouterProcess) -> None:
-    """L-3: the transfer is aborted, which settles it, and the publisher gets the outcome behind its last part."""
-    subscriber = await PartSubscriber.attach(router.port)
-    publisher = await PartPublisher.attach(router.port)
-    publisher.begin()
-    begun = await subscriber.begun()
-    subscriber.link.dispose([begun.delivery_id], Rejected(), False)
-    subscriber.client.flush()
-    _, is_aborted = await subscriber.rest(begun)
-    assert is_aborted
-    publisher.finish()
-    await publisher.accepted()  # on_reject is ignore
 
 
 async def test_a_subscriber_that_takes_only_smaller_messages_counts_as_one_that_rejects(router: RouterProcess) -> None:
@@ -240,34 +125,6 @@ async def test_a_stock_publisher_keeps_its_link_and_decides_whether_to_send_what
     await publisher.accepted(b"2")
 
 
-async def test_small_messages_of_other_publishers_wait_behind_a_large_one_and_come_in_order(
-    router: RouterProcess,
-) -> None:
-    """L-3, 2.6.14: transfers of two deliveries do not interleave on one link."""
-    subscriber = await PartSubscriber.attach(router.port)
-    publisher = await PartPublisher.attach(router.port)
-    other = await PartPublisher.attach(router.port, "other")
-    publisher.begin()
-    begun = await subscriber.begun()
-    for number in range(3):
-        other.raw.send(b"%d" % number, b"small")
-    bystander = await PartSubscriber.attach(router.port, "bystander", "elsewhere")
-    elsewhere = await PartPublisher.attach(router.port, "p2", "elsewhere")
-    elsewhere.raw.send(b"x", b"passes")
-    bystander.raw.accept(await bystander.raw.delivery())
-    await elsewhere.accepted(b"x")
-    assert not subscriber.raw.take_deliveries()
-    publisher.finish()
-    _, is_aborted = await subscriber.rest(begun)
-    assert not is_aborted
-    subscriber.accept(begun)
-    for number in range(3):
-        delivery = await subscriber.raw.delivery()
-        subscriber.raw.accept(delivery)
-        await other.accepted(b"%d" % number)
-    await publisher.accepted()
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -326,19 +183,6 @@ async def test_a_publisher_that_sends_all_settled_is_reported_what_is_stored() -
             await publisher.send(bytes(81 * MIB))
 
 
-async def test_a_large_resume_is_ignored_as_any_other(router: RouterProcess) -> None:
-    """A-3a."""
-    subscriber = await PartSubscriber.attach(router.port)
-    publisher = await PartPublisher.attach(router.port)
-    for _ in range(3):
-        publisher.link.begin(b"1", MESSAGE[:HALF], resume=True)
-        publisher.finish()
-    detached = await publisher.client.wait_for(LinkDetached)
-    assert detached.error is not None
-    assert detached.error.condition == "amqp:not-allowed"
-    assert not [event for event in subscriber.client.heard if isinstance(event, DeliveryBegun | DeliveryAborted)]
-
-
 async def test_a_filter_reads_what_lies_at_the_beginning(router: RouterProcess) -> None:
     """E-9, L-1."""
     message = encode_message(Message(BODY, properties=Properties(subject="this one")))
@@ -353,12 +197,3 @@ async def test_a_filter_reads_what_lies_at_the_beginning(router: RouterProcess) 
         await delivery.accept()
         await publisher.accepted()
         assert others.statistics.messages == 0
-
-
-async def test_an_outcome_of_accepted_is_what_it_says(router: RouterProcess) -> None:
-    """I-3: with nobody there, a large message is accepted as any other; all of it is taken."""
-    publisher = await PartPublisher.attach(router.port)
-    publisher.begin()
-    publisher.finish()
-    event = await publisher.raw.outcome(b"1")
-    assert event.state == ACCEPTED

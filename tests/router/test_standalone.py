@@ -6,16 +6,12 @@ import pytest
 
 from oncewire.wire import (
     ACCEPTED,
-    RELEASED,
     ConnectionClosed,
     Described,
     DispositionReceived,
     LinkDetached,
     LinkFlow,
-    Modified,
     ReceiverSettleMode,
-    Released,
-    SenderSettleMode,
     Source,
     Symbol,
     Target,
@@ -82,57 +78,6 @@ async def test_the_attach_replies_say_what_was_granted(router: RouterProcess) ->
     assert publisher.reply.rcv_settle_mode == ReceiverSettleMode.SECOND
 
 
-async def test_a_publisher_resumes_with_its_map_and_sends_again_what_was_not_accepted(router: RouterProcess) -> None:
-    subscribing = await RawClient.connect(router.port)
-    subscriber = await subscribing.subscriber("orders")
-    client = await RawClient.connect(router.port, "box")
-    publisher = await client.publisher("orders")
-    for number in range(3):
-        publisher.send(b"t%d" % number, b"m%d" % number)
-    got = [await subscriber.delivery() for _ in range(3)]
-    client.cut()
-    subscriber.accept(got[0])
-    client = await RawClient.connect(router.port, "box")
-    publisher = await client.publisher("orders", unsettled={b"t0": None, b"t1": None, b"t2": None})
-    assert publisher.reply.unsettled == {}
-    assert publisher.reply.properties == {Symbol("x-opt-topic-resume"): "resumed"}
-    ids = [publisher.send(b"t%d" % number, b"m%d" % number) for number in range(3)]
-    await publisher.outcome(b"t0")
-    subscriber.accept(got[1])
-    subscriber.accept(got[2])
-    await publisher.outcome(b"t2")
-    publisher.settle(*ids)
-    await subscriber.settled(got[2].tag)
-    publisher.send(b"t3", b"m3")
-    assert decode_message((await subscriber.delivery()).payload).body == b"m3"
-
-
-async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payload(router: RouterProcess) -> None:
-    publishing = await RawClient.connect(router.port)
-    client = await RawClient.connect(router.port, "store")
-    subscriber = await client.subscriber("orders")
-    publisher = await publishing.publisher("orders")
-    ids = [publisher.send(b"t%d" % number, b"m%d" % number) for number in range(3)]
-    accepted, open_one, lost = [await subscriber.delivery() for _ in range(3)]
-    client.cut()
-    client = await RawClient.connect(router.port, "store")
-    subscriber = await client.subscriber("orders", unsettled={accepted.tag: ACCEPTED, open_one.tag: None})
-    assert subscriber.reply.unsettled == {accepted.tag: None, open_one.tag: None}
-    again = await subscriber.delivery()
-    assert (again.tag, again.resume, again.settled) == (open_one.tag, True, False)
-    assert decode_message(again.payload).body == b"m1"
-    new = await subscriber.delivery()
-    assert (new.tag, new.resume) == (lost.tag, False)
-    await publisher.outcome(b"t0")
-    publisher.settle(ids[0])
-    settled = await subscriber.delivery()
-    assert (settled.tag, settled.resume, settled.settled, settled.state) == (accepted.tag, True, True, ACCEPTED)
-    assert settled.payload == b""
-    subscriber.accept(again)
-    subscriber.accept(new)
-    await publisher.outcome(b"t2")
-
-
 async def test_a_map_of_an_unknown_session_is_refused_as_expired(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     link = client.session.attach_sender(
@@ -152,23 +97,6 @@ async def test_a_map_of_an_unknown_session_is_refused_as_expired(router: RouterP
     assert detached.error.info == {Symbol("x-opt-topic-resume"): "expired"}
 
 
-async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refused(router: RouterProcess) -> None:
-    clients = [await RawClient.connect(router.port, "same") for _ in range(4)]
-    links = [(await client.subscriber("orders", "one")).link for client in clients[:3]]
-    for client, link in zip(clients[:2], links[:2], strict=True):
-        stolen = await client.detached(link)
-        assert stolen.error is not None
-        assert stolen.error.condition == "amqp:link:stolen"
-    fourth = clients[3].session.attach_receiver(
-        "one", source=Source(address="orders"), target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
-    )
-    clients[3].flush()
-    refused = await clients[3].detached(fourth)
-    assert refused.closed
-    assert refused.error is not None
-    assert refused.error.condition == "amqp:resource-locked"
-
-
 async def test_unsubscribing_is_answered_when_the_subscription_is_gone(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     subscriber = await client.subscriber("orders")
@@ -179,21 +107,6 @@ async def test_unsubscribing_is_answered_when_the_subscription_is_gone(router: R
     assert detached.closed
     assert detached.error is None
     await until(router.state, lambda state: state["subscriptions"] == [])  # a page is kept for a moment
-
-
-async def test_a_suspended_subscription_is_owed_what_is_published_meanwhile(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port, "store")
-    subscriber = await client.subscriber("orders")
-    subscriber.link.detach(False)
-    client.flush()
-    await client.detached(subscriber.link)
-    publisher = await client.publisher("orders")
-    publisher.send(b"t", b"kept")
-    back = await client.subscriber("orders")
-    delivery = await back.delivery()
-    assert decode_message(delivery.payload).body == b"kept"
-    back.accept(delivery)
-    await publisher.outcome(b"t")
 
 
 async def test_a_null_source_looks_the_subscription_up(router: RouterProcess) -> None:
@@ -223,89 +136,6 @@ async def test_a_waiting_publisher_can_ask_who_owes(router: RouterProcess) -> No
     assert answer.properties is not None
     assert answer.properties[Symbol("x-opt-topic-owing")] == ["box/slow"]
     assert answer.properties[Symbol("x-opt-topic-owing-count")] == 1
-
-
-async def test_a_drain_is_answered_with_all_credit_used(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders", credit=10)
-    subscriber.link.grant(10, drain=True)
-    client.flush()
-    await client.wait_for(LinkFlow, lambda flow: flow.link is subscriber.link and flow.delivery_count == 10)
-    assert subscriber.link.credit == 0
-
-
-async def test_a_stock_publisher_and_subscriber_get_at_least_once(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST)
-    publisher = await client.publisher("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST)
-    assert not publisher.reply.offered_capabilities
-    assert publisher.reply.unsettled is None
-    publisher.send(b"t", b"x")
-    delivery = await subscriber.delivery()
-    subscriber.accept(delivery, settled=True)
-    outcome = await publisher.outcome(b"t")
-    assert (outcome.state, outcome.settled) == (ACCEPTED, True)
-
-
-async def test_a_stock_publisher_gets_released_when_nobody_subscribes(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    publisher = await client.publisher("nowhere", exactly_once=False)
-    publisher.send(b"t", b"x")
-    outcome = await publisher.outcome(b"t")
-    assert isinstance(outcome.state, Released)
-
-
-async def test_presettled_messages_are_delivered_settled(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders")
-    publisher = await client.publisher("orders")
-    publisher.send(b"t", b"fire", settled=True)
-    delivery = await subscriber.delivery()
-    assert delivery.settled
-    assert decode_message(delivery.payload).body == b"fire"
-
-
-async def test_an_at_most_once_subscriber_gets_settled_transfers(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED)
-    publisher = await client.publisher("orders")
-    publisher.send(b"t", b"x")
-    assert (await subscriber.delivery()).settled
-    assert (await publisher.outcome(b"t")).state == ACCEPTED
-
-
-async def test_a_released_delivery_comes_again(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders")
-    publisher = await client.publisher("orders")
-    publisher.send(b"t", b"x")
-    first = await subscriber.delivery()
-    subscriber.link.dispose([first.delivery_id], RELEASED, False)
-    client.flush()
-    again = await subscriber.delivery()
-    assert again.tag == first.tag
-    annotated = Modified(delivery_failed=True, message_annotations={Symbol("x-why"): "busy"})
-    subscriber.link.dispose([again.delivery_id], annotated, False)
-    client.flush()
-    third = await subscriber.delivery()
-    assert read_annotations(third.payload)[Symbol("x-why")] == "busy"
-    header = decode_message(third.payload).header
-    assert header is not None
-    assert header.delivery_count == 1
-    subscriber.accept(third)
-    assert (await publisher.outcome(b"t")).state == ACCEPTED
-
-
-async def test_a_message_that_cannot_be_read_is_rejected_and_not_forwarded(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("orders")
-    publisher = await client.publisher("orders")
-    publisher.link.send(b"bad", b"this is no AMQP message")
-    client.flush()
-    outcome = await publisher.outcome(b"bad")
-    assert type(outcome.state).__name__ == "Rejected"
-    publisher.send(b"good", b"x")
-    assert decode_message((await subscriber.delivery()).payload).body == b"x"
 
 
 async def test_a_pattern_gets_every_matching_topic(router: RouterProcess) -> None:
