@@ -17,7 +17,6 @@ from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
     GrantCredit,
-    ReportGivenUp,
     ReportOutcome,
     SendTransfer,
     SettleDeliveries,
@@ -35,10 +34,8 @@ NAMES = ("s", "t")
 class PublisherSide:
     """The publisher's process."""
 
-    def __init__(self, router: ReferenceRouter, resend_in_doubt: bool, core_class: type[PublisherCore]) -> None:
+    def __init__(self, router: ReferenceRouter) -> None:
         self.router = router
-        self.core_class = core_class
-        self.resend_in_doubt = resend_in_doubt
         self.disk = PublisherDisk()
         self.pipe: Pipe | None = None
         self.writing: PublisherChanges | None = None
@@ -47,7 +44,7 @@ class PublisherSide:
         self.core = self.make_core()
 
     def make_core(self) -> PublisherCore:
-        core = self.core_class(window=6, resend_in_doubt=self.resend_in_doubt, recovered=self.disk.state())
+        core = PublisherCore(window=6, resend_in_doubt=True, recovered=self.disk.state())
         for report in core.recovered_outcomes():
             self.hear(report)
             core.reported(report.number)
@@ -132,17 +129,11 @@ class PublisherSide:
 class SubscriberSide:
     """A subscriber's process; its effects are in `processed`, written in one transaction with the acceptance."""
 
-    def __init__(
-        self, router: ReferenceRouter, name: str, core_class: Callable[..., SubscriberCore], out_of_order: bool
-    ) -> None:
+    def __init__(self, router: ReferenceRouter, name: str) -> None:
         self.router = router
-        self.core_class = core_class
         self.name = name
-        self.out_of_order = out_of_order
         self.disk = SubscriberDisk()
         self.processed: list[bytes] = []
-        self.bodies_again = 0  # deliveries handed over on a resume: the former process had not finished them
-        self.given_up = 0
         self.start()
 
     def start(self) -> None:
@@ -152,7 +143,7 @@ class SubscriberSide:
         self.queue: list[DeliverMessage] = []
         self.effects: list[bytes] = []
         self.writing: tuple[SubscriberChanges, list[bytes]] | None = None
-        self.core = self.core_class(prefetch=3, recovered=self.disk.state())
+        self.core = SubscriberCore(prefetch=3, recovered=self.disk.state())
 
     def perform(self, effects: list[Any]) -> None:
         for effect in effects:
@@ -160,8 +151,6 @@ class SubscriberSide:
                 self.queue.insert(0 if effect.again else len(self.queue), effect)
                 if not effect.again and not effect.payload.endswith(b"?"):
                     self.handed.append(int(effect.payload))
-            elif isinstance(effect, ReportGivenUp):
-                self.given_up += 1
             elif self.pipe is None:
                 assert not isinstance(effect, (DisposeDeliveries, GrantCredit))
             elif isinstance(effect, DisposeDeliveries):
@@ -194,21 +183,14 @@ class SubscriberSide:
         elif kind == "transfer":
             self.received += 1
             _, delivery_id, tag, payload, settled, resume = frame
-            effects = self.core.transfer(delivery_id, tag, payload, settled=settled, resume=resume)
-            self.bodies_again += resume and any(isinstance(effect, DeliverMessage) for effect in effects)
-            self.perform(effects)
+            self.perform(self.core.transfer(delivery_id, tag, payload, settled=settled, resume=resume))
         elif kind == "settled":
             self.perform(self.core.settled(frame[1]))
 
-    def process(self, place: int = 0, *, release: bool = False) -> None:
-        if not self.queue:
-            return
-        delivery = self.queue.pop(place)
-        if release:
-            self.perform(self.core.release(delivery.serial))
-        else:
-            self.effects.append(delivery.payload)
-            self.core.complete(delivery.serial, ACCEPTED)
+    def process(self) -> None:
+        delivery = self.queue.pop(0)
+        self.effects.append(delivery.payload)
+        self.core.complete(delivery.serial, ACCEPTED)
 
     def begin_write(self) -> None:
         if self.core.wants_commit:
@@ -236,17 +218,10 @@ class SubscriberSide:
 
 
 class World:
-    def __init__(
-        self,
-        *,
-        resend_in_doubt: bool = False,
-        out_of_order: bool = False,
-        publisher_core: type[PublisherCore] = PublisherCore,
-        subscriber_core: Callable[..., SubscriberCore] = SubscriberCore,
-    ) -> None:
+    def __init__(self) -> None:
         self.router = ReferenceRouter(NAMES)
-        self.publisher = PublisherSide(self.router, resend_in_doubt, publisher_core)
-        self.subscribers = [SubscriberSide(self.router, name, subscriber_core, out_of_order) for name in NAMES]
+        self.publisher = PublisherSide(self.router)
+        self.subscribers = [SubscriberSide(self.router, name) for name in NAMES]
         self.sides: list[PublisherSide | SubscriberSide] = [self.publisher, *self.subscribers]
 
     def steps(self) -> list[Callable[[], None]]:
@@ -263,8 +238,8 @@ class World:
         for subscriber in self.subscribers:
             if subscriber.pipe is not None and subscriber.pipe.up:
                 found.append(partial(self.router.from_subscriber, subscriber.name, subscriber.pipe))
-            places = len(subscriber.queue) if subscriber.out_of_order else min(1, len(subscriber.queue))
-            found += [partial(subscriber.process, place) for place in range(places)]
+            if subscriber.queue:
+                found.append(subscriber.process)
         return found
 
     def crash_router(self) -> None:
@@ -304,7 +279,7 @@ class World:
                 assert times <= (self.router.expiries if body.endswith(b"?") else 1), "processed twice"
             plain = [body for body in subscriber.processed if not body.endswith(b"?")]
             numbers = [int(body) for body in plain]
-            assert subscriber.out_of_order or numbers == sorted(numbers), "out of order"
+            assert numbers == sorted(numbers), "out of order"
             assert subscriber.handed == sorted(set(subscriber.handed)), "handed over out of order"
         for number, kind in self.publisher.outcomes.items():
             if kind is OutcomeKind.ACCEPTED:

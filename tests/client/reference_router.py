@@ -76,7 +76,6 @@ class ReferenceRouter:
         self.window = window
         self.resumed_entries = 0
         self.expiries = 0
-        self.skipped = 0
         self.crash()
 
     def next_revision(self) -> int:
@@ -269,7 +268,6 @@ class ReferenceRouter:
         for tag in tags[: last + 1]:
             if tag not in egress.entries:
                 egress.entries[tag] = "skipped"
-                self.skipped += 1
                 self.acknowledge(name, tag)
         for tag, slot in list(ingress.window.items()):
             if slot.received and name not in slot.done:

@@ -69,7 +69,7 @@ class StoredPublisher(PublisherSide):
 
     def __init__(self, router: Any, path: Path) -> None:
         self.path = path
-        super().__init__(router, True, PublisherCore)
+        super().__init__(router)
 
     def make_core(self) -> PublisherCore:
         if "places" in vars(self.disk):
@@ -115,7 +115,7 @@ def _plain(effect: SendTransfer) -> SendTransfer:
 def run_all(folder: Path) -> int:
     resumed = 0
     for seed in range(SEEDS):
-        world = World(resend_in_doubt=True)
+        world = World()
         publisher = StoredPublisher(world.router, folder / f"{seed}.db")
         world.publisher = world.sides[0] = publisher
         try:
