@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow, SenderSettleMode, Source, Symbol, Target
+from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow
 from router.amqp.offers import IDLE_FRAMES
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
@@ -85,30 +85,6 @@ async def test_large_messages_on_one_link_wait_at_the_client_and_flows_and_dispo
     assert not session.is_queueing
 
 
-async def test_a_publisher_that_resumes_repeats_its_oldest_delivery_beside_one_that_fills_the_session(
-    router: RouterProcess,
-) -> None:
-    """F1: the window of their session is shared; the hog's bodies wait for a subscriber that gives no credit."""
-    stuck = await (await RawClient.connect(router.port)).subscriber("stuck", credit=0)
-    free = await (await RawClient.connect(router.port)).subscriber("free")
-    before = await RawClient.connect(router.port, "resuming")
-    await before.publisher("free", "p")
-    before.cut()
-    client = await RawClient.connect(router.port, "resuming", max_frame_size=FRAME)
-    hog = await client.publisher("stuck", "hog")
-    hog.send(b"0", bytes(WINDOW))
-
-    async def is_full() -> bool:
-        return await held(router) >= WINDOW
-
-    await until(is_full, bool)
-    resuming = await client.publisher("free", "p", unsettled={b"1": None})
-    resuming.send(b"1", bytes(MESSAGE))
-    free.accept(await free.delivery())
-    assert (await resuming.outcome(b"1")).state == ACCEPTED
-    assert stuck.link.is_attached
-
-
 async def test_a_client_that_resumes_several_publishers_in_one_session_repeats_the_deliveries_of_each() -> None:
     """The bodies of the first ones fill what they share; the last one was detached for what it could not send."""
     flags = (
@@ -137,77 +113,6 @@ async def test_a_client_that_resumes_several_publishers_in_one_session_repeats_t
         assert (await last.outcome(b"1")).state == ACCEPTED
         assert await held(router) >= 4 * WINDOW
         assert stuck.link.is_attached
-
-
-async def test_room_that_incomplete_messages_of_a_lost_connection_leave_is_given_to_who_waits() -> None:
-    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-router-bytes=8MiB")
-    async with running_router("--standalone", *flags) as router:
-        gone = await RawClient.connect(router.port, "gone", max_frame_size=FRAME)
-        target = Target(address="none", expiry_policy=Symbol("never"))
-        sessions = [gone.session, *(gone.engine.begin() for _ in range(11))]
-        links = [
-            session.attach_sender(f"{number}", source=Source(), target=target, snd_settle_mode=SenderSettleMode.MIXED)
-            for number, session in enumerate(sessions)
-        ]
-        gone.flush()
-        for link in links:
-            await gone.wait_for(LinkFlow, lambda flow, link=link: flow.link is link and bool(flow.credit_limit))  # type: ignore[misc]
-        for link in links:
-            link.send(b"1", bytes(60 * WINDOW), settled=True)  # such messages are stored whole, others are not (L-1)
-        gone.flush()
-        late = await RawClient.connect(router.port, "late")
-
-        async def publishers() -> dict[str, int]:
-            return {row["publisher"]: row["credit"] for row in (await router.state())["windows"]}
-
-        credit, count = 1, 0
-        while credit:  # until the router is full
-            count += 1
-            link = late.session.attach_sender(f"p{count}", source=Source(), target=Target(address="orders"))
-            late.flush()
-            name = f"late/p{count}"
-            credit = (await until(publishers, lambda found, name=name: name in found))[name]  # type: ignore[misc]
-        gone.cut()
-        await late.wait_for(LinkFlow, lambda flow: flow.link is link and bool(flow.credit_limit))
-
-
-async def test_a_map_over_the_window_is_refused_and_names_the_setting(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port)
-    link = client.session.attach_sender(
-        "pub",
-        source=Source(address="pub"),
-        target=Target(address="orders"),
-        unsettled={b"%d" % number: None for number in range(65)},
-    )
-    client.flush()
-    detached = await client.detached(link)
-    assert detached.error is not None
-    assert detached.error.condition == "amqp:resource-limit-exceeded"
-    assert "65 deliveries; a publisher may have 64 here" in (detached.error.description or "")
-
-
-async def test_the_routers_budget_holds_for_all_clients_together() -> None:
-    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-router-bytes=4MiB")
-    async with running_router("--standalone", *flags) as router:
-        slow = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
-        publishers = [
-            await (await RawClient.connect(router.port, max_frame_size=FRAME)).publisher("orders", f"p{number}")
-            for number in range(12)
-        ]
-        for publisher in publishers:
-            for number in range(2):
-                publisher.send(b"%d" % number, bytes(MESSAGE))
-
-        async def waits() -> int:
-            return await held(router)
-
-        await until(waits, lambda found: found >= 2 * 1024 * KIB)
-        slow.link.grant(1000)
-        slow.client.flush()
-        accepting = asyncio.create_task(accept_all(slow, 24))
-        await asyncio.gather(*(settle_all(publisher, 2) for publisher in publishers))
-        await accepting
-        assert await held(router) == 0
 
 
 @pytest.mark.slow

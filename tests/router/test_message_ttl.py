@@ -16,7 +16,6 @@ from router.clients.message_ttl import read_ttl
 from router.commands.local_network import LocalNetwork
 from router.settings.topic_rules import MAX_TTL_S, described, policy_by, topic_rules
 from tests.docs.code_blocks import ROOT, blocks_of
-from tests.router.processes import running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 
 RULES = json.dumps([{"topics": ["prices.#"], "ttl_s": 3600}])
@@ -89,35 +88,6 @@ def test_the_rule_of_the_page_says_how_long_messages_live() -> None:
 def test_a_life_that_cannot_be_is_refused(wrong: object) -> None:
     with pytest.raises(NotAllowed, match="ttl_s is 0 to 2592000 seconds"):
         topic_rules([{"topics": ["a"], "ttl_s": wrong}])
-
-
-async def test_what_waits_for_credit_expires_by_its_own_ttl_and_the_rest_is_sent() -> None:
-    async with running_router("--standalone", "--topics-rules", RULES) as router:
-        client = await RawClient.connect(router.port)
-        subscriber = await client.subscriber("prices.eu", credit=0)
-        publisher = await client.publisher("prices.eu")
-        send(publisher, b"1", with_ttl(b"old", 1))
-        publisher.send(b"2", b"new")
-        assert (await publisher.outcome(b"1")).state == ACCEPTED  # it has expired, and its publisher need not wait
-        grant(subscriber)
-        delivery = await subscriber.delivery()
-        assert body_of(delivery) == b"new"
-        subscriber.accept(delivery)
-        assert (await publisher.outcome(b"2")).state == ACCEPTED
-
-
-async def test_without_a_rule_a_message_outlives_its_ttl() -> None:
-    async with running_router("--standalone", "--topics-rules", RULES) as router:
-        client = await RawClient.connect(router.port)
-        subscriber = await client.subscriber("orders", credit=0)
-        publisher = await client.publisher("orders")
-        expiring = await client.publisher("prices.eu", "expiring")
-        await client.subscriber("prices.eu", "other", credit=0)
-        send(publisher, b"1", with_ttl(b"old", 1))
-        send(expiring, b"2", with_ttl(b"old", 50))
-        await expiring.outcome(b"2")  # so at least that time is over
-        grant(subscriber)
-        assert body_of(await subscriber.delivery()) == b"old"
 
 
 async def test_a_message_expires_at_another_router_than_its_publishers_and_its_log_says_so(tmp_path: Path) -> None:

@@ -81,17 +81,6 @@ async def test_the_next_member_gets_what_the_last_one_added_and_a_count_of_faile
         assert stated(await other.delivery()) == expected
 
 
-async def test_what_each_modified_adds_stays_for_all_later_attempts() -> None:
-    async with running_router("--standalone") as router:
-        client = await RawClient.connect(router.port)
-        subscriber, publisher = await client.subscriber("orders"), await client.publisher("orders")
-        publisher.send(b"1", b"one")
-        answer(subscriber, await subscriber.delivery(), Modified(message_annotations={WHY: "busy"}))
-        answer(subscriber, await subscriber.delivery(), Modified(message_annotations={WHO: "ann"}))
-        answer(subscriber, await subscriber.delivery(), RELEASED)
-        assert stated(await subscriber.delivery()) == (0, {WHY: "busy", WHO: "ann"})
-
-
 async def test_a_subscriber_that_adds_more_than_is_kept_is_detached_and_reported_the_limit() -> None:
     async with running_router("--standalone") as router:
         client = await RawClient.connect(router.port)

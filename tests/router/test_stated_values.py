@@ -13,10 +13,7 @@ import pytest_asyncio
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
-    DeliveryReceived,
     DeliveryState,
-    DispositionReceived,
-    LinkFlow,
     Modified,
     ReceiverSettleMode,
     Rejected,
@@ -161,27 +158,6 @@ async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_lo
     assert await row_of(router, "subscriptions", f"{own}/s") is None
 
 
-async def test_a_subscription_with_connection_close_is_kept_for_its_connection_and_no_longer(
-    router: RouterProcess, own: str
-) -> None:
-    client = await RawClient.connect(router.port, own)
-    source = Source(address=own, expiry_policy=Symbol("connection-close"))
-    _ = await attach(client, source)
-    client.session.end()
-    client.flush()
-    client.session = client.engine.begin()
-    client.flush()
-    second = await attach(client, source)
-    assert (second.reply.properties or {})[RESUME] == "resumed"
-    second.link.detach(False)
-    client.flush()
-    await client.detached(second.link)
-    publisher = await (await RawClient.connect(router.port)).publisher(own)
-    publisher.send(b"1", b"one")
-    client.cut()
-    assert (await publisher.outcome(b"1")).state == ACCEPTED
-
-
 # ---------------------------------------------------------------------- the other values of a subscriber's reply
 
 
@@ -205,16 +181,6 @@ async def test_the_durable_of_a_terminus_comes_back_as_it_was_asked_for(
     assert source is not None
     assert isinstance(target, Target)
     assert (source.durable, target.durable) == (durable, durable)
-
-
-async def test_copy_means_that_every_subscription_gets_every_message(router: RouterProcess, own: str) -> None:
-    client, other = await RawClient.connect(router.port), await RawClient.connect(router.port)
-    subscribers = [await attach(one, Source(address=own)) for one in (client, other)]
-    (await client.publisher(own)).send(b"1", b"one")
-    for subscriber in subscribers:
-        assert subscriber.reply.source is not None
-        assert subscriber.reply.source.distribution_mode == "copy"
-        assert decode_message((await subscriber.delivery()).payload).body == b"one"
 
 
 STATES: dict[str, DeliveryState] = {
@@ -338,39 +304,6 @@ async def test_a_subscriber_with_a_map_gets_what_was_pre_settled_settled_and_is_
     assert (await subscriber.delivery()).settled
 
 
-async def test_the_stated_incarnation_is_that_of_the_subscription(router: RouterProcess, own: str) -> None:
-    client = await RawClient.connect(router.port, own)
-    first = await client.subscriber(own, "s")
-    again = await (await RawClient.connect(router.port, own)).subscriber(own, "s")
-    assert again.incarnation == first.incarnation
-    assert [(one.reply.properties or {})[RESUME] for one in (first, again)] == ["new", "resumed"]
-    again.link.detach(True)
-    again.client.flush()
-    await again.client.detached(again.link)
-    third = await (await RawClient.connect(router.port, own)).subscriber(own, "s")
-    assert third.incarnation > first.incarnation
-    assert (third.reply.properties or {})[RESUME] == "new"
-
-
-async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(router: RouterProcess, own: str) -> None:
-    client = await RawClient.connect(router.port, max_frame_size=512 + 5 * 48)
-    subscriber = await client.subscriber(own, "s")
-    publisher = await (await RawClient.connect(router.port)).publisher(own)
-    for number in range(5):
-        publisher.send(b"%d" % number, b"")
-    got = [await subscriber.delivery() for _ in range(5)]
-    publisher.client.heard.clear()
-    _ = await router.state()
-    assert not [event for event in client.heard if isinstance(event, DeliveryReceived)]
-    subscriber.accept(got[0])
-    outcome: DispositionReceived = await publisher.outcome(b"0")
-    publisher.settle(outcome.deliveries[0][0])
-    await subscriber.settled(got[0].tag)
-    await publisher.client.wait_for(LinkFlow, lambda flow: bool(flow.credit_limit))
-    publisher.send(b"5", b"")
-    await subscriber.delivery()
-
-
 # ---------------------------------------------------------------------- a publisher's reply
 
 
@@ -441,15 +374,6 @@ async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(rou
     error = (await client.detached(link)).error
     assert error is not None
     assert error.condition == "amqp:invalid-field"
-
-
-@pytest.mark.parametrize("mode", [ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND])
-async def test_outcomes_are_settled_as_the_publishers_reply_states(router: RouterProcess, own: str, mode: int) -> None:
-    client = await RawClient.connect(router.port)
-    publisher = await client.publisher(own, exactly_once=False, rcv_settle_mode=mode)
-    assert publisher.reply.rcv_settle_mode == mode
-    publisher.send(b"1", b"one")
-    assert (await publisher.outcome(b"1")).settled == (mode == ReceiverSettleMode.FIRST)
 
 
 async def test_the_publishers_source_comes_back_unchanged(router: RouterProcess, own: str) -> None:
