@@ -30,8 +30,8 @@ from tests.docs.guarantee_tables import (
     wrong_score,
     wrong_tables,
 )
-from tests.docs.test_bridge_page import RULES as BRIDGE_RULES
 from tests.docs.test_protocol_rules import ROOT, defined_rules
+from tests.docs.test_rules_of_pages import FAMILIES
 from tests.support.protocol import protocol_text
 
 PAGES = [
@@ -59,7 +59,7 @@ def facts() -> Facts:
         ROOT,
         frozenset(ALL_FAULTS),
         frozenset(field.name for field in dataclasses.fields(Traits)),
-        frozenset([*defined_rules(protocol_text()), *BRIDGE_RULES]),
+        frozenset([*defined_rules(protocol_text()), *(rule for family in FAMILIES for rule in family.rows())]),
     )
 
 

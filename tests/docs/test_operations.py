@@ -1,4 +1,4 @@
-"""The pages for operators name only what exists: settings, metrics, events, errors, experiments, commands, tests."""
+"""The pages for operators name only what exists: settings, metrics, events, errors, experiments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import aiohttp
-import click
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import oncewire.client
@@ -15,7 +13,6 @@ import oncewire.client.transactions
 from bridges.edge.events import EdgeEvent
 from chaos.experiments.catalogue import catalogue
 from delivery_records.model.outcomes import Decision
-from oncewire.cli.run import root_command
 from oncewire.settings.schema import settings_of
 from router.process.logs import RouterEvent
 from router.settings.config import RouterConfig
@@ -72,25 +69,6 @@ def test_every_error_on_the_page_is_one_of_the_client() -> None:
 def test_every_experiment_of_the_rehearsal_exists_and_none_is_left_out() -> None:
     rows = PAGE.split("| to see | run |")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z][a-z-]+)`", rows)) == set(catalogue(1))
-
-
-@pytest.mark.parametrize("line", sorted(set(re.findall(r"oncewire [a-z][^`\n#|]*", PAGE))))
-def test_every_command_on_the_page_is_understood(line: str) -> None:
-    command: click.Command = root_command()
-    words = line.split()[1:]
-    while isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), words.pop(0))
-        assert found is not None, line
-        command = found
-    context = click.Context(command)
-    options = {name for parameter in command.get_params(context) for name in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_every_test_on_the_page_exists() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)`", PAGE)
-    assert named
-    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 def test_the_page_names_every_view_of_the_inspector_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""The pages of work queues and the code name the same rules, and every test that the page names exists."""
+"""The pages of work queues have every command and the figures of the code."""
 
 from __future__ import annotations
 
@@ -25,45 +25,13 @@ from oncewire.store.open_store import LONGEST_SLEEP_S
 from oncewire.store.owners import LEASE_S
 from oncewire.store.rules_core import MAX_COUNT, MAX_NAME
 from oncewire.store.sqlite import MAX_BYTES
-from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
+from tests.docs.guarantee_tables import section, table
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "docs" / name for name in ("workqueue.md", "workqueue-reference.md")]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
-RULE = re.compile(r"(?<![\w-])W-\d{1,2}(?![\w-])")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-ROWS = table(section(PAGE, "Rules"))
-RULES = [row[0] for row in ROWS[1:]]
-
-
-def test_rules_stand_in_order_and_each_number_is_used_once() -> None:
-    assert ROWS[0] == ("Rule", "In short", "Shown by")
-    numbers = [int(rule.removeprefix("W-")) for rule in RULES]
-    assert numbers == sorted(set(numbers))
-
-
-def test_the_page_and_the_code_name_the_same_rules() -> None:
-    files = [path for room in ("store", "workqueue") for path in (ROOT / "bridges" / room).glob("*.py")]
-    named = {rule for path in files for rule in rules_named_in(RULE, path.read_text(encoding="utf-8"))}
-    assert named == set(RULES)
-
-
-def test_every_rule_that_a_page_or_a_test_names_is_on_the_page() -> None:
-    paths = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md"), *ROOT.glob("tests/workqueue/*.py")]
-    named = {rule for path in paths for rule in RULE.findall(path.read_text(encoding="utf-8"))}
-    assert named <= set(RULES)
-
-
-@pytest.mark.parametrize("row", ROWS[1:], ids=RULES)
-def test_every_rule_is_shown_by_tests(row: tuple[str, ...]) -> None:
-    assert TEST.search(row[2])
-
-
-def test_every_test_that_the_page_names_exists() -> None:
-    named = TEST.findall(PAGE)
-    assert len(named) > 40
-    assert [f"{path}::{name}" for path, name in named if name not in functions_of(ROOT / path)] == []
 
 
 def test_every_statement_of_the_notes_has_its_place_and_its_test() -> None:
