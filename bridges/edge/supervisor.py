@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from bridges.doors.errors import BridgeError
 from bridges.edge.events import EdgeEvent, EdgeLog
 from bridges.edge.kinds import KINDS
 from bridges.edge.part import Ground, Part, PartEnded, PartSettings, Row
 from bridges.edge.restart_core import AWAITED_S, LONGEST_S, Failures, Rate
+from oncewire.cli.errors import CliError
 from oncewire.client import ClientError
 from oncewire.client.put_off import ended
 from oncewire.store.errors import EdgeError, StoreUnreachable
@@ -22,7 +24,7 @@ LASTS = 3
 """Looks: what is over before, as a begin or a router that is changed, is not worth a line of the log."""
 STORE_S = 5.0
 """How long operators wait for numbers of the store."""
-KNOWN = (EdgeError, ClientError, OSError)
+KNOWN = (EdgeError, BridgeError, ClientError, CliError, OSError)
 """What a part may fail with when what it needs is not there; all else is a fault of ours."""
 Key = tuple[str, str]
 

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -27,6 +28,8 @@ from oncewire.transport.tls import ALPN_HTTP
 
 ALPN_NODE = "oncewire-node"
 """The name of what nodes speak; clients need not ask for it."""
+Described = dict[str, object]
+"""Where a node listens, as `--announce` prints it."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -76,6 +79,34 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    serving = asyncio.create_task(serve(settings, partial(_started, announce)))
+    waiting = asyncio.create_task(stopping.wait())
+    await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    serving.cancel()
+    await asyncio.wait([serving])
+    if not serving.cancelled():
+        serving.result()
+
+
+def _started(announce: bool, node: BridgeNode, described: Described) -> None:
+    logging.getLogger("oncewire.bridge").info("the node is started: %s", described)
+    if announce:
+        sys.stdout.write(json.dumps(described) + "\n")
+        sys.stdout.flush()
+
+
+async def serve(settings: DaemonSettings, on_started: Callable[[BridgeNode, Described], None]) -> None:
+    """Run a node with its doors in this event loop, until cancelled.
+
+    Args:
+        settings: what it is and where it listens.
+        on_started: gets the node and where it listens when pipelines can connect.
+
+    Raises:
+        NodeError, ClientError: it cannot start, or its files cannot be used any more.
+        CliError: an address of the settings cannot be listened on.
+    """
     node = BridgeNode(settings.node)
     secret, secret_path = open_secret(settings)
     server = Server(node, secret)
@@ -91,7 +122,6 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
         if is_used
     }
     running = asyncio.create_task(node.run())
-    waiting = asyncio.create_task(stopping.wait())
     try:
         await _until_started(node, running)
         described: dict[str, object] = {"node": settings.node.name, "pid": os.getpid(), "secret": str(secret_path)}
@@ -104,20 +134,14 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
         if settings.http_host:
             port = await http.start(settings.http_host, settings.http_port, tls.get("http"))
             described["http"] = f"http{'s' if settings.http_tls else ''}://{settings.http_host}:{port}"
-        logging.getLogger("oncewire.bridge").info("the node is started: %s", described)
-        if announce:
-            sys.stdout.write(json.dumps(described) + "\n")
-            sys.stdout.flush()
-        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        on_started(node, described)
+        await asyncio.wait([running])
+        running.result()  # it ends by an error only
     finally:
-        waiting.cancel()
         await server.stop()
         await http.stop()
-        was_over = running.done()
         running.cancel()
         await asyncio.wait([running])
-    if was_over:
-        running.result()  # it ends by an error only
 
 
 async def _until_started(node: BridgeNode, running: asyncio.Task[None]) -> None:
