@@ -12,6 +12,7 @@ from enum import Enum, auto
 from functools import partial
 
 from oncewire.wire import large_attach
+from oncewire.wire.channels import Channels
 from oncewire.wire.decoding import MAX_FRAME_VALUES
 from oncewire.wire.disposition_run import take_run
 from oncewire.wire.errors import (
@@ -150,7 +151,6 @@ class Connection:
         self.role = role
         self.context: object = None
         self.state = ConnectionState.START
-        self.handle_max = handle_max
         self.remote_open: Open | None = None
         self.before_open: Callable[[Open, Open], None] | None = None
         self.receive_frame_size = max_frame_size
@@ -169,9 +169,8 @@ class Connection:
         self._parser = FrameParser(max_frame_size)
         self._whole = WholeDeliveries()
         self._events: list[Event] = []
-        self._by_channel: dict[int, AmqpSession] = {}
-        self._by_remote_channel: dict[int, AmqpSession] = {}
         self._writer = FrameWriter()
+        self._channels = Channels(self._writer, self._events, channel_max, handle_max)
         self._out = self._writer.out
         self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._writer, self._events)
         # What this call may still do, and how it goes on with a frame that it left: a disposition or an attach.
@@ -251,9 +250,7 @@ class Connection:
         Links, sessions and connection refer to each other, and would wait for the garbage collector.
         """
         self._parser.clear()
-        for session in self._by_channel.values():
-            session.let_go()
-        self._by_channel.clear()
+        self._channels.let_go()
 
     def events(self) -> list[Event]:
         """Return what happened since the last call, in order."""
@@ -279,7 +276,7 @@ class Connection:
         What is left of them waits uncut. Never called, they go out as far as the session window goes.
         """
         self._writer.room = size
-        for session in self._by_channel.values():
+        for session in self._channels.ours.values():
             session.write_more()
         return bool(self._out)
 
@@ -320,7 +317,7 @@ class Connection:
             raise StateError(f"the connection cannot be closed: it is {self.state.name}")
         self._writer.write(0, encode_performative(Close(error)))
         self.state = following
-        self._lose_sessions()
+        self._channels.lose()
 
     def begin(self) -> AmqpSession:
         """Begin a session with ``session_window`` as its window; ``SessionBegun`` follows.
@@ -332,9 +329,9 @@ class Connection:
         """
         if self.state is not ConnectionState.OPENED and self.state is not ConnectionState.OPEN_SENT:
             raise StateError(f"no session can be begun: the connection is {self.state.name}")
-        if self.remote_open is None and self._by_channel:
+        if self.remote_open is None and self._channels.ours:
             raise StateError("wait for ConnectionOpened before a second session is begun")
-        session = self._make_session()
+        session = self._channels.make(self.session_window)
         session.write_begin()
         return session
 
@@ -353,7 +350,7 @@ class Connection:
     @property
     def sessions(self) -> list[AmqpSession]:
         """The sessions that are not fully ended; after the end of the connection those that it took along."""
-        return list(self._by_channel.values())
+        return list(self._channels.ours.values())
 
     @property
     def buffered(self) -> int:
@@ -363,7 +360,7 @@ class Connection:
     @property
     def link_count(self) -> int:
         """Links of all sessions that are not fully detached."""
-        return sum(session.link_count for session in self._by_channel.values())
+        return sum(session.link_count for session in self._channels.ours.values())
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -395,7 +392,7 @@ class Connection:
         """Carry out complete frames, as far as this call may."""
         parser = self._parser
         whole = self._whole
-        sessions = self._by_remote_channel
+        sessions = self._channels.theirs
         while self._work > 0 and self.state is not CONNECTION_ENDED:
             self._work -= 1
             if self._rest is not None:
@@ -452,9 +449,9 @@ class Connection:
         elif self.remote_open is None:
             raise RemoteProtocolError(ILLEGAL_STATE, f"{type(performative).__name__} came before open")
         elif isinstance(performative, Begin):
-            self._receive_begin(channel, performative)
+            self._channels.receive_begin(channel, performative, self.session_window)
         else:
-            session = self._by_remote_channel.get(channel)
+            session = self._channels.theirs.get(channel)
             if session is None:
                 raise RemoteProtocolError(
                     ILLEGAL_STATE, f"{type(performative).__name__} came on channel {channel}, where no session is"
@@ -479,7 +476,7 @@ class Connection:
         elif isinstance(performative, Detach):
             session.receive_detach(performative)
         elif isinstance(performative, End):
-            del self._by_remote_channel[channel]
+            del self._channels.theirs[channel]
             session.receive_end(performative)
 
     def _receive_disposition(self, session: AmqpSession, disposition: Disposition) -> None:
@@ -498,6 +495,7 @@ class Connection:
         if 0 < idle < MIN_PEER_IDLE_TIME_OUT_MS:
             raise RemoteProtocolError(NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up")
         self.remote_open = remote
+        self._channels.limit = min(self._channels.limit, remote.channel_max)
         self._writer.learn_limit(remote.max_frame_size)
         self._heartbeat_every = idle / 2000
         self.state = following
@@ -517,60 +515,12 @@ class Connection:
         needs_answer = following is ConnectionState.CLOSE_RECEIVED and self.answers_close and close.error is None
         if needs_answer:
             self._idle_time_out = 0.0  # the peer has nothing more to say
-            self._by_remote_channel.clear()
-            for session in self._by_channel.values():
-                session.halt()
+            self._channels.halt()
         elif following is ConnectionState.CLOSE_RECEIVED:
             self._writer.write(0, encode_performative(Close()))
         if not needs_answer:
             self._end()
         self._events.append(ConnectionClosed(close.error, needs_answer))
-
-    def _receive_begin(self, channel: int, begin: Begin) -> None:
-        if channel > self._open.channel_max:
-            raise RemoteProtocolError(FRAMING_ERROR, f"channel {channel} is over our channel-max")
-        if channel in self._by_remote_channel:
-            raise RemoteProtocolError(ILLEGAL_STATE, f"channel {channel} has a session already")
-        if begin.remote_channel is None:
-            try:
-                session = self._make_session()
-            except LimitError as full:
-                raise RemoteProtocolError(RESOURCE_LIMIT_EXCEEDED, str(full)) from None
-        else:
-            answered = self._by_channel.get(begin.remote_channel)
-            if answered is None:
-                raise RemoteProtocolError(INVALID_FIELD, f"no begin was sent on channel {begin.remote_channel}")
-            session = answered
-        self._by_remote_channel[channel] = session
-        session.remote_channel = channel
-        session.receive_begin(begin, channel)
-
-    # --- sessions -----------------------------------------------------------------------------------------------------
-
-    def _make_session(self) -> AmqpSession:
-        limit = self._open.channel_max
-        if self.remote_open is not None:
-            limit = min(limit, self.remote_open.channel_max)
-        channel = len(self._by_channel)
-        if channel in self._by_channel:  # a lower one is free
-            channel = next(number for number in range(channel) if number not in self._by_channel)
-        if channel > limit:
-            raise LimitError(f"the connection has {limit + 1} sessions, which is the channel-max of both ends")
-        session = AmqpSession(
-            self._writer,
-            channel,
-            handle_max=self.handle_max,
-            incoming_window=self.session_window,
-            pending_events=self._events,
-            forget=self._forget_session,
-        )
-        self._by_channel[channel] = session
-        return session
-
-    def _forget_session(self, session: AmqpSession) -> None:
-        """Free the channel of a session that both ends have ended."""
-        if self._by_channel.get(session.channel) is session:
-            del self._by_channel[session.channel]
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -591,9 +541,4 @@ class Connection:
     def _end(self) -> None:
         self.state = ConnectionState.ENDED
         self._writer.drop_early()
-        self._lose_sessions()
-
-    def _lose_sessions(self) -> None:
-        for session in self._by_channel.values():
-            session.lose()
-        self._by_remote_channel.clear()
+        self._channels.lose()
