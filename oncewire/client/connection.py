@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from oncewire.client.connector import ConnectOptions, Connector
-from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, JournalLocked, LinkRefused, UsageError
+from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, UsageError
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
-from oncewire.client.journal_reader import JournalReader
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.journals import Journals, JournalSource, random_container_id
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
+from oncewire.client.links import Links
 from oncewire.client.login import check_login
 from oncewire.client.opening import Opening, first_of, resolved
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
-from oncewire.client.publisher_terms import PublisherTerms, end_of, publisher_of
+from oncewire.client.publisher_terms import PublisherTerms, publisher_of
 from oncewire.client.put_off import ended
 from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.source_terms import Start, journal_terms, member_name, source_terms
@@ -87,8 +87,7 @@ class Client:
         self.keeps_links = True
         self._options = options
         self._on_event = on_event
-        self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
-        self._opening: set[tuple[str, type[ClientLink]]] = set()
+        self._links = Links(timeout, self._check_open, self._writer)
         self._journals = Journals(journal)
         self._runner: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -153,7 +152,7 @@ class Client:
     def _fail(self, error: ClientError) -> None:
         """Nothing works any more; the first reason counts."""
         self._failure = self._failure or error
-        for link in list(self._links.values()):
+        for link in list(self._links.by_key.values()):
             link.fail(self._failure)
 
     def _check_loop(self) -> None:
@@ -190,12 +189,10 @@ class Client:
         self._begin_leaving()
         try:
             with self._journals.hurried_if_cancelled():
-                for link in list(self._links.values()):
-                    if isinstance(link, (Publisher, SettledPublisher)):
-                        await link.close()
-                for link in list(self._links.values()):
-                    if isinstance(link, Subscriber):
-                        await link.close()
+                for publisher in self._links.publishing():
+                    await publisher.close()
+                for subscriber in self._links.receiving():
+                    await subscriber.close()
         finally:
             await self._abandon()
 
@@ -213,10 +210,9 @@ class Client:
         try:
             with suppress(TimeoutError), self._journals.hurried_if_cancelled():
                 async with asyncio.timeout(PATIENCE_S):  # a link may be waiting for a block since before
-                    for link in list(self._links.values()):
-                        if isinstance(link, (Publisher, SettledPublisher, Subscriber)):
-                            with suppress(ClientError):
-                                await link.suspend()
+                    for link in list(self._links.by_key.values()):
+                        with suppress(ClientError):
+                            await link.suspend()
         finally:
             await self._stop()
 
@@ -287,7 +283,7 @@ class Client:
         make = publisher_of(codec)
 
         async def opening() -> Publisher:
-            async with self._reserved(link_name, Publisher, journal) as writer:
+            async with self._links.reserved(link_name, journal, receives=False) as writer:
                 core = PublisherCore(
                     window=window,
                     window_bytes=window_bytes,
@@ -309,8 +305,8 @@ class Client:
                     timeout_s=timeout,
                     is_named=name is not None and not self._is_random,
                 )
-                self._add(publisher, writer)
-            await self._open(publisher)
+                self._links.add(publisher, writer)
+            await self._links.open(publisher, self._connected)
             return publisher
 
         return Opening(opening())
@@ -329,10 +325,10 @@ class Client:
         link_name = choose_name("pub", name, self.container_id, is_random=self._is_random, has_journal=False)
 
         async def opening() -> SettledPublisher:
-            async with self._reserved(link_name, Publisher, None) as writer:
+            async with self._links.reserved(link_name, None, receives=False) as writer:
                 publisher = SettledPublisher(self, link_name, topic, writer, is_named=name is not None)
-                self._add(publisher, writer)
-            await self._open(publisher)
+                self._links.add(publisher, writer)
+            await self._links.open(publisher, self._connected)
             return publisher
 
         return Opening(opening())
@@ -387,29 +383,20 @@ class Client:
             UsageError: the name is in use in this client, or the arguments do not go together.
         """
         check_terms(settled=settled, has_journal=journal is not None, deduplicate=deduplicate)
-        terms = source_terms(selector, share, by_group=by_group)._replace(stores=stores)
+        terms = source_terms(selector, share, by_group=by_group)._replace(
+            stores=stores, exactly_once=exactly_once and not settled, settled=settled, timeout_s=timeout
+        )
         link_name, kept_in = self._named("sub", name, journal)
         link_name, kept_in = member_name(share, link_name), None if settled else kept_in
         found = resolved(codec)
 
         async def opening() -> Subscriber:
-            async with self._reserved(link_name, Subscriber, kept_in) as writer:
-                core = await core_of(writer, link_name, prefetch, exactly_once and not settled, deduplicate=deduplicate)
-                subscriber = Subscriber(
-                    self,
-                    link_name,
-                    topic,
-                    writer,
-                    core,
-                    exactly_once=exactly_once and not settled,
-                    settled=settled,
-                    timeout_s=timeout,
-                    is_named=name is not None,
-                    terms=terms,
-                )
+            async with self._links.reserved(link_name, kept_in, receives=True) as writer:
+                core = await core_of(writer, link_name, prefetch, terms.exactly_once, deduplicate=deduplicate)
+                subscriber = Subscriber(self, link_name, topic, writer, core, terms, is_named=name is not None)
                 subscriber.codec = found
-                self._add(subscriber, writer)
-            await self._open(subscriber)
+                self._links.add(subscriber, writer)
+            await self._links.open(subscriber, self._connected)
             return subscriber
 
         return Opening(opening())
@@ -445,19 +432,19 @@ class Client:
             JournalError: the program's own journal cannot be used.
             UsageError: `start` is none, the name is in use in this client, or the arguments do not go together.
         """
+        from oncewire.client.journal_reader import JournalReader  # here, because few programs read journals
+
         check_terms(settled=settled, has_journal=journal is not None, deduplicate=False)
-        terms, found = journal_terms(start), resolved(codec)
+        terms, found = journal_terms(start)._replace(exactly_once=not settled, settled=settled), resolved(codec)
         link_name, kept_in = self._named("sub", name, journal)
 
         async def opening() -> Subscriber:
-            async with self._reserved(link_name, Subscriber, None if settled else kept_in) as writer:
+            async with self._links.reserved(link_name, None if settled else kept_in, receives=True) as writer:
                 core = await core_of(writer, link_name, prefetch, not settled, deduplicate=False)
-                reader = JournalReader(
-                    self, link_name, source, writer, core, settled=settled, is_named=name is not None, terms=terms
-                )
+                reader = JournalReader(self, link_name, source, writer, core, terms, is_named=name is not None)
                 reader.codec = found
-                self._add(reader, writer)
-            await self._open(reader)
+                self._links.add(reader, writer)
+            await self._links.open(reader, self._connected)
             return reader
 
         return Opening(opening())
@@ -468,64 +455,15 @@ class Client:
         link_name = choose_name(kind, name, self.container_id, is_random=self._is_random, has_journal=has_journal)
         return link_name, journal if has_journal or name is None else self._journals.default
 
-    @asynccontextmanager
-    async def _reserved(
-        self, name: str, kind: type[ClientLink], journal: JournalSource | None
-    ) -> AsyncIterator[JournalWriter]:
-        """Keep a name and hold its journal, in which the former link of that name writes nothing more (S-2)."""
-        self._check_name(name, kind)
-        writer = self._writer(journal)
-        self._opening.add((name, kind))
-        try:
-            async with AsyncExitStack() as held:
-                try:
-                    async with asyncio.timeout(self.open_timeout):
-                        await held.enter_async_context(writer.at_rest())
-                except TimeoutError:
-                    raise JournalLocked(
-                        f"the link {name!r} cannot be opened",
-                        f"a transaction of this program has held its journal for {self.open_timeout:g} s",
-                        "leave the block of `transaction()` before a link of the same journal is opened",
-                    ) from None
-                self._check_alive()
-                yield writer
-        finally:
-            self._opening.discard((name, kind))
-
-    def _add(self, link: ClientLink, writer: JournalWriter) -> None:
-        self._check_alive()  # it may have ended while its journal was read
-        self._links[link.name, end_of(link)] = link
-        writer.add(link)
-        writer.work(link)
-
-    async def _open(self, link: Publisher | SettledPublisher | Subscriber) -> None:
-        assert self._connector is not None
-        if self._connector.session is not None:
-            link.connected(self._connector.session)
-        try:
-            async with asyncio.timeout(self.open_timeout):
-                await link.opened()
-        except TimeoutError:
-            trouble = link.trouble or self._connector.cause or "none"
-            error = LinkRefused(
-                f"the link {link.name!r} did not open within {self.open_timeout:g} s",
-                f"{self.router_name} has not granted it; the last trouble was: {trouble}",
-                "look at the router's log; it may have no connection to etcd",
-            )
-            link.fail(error)
-            raise error from None
-        except BaseException:
-            await link.break_off(
-                ClientClosed(f"the link {link.name!r} was not opened", "opening it was broken off", "open it again")
-            )
-            raise
-
-    def _check_name(self, name: str, kind: type[ClientLink]) -> None:
+    def _check_open(self) -> None:
         self._check_alive()
         if self._runner is None:
             raise UsageError("no link can be opened", "the client is not connected", "use `async with connect(...)`")
-        if (name, kind) in self._links or (name, kind) in self._opening:
-            raise UsageError(f"the link {name!r} cannot be opened", "this client has it open already", "close it first")
+
+    @property
+    def _connected(self) -> Connector:
+        assert self._connector is not None, "the client has started"
+        return self._connector
 
     def _writer(self, journal: JournalSource | None) -> JournalWriter:
         assert self._group is not None
@@ -541,13 +479,11 @@ class Client:
     @property
     def map_bound(self) -> int:
         """Entries an unsettled map may have (C-4)."""
-        assert self._connector is not None
-        return self._connector.map_bound
+        return self._connected.map_bound
 
     def flush(self) -> None:
         """Write the links' output at the end of this turn."""
-        assert self._connector is not None
-        self._connector.flush()
+        self._connected.flush()
 
     def jitter(self, tries: int) -> float:
         """Seconds to wait before the next try of something that failed `tries` times."""
@@ -555,11 +491,10 @@ class Client:
 
     def may_move(self, error: AmqpError | None, insists: bool) -> bool:
         """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
-        assert self._connector is not None
         redirect = error if error is not None and error.condition == LINK_REDIRECT else None
         if redirect is None and (not insists or len(self._failover.addresses) < 2):
             return False
-        self._connector.leave_router(redirect)
+        self._connected.leave_router(redirect)
         return True
 
     def notify(self, event: ClientEvent) -> None:
@@ -579,7 +514,7 @@ class Client:
 
     def forget(self, link: ClientLink) -> None:
         """The link has ended."""
-        self._links.pop((link.name, end_of(link)), None)
+        self._links.forget(link)
 
     # --- events from the connector ------------------------------------------------------------------------------------
 
@@ -588,10 +523,10 @@ class Client:
         self.statistics.connections += 1
         if self._first_session is not None and not self._first_session.done():
             self._first_session.set_result(None)
-        for link in list(self._links.values()):
+        for link in list(self._links.by_key.values()):
             link.connected(session)
 
     def session_lost(self) -> None:
         """All links wait for the next session."""
-        for link in list(self._links.values()):
+        for link in list(self._links.by_key.values()):
             link.connection_lost()

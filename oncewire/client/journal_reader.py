@@ -5,8 +5,9 @@ from __future__ import annotations
 from oncewire.client.errors import LinkRefused
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
+from oncewire.client.receiving_link import GONE
 from oncewire.client.source_terms import JOURNAL, SourceTerms
-from oncewire.client.subscriber import GONE, Subscriber
+from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import SubscriberCore
 from oncewire.wire import RESOURCE_DELETED, AmqpError, AmqpSession, DeliveryReceived, ReceiverLink, Source, vocabulary
 from oncewire.wire.journal_tags import journal_position
@@ -30,25 +31,13 @@ class JournalReader(Subscriber):
         source: str,
         journal: JournalWriter,
         core: SubscriberCore,
-        *,
-        settled: bool,
-        is_named: bool,
         terms: SourceTerms,
+        *,
+        is_named: bool,
     ) -> None:
-        super().__init__(
-            client,
-            name,
-            JOURNAL + source,
-            journal,
-            core,
-            exactly_once=not settled,
-            settled=settled,
-            timeout_s=None,
-            is_named=is_named,
-            terms=terms,
-        )
+        super().__init__(client, name, JOURNAL + source, journal, core, terms, is_named=is_named)
         self._source = source
-        self._keeps_position = settled
+        self._keeps_position = terms.settled
         self._newest = b""
 
     async def close(self) -> None:
@@ -58,7 +47,7 @@ class JournalReader(Subscriber):
 
     def _source_to_close(self) -> Source:
         """The journal: a source of null leads to no edge. What this may make is closed at once."""
-        return self._terms.source(self.topic, None)
+        return self._terms.source(self.topic)
 
     @property
     def next_position(self) -> int:

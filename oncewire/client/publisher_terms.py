@@ -1,4 +1,4 @@
-"""What `Client.publisher` takes beside the topic, which kind of publisher a codec makes, and which end a link has."""
+"""What `Client.publisher` takes beside the topic, and which kind of publisher a codec makes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 from oncewire.client.journals import JournalSource
-from oncewire.client.link import ClientLink
 from oncewire.client.opening import resolved
 from oncewire.client.publisher import Publisher
-from oncewire.client.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from oncewire.client.codec import CodecSource
@@ -42,8 +40,3 @@ def publisher_of(codec: CodecSource | None) -> Callable[..., Publisher]:
     from oncewire.client.codec_publisher import CodecPublisher
 
     return partial(CodecPublisher, found)
-
-
-def end_of(link: ClientLink) -> type[ClientLink]:
-    """AMQP 2.6.1: two links of one name may only be of different directions."""
-    return Subscriber if isinstance(link, Subscriber) else Publisher

@@ -1,4 +1,4 @@
-"""What a subscriber asks of its source beside a topic, and whether a router grants it (SH-1, E-9)."""
+"""What a subscriber asks of its router beside a topic, and whether it is granted (SH-1, E-9)."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ class SourceTerms(NamedTuple):
     """The value of a stream's filter; None = where its cursor is."""
     stores: bool = False
     """It keeps messages for others, who process them later (I-3g)."""
+    exactly_once: bool = True
+    """False = at-least-once, or at-most-once where it is settled, too."""
+    settled: bool = False
+    timeout_s: int | None = None
+    """How long the network keeps it while it is detached; None: it never expires."""
 
     @property
     def filter(self) -> dict[Symbol, object] | None:
@@ -61,13 +66,13 @@ class SourceTerms(NamedTuple):
         shared = (vocabulary.SHARED, vocabulary.GLOBAL) if self.is_shared else ()
         return (vocabulary.TOPIC, *shared, *((vocabulary.GROUP_ORDER,) if self.by_group else ()))
 
-    def source(self, topic: str, timeout_s: int | None) -> Source:
-        """What the attach asks for; `timeout_s` None: never expires."""
+    def source(self, topic: str) -> Source:
+        """What the attach asks for."""
         return Source(
             address=topic,
             durable=TerminusDurability.UNSETTLED_STATE,
-            expiry_policy=TerminusExpiryPolicy.NEVER if timeout_s is None else TerminusExpiryPolicy.LINK_DETACH,
-            timeout=timeout_s or 0,
+            expiry_policy=TerminusExpiryPolicy.NEVER if self.timeout_s is None else TerminusExpiryPolicy.LINK_DETACH,
+            timeout=self.timeout_s or 0,
             distribution_mode=vocabulary.COPY,
             outcomes=vocabulary.OUTCOMES,
             capabilities=self.capabilities,

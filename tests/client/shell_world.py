@@ -48,9 +48,11 @@ SHELL = (
     "link",
     "publisher_link",
     "publisher",
+    "receiving_link",
     "subscriber",
     "publisher_terms",
     "connector",
+    "links",
     "connection",
     "connecting",
 )

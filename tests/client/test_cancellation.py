@@ -223,7 +223,7 @@ def ending(make: Callable[[Client], Awaitable[Any]], end: Callable[[Any], Awaita
             link = await make(client)
             await world.interrupt(end(link))
             assert link._failure is not None, "it is not over"
-            assert link.name not in {name for name, _ in client._links}
+            assert link.name not in {name for name, _ in client._links.by_key}
             again = await make(client)
             await again.close()
 

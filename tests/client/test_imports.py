@@ -49,6 +49,7 @@ NOT_NEEDED = {
     "oncewire.client.codec",
     "oncewire.client.codec_publisher",
     "oncewire.client.deduplicating_core",
+    "oncewire.client.journal_reader",
     "oncewire.client.json_codec",
     "oncewire.client.message_identity",
     "oncewire.client.process_lock",

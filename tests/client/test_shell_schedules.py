@@ -55,7 +55,7 @@ EDITS = {
         25,
     ),
     "S-2: what an ended subscriber has not recorded is still written": (
-        "subscriber",
+        "receiving_link",
         "return self._failure is None and self._core.wants_commit",
         "return self._core.wants_commit",
         31,
@@ -67,15 +67,15 @@ EDITS = {
         124,
     ),
     "acceptances that are being recorded are reported as failed when the link ends": (
-        "subscriber",
+        "receiving_link",
         "for waiter in self._recording:",
         "for waiter in [*self._recording, *self._being_recorded]:",
         4,
     ),
     "a link that is being opened can be opened twice": (
-        "connection",
-        "if (name, kind) in self._links or (name, kind) in self._opening:",
-        "if (name, kind) in self._links:",
+        "links",
+        "if key in self.by_key or key in self._opening:",
+        "if key in self.by_key:",
         4,
     ),
     "a second close of a publisher does not wait for the first": (

@@ -40,16 +40,18 @@ transaction it must be closed and opened again, because sequencers and outputs a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from oncewire.client.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull, StoreUnusable, UsageError
+from oncewire.client.errors import StoreFull, UsageError
+from oncewire.client.transactions import checkpoints
+from oncewire.client.transactions.checkpoints import damaged
 from oncewire.client.transactions.crash_points import CrashPoint, reach
-from oncewire.client.transactions.databases import Database, explained, raise_fence
+from oncewire.client.transactions.databases import Database
+from oncewire.client.transactions.fenced_database import Connection, FencedDatabase
 from oncewire.client.transactions.output_maps import OutputMaps
 from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
@@ -62,9 +64,7 @@ from oncewire.client.transactions.sequence_header import (
 )
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
-from oncewire.client.transactions.sequencer_state import StateError
 from oncewire.client.transactions.store_schema import Intent, encode_with_header
-from oncewire.store.store import Row
 from oncewire.wire import Message
 
 MAX_STORE_NAME_BYTES = MAX_NAME_BYTES - 64
@@ -78,9 +78,6 @@ NUMBERS_OF_AN_OWNER = 1 << 32
 RENEW_AFTER_S = PRODUCER_RETENTION_S / 2
 """An output silent for so long begins a new life, well before any reader forgets the old one."""
 
-Connection = TypeVar("Connection")
-_FENCE = "SELECT epoch FROM oncewire_owners WHERE name = ?"
-
 
 @dataclass(slots=True)
 class _Output:
@@ -91,7 +88,7 @@ class _Output:
     used_at: float
 
 
-class Store(Generic[Connection]):
+class Store(FencedDatabase[Connection]):
     """Opens a store in a database, and raises its fence; ``SqliteStore`` and ``PostgresStore`` say which database.
 
     Args:
@@ -100,12 +97,9 @@ class Store(Generic[Connection]):
         renew_after: seconds after which a silent output begins a new life.
 
     Attributes:
-        name: as given.
-        fence: the number this owner raised the fence to.
         unconfirmed: intents that are committed and not known to be accepted, in order.
         next_number: of the next intent.
         maps: of the publishers of the intents (ST-7).
-        lock: held from the begin to the end of each transaction, so that a consumer's two threads take turns.
     """
 
     def __init__(self, name: str, open_database: Callable[[], Database], *, renew_after: float) -> None:
@@ -115,8 +109,6 @@ class Store(Generic[Connection]):
                 f"its name {name[:20]!r} has not 1 to {MAX_STORE_NAME_BYTES} bytes",
                 "choose a short name that stays the same in each life of the consumer",
             )
-        self.name = name
-        self.fence = 0
         self.unconfirmed: list[Intent] = []
         self._renew_after = renew_after
         self._outputs: dict[str, _Output] = {}
@@ -126,69 +118,17 @@ class Store(Generic[Connection]):
         self._outputs_made = 0
         self.next_number = 1
         self.maps = OutputMaps(self)
-        self._failed = False
-        self._is_inside = False
-        self.lock = threading.RLock()
-        self._owned = f"store {name}"
-        with explained():
-            self._database = open_database()
+        super().__init__(name, open_database)
         try:
-            self._take_over()
+            self._read_former()
         except BaseException:
             self.close()
             raise
 
-    # --- the database -------------------------------------------------------------------------------------------------
-
-    @property
-    def connection(self) -> Connection:
-        """The driver's own connection; use it inside ``transaction()``."""
-        connection: Connection = self._database.connection
-        return connection
-
-    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run one statement (parameters are ?) and return its rows; database errors become ours."""
-        with explained():
-            return self._database.execute(statement, parameters)
-
-    def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run one statement for each row of parameters."""
-        with explained():
-            self._database.write_many(statement, rows)
-
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run a statement of the application inside ``transaction()``; parameters are ? in every database.
-
-        Returns:
-            The rows of a query, all of them; an empty list for what returns none.
-
-        Raises:
-            The errors of the database's own driver.
-        """
-        return self._database.run(statement, parameters)
-
-    def _newest_fence(self) -> int:
-        """Read the fence in a way that no later owner can raise it before this transaction ends."""
-        with explained():
-            self._database.be_quick()
-            return int(self._database.execute(f"{_FENCE} /*lock*/", (self._owned,))[0][0])
-
-    def peek_fence(self) -> int:
-        """Read the fence over a connection of its own, in any thread, whatever transaction is open."""
-        with explained():
-            return int(self._database.peek(_FENCE, (self._owned,))[0][0])
-
-    def close(self) -> None:
-        """Let go of the database. Closing twice is harmless."""
-        self._failed = True
-        self._database.close()
-
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _take_over(self) -> None:
-        """Raise the fence, then read what the owner before left."""
-        with explained():
-            self.fence = raise_fence(self._database, self._owned)
+    def _read_former(self) -> None:
+        """Read what the owner before left."""
         with self.guarded():
             self._read_intents()
             self.maps.read(MAX_OUTPUTS)
@@ -204,7 +144,7 @@ class Store(Generic[Connection]):
             try:
                 header = SequenceHeader(ProducerId(producer, born_ms), sequence, Flag(flag), begins, floor)
             except ValueError as error:
-                raise self._damaged(f"intent {number}: {error}") from error
+                raise damaged(self.name, f"intent {number}: {error}") from error
             self.unconfirmed.append(Intent(number, topic, header, bytes(payload or b"")))
             self.next_number = number + 1
         self.next_number = max(self.next_number, self.fence * NUMBERS_OF_AN_OWNER)
@@ -220,12 +160,9 @@ class Store(Generic[Connection]):
             try:
                 header = final_rollback(ProducerId(producer, born_ms), begins)
             except HeaderError as error:
-                raise self._damaged(f"output {topic!r}: {error}") from error
+                raise damaged(self.name, f"output {topic!r}: {error}") from error
             self.unconfirmed.append(self._write_intent(topic, header))
         self.run("DELETE FROM oncewire_store_outputs WHERE store = ?", (self.name,))
-
-    def _damaged(self, why: str) -> StoreCorrupt:
-        return StoreCorrupt(f"the store {self.name!r} cannot be read", why, "restore the database from a backup")
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
@@ -235,10 +172,8 @@ class Store(Generic[Connection]):
         Raises:
             StoreError: it cannot be read.
         """
-        rows = self._read(
-            "SELECT position FROM oncewire_store_sources WHERE store = ? AND source = ?", (self.name, source)
-        )
-        return int(rows[0][0]) if rows else 0
+        self.check_usable()
+        return checkpoints.position_of(self, source) or 0
 
     def restore(self, source: str, sequencer: Sequencer[Any]) -> None:
         """Put the source's last checkpoint into a new sequencer.
@@ -251,23 +186,8 @@ class Store(Generic[Connection]):
             StoreCorrupt: what is stored cannot be read.
             StoreError: the database cannot be read.
         """
-        key = (self.name, source)
-        rows = self._read("SELECT position FROM oncewire_store_sources WHERE store = ? AND source = ?", key)
-        if not rows:
-            return
-        horizons = self._read(
-            "SELECT owner, horizon_ms FROM oncewire_store_horizons WHERE store = ? AND source = ?", key
-        )
-        states = self._read(
-            "SELECT producer, born_ms, owner, state FROM oncewire_store_sequences WHERE store = ? AND source = ?"
-            " ORDER BY producer, born_ms, owner",
-            key,
-        )
-        try:
-            known = [(ProducerId(producer, born_ms, user), text) for producer, born_ms, user, text in states]
-            sequencer.restore(int(rows[0][0]), {user: int(horizon_ms) for user, horizon_ms in horizons}, known)
-        except (HeaderError, StateError) as error:
-            raise self._damaged(str(error)) from error
+        self.check_usable()
+        checkpoints.restore(self, source, sequencer)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
@@ -284,7 +204,7 @@ class Store(Generic[Connection]):
             StoreFenced: a later owner has opened the store.
             StoreError: it cannot be stored.
         """
-        self._check_usable()
+        self.check_usable()
         now = time.time()
         known = self._outputs.get(topic)
         if known is not None and (known.producer.has_pending or now - known.used_at <= self._renew_after):
@@ -364,7 +284,7 @@ class Store(Generic[Connection]):
         After the block: publish the new intents in ``unconfirmed``. After any exception: close the store, open it
         again and restore from it.
         """
-        self._check_usable()
+        self.check_usable()
         with self.guarded():
             self._is_inside = True
             self._decided = {}
@@ -379,7 +299,7 @@ class Store(Generic[Connection]):
                     "do not commit or roll back there; leave the block to commit, raise to roll back",
                 )
             for source, sequencer in sources.items():
-                self._write_source(source, sequencer)
+                checkpoints.write(self, source, sequencer)
             self._check_room()
             acked = [self._ack(output) for output in self._outputs.values() if output.producer.has_pending]
             acked += self._decide()
@@ -397,7 +317,7 @@ class Store(Generic[Connection]):
             StoreError: they stay, and are published again after the next opening.
         """
         numbers = {intent.number for intent in intents}
-        self._check_usable()
+        self.check_usable()
         with self.guarded():
             self.run_many(
                 "DELETE FROM oncewire_store_intents WHERE store = ? AND number BETWEEN ? AND ?",
@@ -413,34 +333,6 @@ class Store(Generic[Connection]):
                 if intent.number in numbers and producer is not None:
                     producer.settle(intent.header.sequence)
             self.unconfirmed = [intent for intent in self.unconfirmed if intent.number not in numbers]
-
-    def _write_source(self, source: str, sequencer: Sequencer[Any]) -> None:
-        self.run(
-            "INSERT INTO oncewire_store_sources VALUES (?, ?, ?) ON CONFLICT (store, source)"
-            " DO UPDATE SET position = excluded.position",
-            (self.name, source, sequencer.position),
-        )
-        forgotten = set()
-        for producer, text in sequencer.changes().items():
-            key = (self.name, source, producer.user, producer.name, producer.born_ms)
-            if text is None:
-                forgotten.add(producer.user)
-                self.run(
-                    "DELETE FROM oncewire_store_sequences"
-                    " WHERE store = ? AND source = ? AND owner = ? AND producer = ? AND born_ms = ?",
-                    key,
-                )
-            else:
-                self.run(
-                    "INSERT INTO oncewire_store_sequences VALUES (?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (store, source, owner, producer, born_ms) DO UPDATE SET state = excluded.state",
-                    (*key, text),
-                )
-        self.run_many(
-            "INSERT INTO oncewire_store_horizons VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (store, source, owner) DO UPDATE SET horizon_ms = excluded.horizon_ms",
-            [(self.name, source, user, sequencer.horizons[user]) for user in sorted(forgotten)],
-        )
 
     def _ack(self, output: _Output) -> Intent:
         """Decide that the output's pending messages count (ST-3)."""
@@ -515,84 +407,4 @@ class Store(Generic[Connection]):
                 f"the store {self.name!r} cannot go on",
                 f"{len(self.unconfirmed)} intents are not confirmed",
                 "publish the intents in `unconfirmed` and confirm them first",
-            )
-
-    def check_fence(self) -> None:
-        """Check that no later owner has opened the store.
-
-        Raises:
-            StoreFenced: one has. End this process, or stand by.
-            StoreError: it cannot be read.
-        """
-        self._check_usable()
-        with self.guarded():
-            pass
-
-    # --- every transaction --------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """A transaction that commits only under our own fence (ST-1); whatever fails ends this owner's use.
-
-        Raises:
-            StoreFenced: a later owner has opened the store; nothing was committed.
-            StoreError: as ``transaction``.
-        """
-        with self.lock:
-            self._check_usable()
-            yield from self._one_transaction()
-
-    def _one_transaction(self) -> Iterator[None]:
-        with explained():
-            self._database.begin()
-        try:
-            yield
-            newest = self._newest_fence()
-            if newest != self.fence:
-                raise self.fenced(newest)
-            with explained():
-                self._database.commit()
-        except BaseException as error:
-            self._failed = True
-            self._database.rollback()
-            if isinstance(error, Exception):
-                self._check_who_broke_it(error)
-            raise
-
-    def _check_who_broke_it(self, error: BaseException) -> None:
-        """Whatever fails behind a later owner's back: a connection that it ended (ST-9), a row that it has put there.
-
-        Raises:
-            StoreFenced: one has opened the store.
-        """
-        newest = self.fence
-        with suppress(StoreError):  # then nothing is known
-            newest = self.peek_fence()
-        if newest != self.fence:
-            raise self.fenced(newest) from error
-
-    def fenced(self, newest: int) -> StoreFenced:
-        """Return what a later owner's fence means for this one."""
-        return StoreFenced(
-            f"the store {self.name!r} commits nothing more from here",
-            f"a later owner has opened it (fence {newest}, ours is {self.fence})",
-            "end this process; the later owner goes on from the last commit",
-        )
-
-    def _read(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        self._check_usable()
-        return self.run(statement, parameters)
-
-    def _check_usable(self) -> None:
-        if self._is_inside:
-            raise UsageError(
-                f"the store {self.name!r} cannot do this now",
-                "a transaction is open",
-                "leave the transaction's block first; ask for outputs before it",
-            )
-        if self._failed:
-            raise StoreUnusable(
-                f"the store {self.name!r} cannot be used",
-                "it was closed, or a transaction failed, so that what is in memory is ahead of it",
-                "close it, open it again and restore from it",
             )
