@@ -42,6 +42,7 @@ from delivery_records.model.timers import OF_AN_EGRESS, OF_AN_INGRESS, Owner, Ti
 from delivery_records.model.turn import Turn
 from delivery_records.publisher.ingress import Ingress, IngressParts
 from delivery_records.publisher.to_ingresses import ToIngresses
+from delivery_records.subscriber import large_parts
 from delivery_records.subscriber.egress import Egress, EgressParts
 from delivery_records.subscriber.entries import SyncState
 from delivery_records.subscriber.filters import FilterEngine, MessageFilters, NoFilters
@@ -334,7 +335,7 @@ class Records:
         """T-4: what the old generation left parked is repeated."""
         self._routing.drop(rid)
         for egress in list(self.egresses.values()):
-            egress.cut_off(rid)  # L-5
+            large_parts.cut_off(egress, rid)  # L-5
         for ingress in self.ingresses.values():
             ingress.on_less_waits()
 
@@ -354,7 +355,7 @@ class Records:
     def _on_large_taken(self, taken: inputs.LargeTaken) -> None:
         endpoint = self.links.get(taken.link)
         if isinstance(endpoint, Egress):
-            endpoint.on_large_taken(taken.size)
+            large_parts.on_taken(endpoint, taken.size)
 
     def _on_settle(self, settle: inputs.PublisherSettle) -> None:
         endpoint = self.links.get(settle.link)
@@ -472,7 +473,7 @@ class Records:
             Timer.REDUCTION: lambda egress: egress.on_reduction_timer(),
             Timer.PATIENCE: lambda egress: egress.on_patience_timer(),
             Timer.HELD_EXPIRY: lambda egress: egress.expiry.on_timer(),
-            Timer.PARTS: lambda egress: egress.look_at_parts(),
+            Timer.PARTS: large_parts.look,
             Timer.CREDIT: lambda egress: egress.look_at_credit(),
             Timer.ATTACH_RETRY: self.attaching.on_retry_timer,
             Timer.MAP_REST: self.attaching.on_rest_timer,

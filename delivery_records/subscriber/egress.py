@@ -31,9 +31,8 @@ from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.failures import PastFailures
 from delivery_records.model.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.model.message_format import MessageFormat
-from delivery_records.model.messages import ExpiringMsg, LargePart, Nack, Run, Sync, Taken, ToIngress
+from delivery_records.model.messages import ExpiringMsg, Nack, Run, Sync, ToIngress
 from delivery_records.model.outcomes import Decision, DeliveryOutcome
-from delivery_records.model.parts import HAS_IT, NOT_WANTED, Part
 from delivery_records.model.patience import SlowAction
 from delivery_records.model.proposals import Proposals
 from delivery_records.model.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
@@ -51,6 +50,7 @@ from delivery_records.subscriber.entries import (
     WANTED,
     Entry,
     LargeBody,
+    Origin,
     State,
     SyncState,
     presented_map,
@@ -230,8 +230,7 @@ class Egress(Endpoint):
         if old is not None:
             self.outgoing.drop_held(old)
             self._forget_sync(old.epoch)
-        epoch, dirty = sync.publisher_epoch, self._parts.dirty_syncs
-        state = SyncState(self.key, self.epoch, epoch, ingress_rid, session, prefix, entries, dirty, is_letters)
+        state = SyncState(self, sync, Origin(ingress_rid, session, prefix), entries, self._parts.dirty_syncs)
         state.begin(sync, old, self._former)
         self.syncs[state.epoch] = state
         synced = self._parts.synced_letters if is_letters else self._synced
@@ -288,48 +287,6 @@ class Egress(Endpoint):
         if large is not None:
             outgoing.large.take_up(entry, large)
         outgoing.send(entry, message)
-
-    def on_large(self, part: LargePart) -> None:
-        """L-2: the first part is a MSG to this subscription; those that follow belong to the entry that took it up."""
-        sync = self.syncs.get(part.publisher_epoch)
-        if part.part is Part.FIRST:
-            body = LargeBody()
-            if sync is not None:
-                self.outgoing.large.on_first(sync.numbers.get(part.number))
-            self.on_msg(
-                part.publisher_epoch,
-                part.number,
-                part.tag,
-                part.data,
-                part.redelivered,
-                part.attempt,
-                part.message_format,
-                body,
-            )
-            if sync is not None and not body.is_taken_up:
-                found = sync.numbers.get(part.number)
-                why = HAS_IT if found is not None and found.state is SENT else NOT_WANTED
-                self._parts.answer(sync, Taken(sync.epoch, sync.named, part.number, why))
-        elif sync is not None:
-            entry = sync.numbers.get(part.number)
-            if entry is not None and entry.large is not None:
-                self.outgoing.large.on_part(entry, part)
-                self.after_settling()  # SH-2: the link may be free again; behind a RETURN of a first part it is not
-
-    def cut_off(self, rid: int) -> None:
-        """L-5: what came from that router in parts does not go on."""
-        self.outgoing.large.cut_off(rid)
-        self.after_settling()
-
-    def look_at_parts(self) -> None:
-        """L-5: whether what is in the middle goes on."""
-        self.outgoing.large.look()
-        self.after_settling()
-
-    def on_large_taken(self, size: int) -> None:
-        """L-4: so much has left for the subscriber."""
-        self.outgoing.large.on_taken(size)
-        self.after_settling()  # SH-2: the link may be free again
 
     def expects(self, publisher_epoch: int, number: int, assigned: Assigned) -> bool:
         """For members; see there."""

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from delivery_records.model.annotated import merged
+from delivery_records.model.endpoint import Endpoint
 from delivery_records.model.letter_topics import gets_letters
 from delivery_records.model.messages import Run, Sync
 from delivery_records.model.outcomes import DeliveryOutcome
@@ -218,6 +219,14 @@ def was_sent(entry: Entry | None) -> bool:
     return entry is not None and entry.state is not State.EXPIRED
 
 
+class Origin(NamedTuple):
+    """Of a stream: the router of its ingress, the publisher's session, and what its tags begin with."""
+
+    rid: int
+    session: int
+    prefix: bytes
+
+
 class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
@@ -243,35 +252,23 @@ class SyncState:
     )
 
     def __init__(
-        self,
-        key: str,
-        named: int,
-        epoch: int,
-        ingress_rid: int,
-        session: int,
-        prefix: bytes,
-        entries: dict[bytes, Entry],
-        dirty: list[SyncState],
-        is_letters: bool = False,
+        self, egress: Endpoint, sync: Sync, origin: Origin, entries: dict[bytes, Entry], dirty: list[SyncState]
     ) -> None:
-        """Start at a SYNC of publisher epoch `epoch` for the egress of the subscription `key`.
-
-        `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send; `is_letters`: what
-        comes are letters (I-3e).
-        """
-        self.is_letters = is_letters
+        """Start at a SYNC. `entries`: the egress' of this session; `dirty`: the streams with ACKs to send."""
+        self.is_letters = sync.is_letters
+        """What comes are letters (I-3e)."""
         self.first_new = NO_NUMBER
         """E-3: from this number on nothing was sent to S elsewhere, as far as is known here."""
         self.serial = 0
         """Of its SYNC, where it is a member's (SH-4)."""
-        self.key = key
-        self.named = named
+        self.key = egress.key
+        self.named = egress.epoch
         """A-10: by which epoch its ingress names the subscription, and so what the answers name."""
         self._dirty = dirty
-        self.epoch = epoch
-        self.ingress_rid = ingress_rid
-        self.session = session
-        self.prefix = prefix
+        self.epoch = sync.publisher_epoch
+        self.ingress_rid = origin.rid
+        self.session = origin.session
+        self.prefix = origin.prefix
         self.entries = entries
         self.numbers: dict[int, Entry] = {}
         self.annotated: dict[int, Mapping[bytes, bytes]] = {}

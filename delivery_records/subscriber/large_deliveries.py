@@ -250,6 +250,10 @@ class LargeDeliveries:
         body.reported_at = self._turn.now
         self._say(entry, body, body.taken)
 
+    def decline(self, sync: SyncState, number: int, why: int) -> None:
+        """L-2: the first part is not taken up, and `why` says which of two things that means."""
+        self._answer(sync, Taken(sync.epoch, sync.named, number, why))
+
     def _notify_not_wanted(self, entry: Entry, body: LargeBody) -> None:
         self._say(entry, body, NOT_WANTED)
 

@@ -23,6 +23,7 @@ from delivery_records.model.outcomes import Decision
 from delivery_records.model.parts import NOT_WANTED, Part
 from delivery_records.model.trace import Rule
 from delivery_records.model.turn import Turn
+from delivery_records.subscriber import large_parts
 from delivery_records.subscriber.egress import Egress
 from delivery_records.subscriber.entries import LargeBody
 
@@ -104,7 +105,7 @@ class ToEgresses:
                 continue
             try:
                 if not part.assigned or egress.expects(epoch, part.number, part.assigned):
-                    egress.on_large(part)
+                    large_parts.take_part(egress, part)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self.on_fault(egress, error)
 

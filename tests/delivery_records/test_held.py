@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from delivery_records.subscriber.entries import HELD, Entry, SyncState
+from delivery_records.model.endpoint import Endpoint
+from delivery_records.model.messages import Sync
+from delivery_records.subscriber.entries import HELD, Entry, Origin, SyncState
 from delivery_records.subscriber.held import HeldQueue
 
 
@@ -15,7 +17,7 @@ def held(queue: HeldQueue, sync: SyncState, number: int) -> Entry:
 
 def test_what_is_older_than_a_needed_delivery_goes_back_to_where_it_was() -> None:  # L-6, L-7
     queue = HeldQueue()
-    sync = SyncState("k", 1, 1, 1, 1, b"", {}, [])
+    sync = SyncState(Endpoint("k", 1, "s"), Sync(1, (1,), (), ()), Origin(1, 1, b""), {}, [])
     needed = held(queue, sync, 4)
     queue.set_aside(sync, needed)
     older = held(queue, sync, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from delivery_records.attachments.watch.watch_parts import WatchParts
 from delivery_records.model.view import Change, Subscription, publisher_path, rid_of_key, subscription_path
+from delivery_records.subscriber.large_parts import cut_off
 
 
 class RouterChanges:
@@ -35,7 +36,7 @@ class RouterChanges:
         self._ingress_parts.channels.drop(rid)
         self._routing.drop(rid)
         for egress in list(self._endpoints.egresses.values()):
-            egress.cut_off(rid)  # L-5
+            cut_off(egress, rid)  # L-5
         for ingress in self._endpoints.ingresses.values():
             ingress.large.on_router_gone(rid)
         if gone is not None and rid != turn.rid:
