@@ -14,6 +14,7 @@ import pytest
 
 from oncewire.client import SqliteJournal
 from tests.router.processes import RouterProcess, running_router
+from tests.support.commands import run
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "bad_input"
@@ -45,26 +46,7 @@ async def run_oncewire(
     *arguments: str, before: str = "", folder: Path | None = None, **environment: str
 ) -> tuple[int, str, str]:
     """Runs a command to its end: exit code, stdout, stderr."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        before + PROGRAM,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), END_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return await run(*arguments, program=before + PROGRAM, folder=folder, **environment)
 
 
 async def assert_refused(name: str, arguments: Sequence[str], hide: dict[str, str], **options: object) -> None:

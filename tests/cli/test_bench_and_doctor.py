@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from router.commands.doctor_checks import (
 from router.settings.config_loading import load
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority
+from tests.support.commands import run
 from tests.support.terminal import ONCEWIRE
 from topology.etcd.server import EtcdServer, free_port
 
@@ -35,21 +35,7 @@ COMMANDS = "bench=oncewire.client.bench_cli:bench,doctor=router.commands.doctor:
 CLOSED = "http://127.0.0.1:1"
 
 
-async def oncewire(*arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        ONCEWIRE,
-        COMMANDS,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert b"Traceback" not in err, err.decode()
-    return process.returncode, out.decode(), err.decode()
+oncewire = partial(run, COMMANDS, program=ONCEWIRE)
 
 
 @pytest.fixture

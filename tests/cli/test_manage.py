@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
+from tests.support.commands import run
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "manage"
@@ -26,27 +26,7 @@ sys.exit(run(["manage", *sys.argv[1:]], click.Group("oncewire", commands={"manag
 """
 
 
-async def run_manage(*arguments: str, said: str | None = None, **environment: str) -> tuple[int, str, str]:
-    """Runs the command to its end: exit code, stdout, stderr. `said` is what its user types."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL if said is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **environment},
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(None if said is None else said.encode()), END_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+run_manage = partial(run, program=PROGRAM)
 
 
 @pytest.fixture
@@ -57,7 +37,7 @@ async def alpha() -> AsyncIterator[RouterProcess]:
 
 async def assert_refused(name: str, *arguments: str, hide: str = "", **environment: str) -> None:
     """Asserts that a command is refused with the words of its golden file."""
-    code, out, err = await run_manage(*arguments, **environment)
+    code, out, err = await run_manage(*arguments, **environment)  # type: ignore[arg-type]  # no name but of variables
     assert (code, out) == (2, ""), f"{name}: {code} {out!r} {err}"
     assert [line.partition(":")[0] for line in err.splitlines()[-3:]] == ["error", "why", "what to do"], err
     assert_golden(GOLDEN / f"{name}.txt", err.replace(hide, "URL") if hide else err)
@@ -97,13 +77,13 @@ async def test_a_deletion_is_confirmed_and_says_what_happens_to_deliveries(alpha
     box = await RawClient.connect(alpha.port, "box")
     subscriber = await box.subscriber("orders")
     url = f"--url={alpha.http}"
-    code, out, err = await run_manage("delete", "subscription", "box/sub", url, said="n\n")
+    code, out, err = await run_manage("delete", "subscription", "box/sub", url, text="n\n")
     assert (code, out) == (1, "")
     assert_golden(GOLDEN / "delete_no.txt", err.replace(box.address, "PEER"))
     code, out, err = await run_manage("delete", "subscription", "box/sub", url)
     assert (code, out) == (2, "")
     assert "nobody said yes" in err
-    code, out, err = await run_manage("delete", "subscription", "box/sub", url, said="y\n")
+    code, out, err = await run_manage("delete", "subscription", "box/sub", url, text="y\n")
     assert (code, out) == (0, "deleted: box/sub\n")
     assert (await box.detached(subscriber.link)).error is not None
     await box.subscriber("orders", "again")

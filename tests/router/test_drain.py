@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from oncewire.wire import (
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router, start_router
 from tests.router.raw_client import RawClient, RawSubscriber, until
+from tests.support.commands import run
 
 FAILOVER_LIST = Symbol("failover-server-list")
 DEADLINE_S = 40.0
@@ -67,24 +67,13 @@ async def closed_with(client: RawClient) -> tuple[str, dict[str, Any]]:
     return closed.error.condition, {str(name): value for name, value in (closed.error.info or {}).items()}
 
 
-async def run_drain(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    """`oncewire drain` to its end."""
-    program = "import sys; from router.commands.drain import drain; from oncewire.cli.run import run; import click; "
-    program += "sys.exit(run(['drain', *sys.argv[1:]], click.Group('oncewire', commands={'drain': drain})))"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        program,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **environment},
-    )
-    out, err = await asyncio.wait_for(process.communicate(), DEADLINE_S)
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+PROGRAM = """
+import sys, click
+from oncewire.cli.run import run
+from router.commands.drain import drain
+sys.exit(run(["drain", *sys.argv[1:]], click.Group("oncewire", commands={"drain": drain})))
+"""
+run_drain = partial(run, program=PROGRAM)
 
 
 async def test_the_open_of_a_router_lists_the_others_and_never_begins_with_the_same(network: LocalNetwork) -> None:

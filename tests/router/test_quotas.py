@@ -7,7 +7,6 @@ import json
 import pstats
 import re
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from router.settings.quotas import NO_QUOTA, QuotaRule, quota_of, quota_rules
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, router_command, running_router
 from tests.router.raw_client import RawClient, until
+from tests.support.commands import run
 from topology.inspector.schema.model import Role
 
 LIMIT = "amqp:resource-limit-exceeded"
@@ -426,16 +426,10 @@ async def test_rules_are_set_over_management_by_admins_and_hold_at_once() -> Non
         assert (status, row["access.rules"][0]["users"], row["quota.rules"]) == (200, ["olga"], [])
         assert (await client.detached(publisher.link)).error is not None
         command = ["manage", "set", "config", "router", "--url", router.http]
-        done = await run_command(*command, 'quota.rules=[{"users": ["ann"], "keys": 9}]')
+        done, _, _ = await run(*command, 'quota.rules=[{"users": ["ann"], "keys": 9}]')
         assert done == 0
         _, row = await call(router.http, "GET", config)
         assert row["quota.rules"] == [{"users": ["ann"], "keys": 9}]
         log = await router.stop()
     assert '"event": "management_done"' in log
     assert '"event": "management_refused"' in log
-
-
-async def run_command(*words: str) -> int:
-    program = [sys.executable, "-P", "-c", "from oncewire.cli.main import main; main()"]
-    process = await asyncio.create_subprocess_exec(*program, *words, stdout=asyncio.subprocess.DEVNULL)
-    return await process.wait()

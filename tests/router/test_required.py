@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,14 @@ from oncewire.wire import ACCEPTED, RELEASED, ReceiverSettleMode, Source, Symbol
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
+from tests.support.commands import run
 from tests.support.terminal import ONCEWIRE
 
 LONG = 40.0
 COMMANDS = "pub=oncewire.client.cli:pub"
 
 
-async def pub(*arguments: str, text: bytes) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        ONCEWIRE,
-        COMMANDS,
-        "pub",
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(text)
-    assert b"Traceback" not in err, err.decode()
-    return process.returncode, out.decode(), err.decode()
+pub = partial(run, COMMANDS, "pub", program=ONCEWIRE)
 
 
 async def test_a_stock_publisher_may_require_subscriptions_and_a_subscriber_is_sent_nothing_of_the_rest(
@@ -100,17 +86,17 @@ async def test_what_was_forwarded_before_a_kill_is_not_released_after_it_althoug
 
 
 async def test_pub_says_that_nobody_subscribed_and_with_require_ends_with_an_error(router: RouterProcess) -> None:
-    code, out, err = await pub("ordres", "--url", router.url, text=b"a\nb\n")
+    code, out, err = await pub("ordres", "--url", router.url, text="a\nb\n")
     assert (code, out, err) == (0, "published 2, accepted 2 by 0 subscriptions\n", "")
-    code, out, err = await pub("ordres", "--require", "1", "--url", router.url, text=b"a\n")
+    code, out, err = await pub("ordres", "--require", "1", "--url", router.url, text="a\n")
     assert (code, out) == (1, "published 1, accepted 0\n")
     assert "released" in err
     assert err.startswith("1 message was not accepted: the first is released")
     assert "the topic has fewer than 1 subscription, or had" in err
-    code, out, _ = await pub("ordres", "--require", "1", "--json", "--url", router.url, text=b"a\n")
+    code, out, _ = await pub("ordres", "--require", "1", "--json", "--url", router.url, text="a\n")
     report = json.loads(out)
     assert (code, report["accepted"], report["accepted_by_none"], report["not_accepted"]) == (1, 0, 0, 1)
-    code, _, err = await pub("ordres", "--require", "1", "--settled", "--url", router.url, text=b"")
+    code, _, err = await pub("ordres", "--require", "1", "--settled", "--url", router.url, text="")
     assert code == 2
     assert "--settled waits for none" in err
 
@@ -118,15 +104,15 @@ async def test_pub_says_that_nobody_subscribed_and_with_require_ends_with_an_err
 async def test_pub_sends_each_message_of_the_command_line(router: RouterProcess) -> None:
     async with connect(router.url, container_id="till") as till:
         subscriber = await till.subscriber("orders", name="s")
-        sent = asyncio.create_task(pub("orders", "two coffees", "", "\u2615", "--url", router.url, text=b"not this"))
+        sent = asyncio.create_task(pub("orders", "two coffees", "", "\u2615", "--url", router.url, text="not this"))
         async with asyncio.timeout(LONG):
             for expected in ("two coffees", "", "\u2615"):
                 delivery = await subscriber.receive()
                 assert delivery.body == expected.encode()
                 await delivery.accept()
             assert await sent == (0, "published 3, accepted 3\n", "")
-    code, out, _ = await pub("orders", "at most once", "--settled", "--url", router.url, text=b"")
+    code, out, _ = await pub("orders", "at most once", "--settled", "--url", router.url, text="")
     assert (code, out) == (0, "published 1, settled\n")
-    code, _, err = await pub("orders", "a", "--file", "-", "--url", router.url, text=b"")
+    code, _, err = await pub("orders", "a", "--file", "-", "--url", router.url, text="")
     assert code == 2
     assert "not from both" in err

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,12 +20,12 @@ from router.process.logs import EventLog
 from router.settings.config import RouterConfig
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.support.certificates import CertificateFiles, TestAuthority, replace_file
+from tests.support.commands import run
 from topology.etcd.server import free_port
 from topology.inspector.asking import ask_each, nobody
 from topology.inspector.source import OtherRouter
 
 LONG_S = 60.0
-PROGRAM = "import sys; from oncewire.cli.main import main; sys.exit(main())"
 
 
 def tls_settings(authority: TestAuthority, own: CertificateFiles, **more: str) -> dict[str, str]:
@@ -351,22 +350,6 @@ async def test_a_connection_whose_certificate_is_revoked_is_closed_and_others_st
 # --- operators and command lines --------------------------------------------------------------------------------------
 
 
-async def command(*arguments: str, given: bytes | None = None) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(given), LONG_S)
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
-
-
 async def test_commands_reach_a_router_with_tls_by_the_file_of_its_authority(authority: TestAuthority) -> None:
     mine = authority.issue("mine")
     settings = tls_settings(
@@ -382,15 +365,15 @@ async def test_commands_reach_a_router_with_tls_by_the_file_of_its_authority(aut
         http, amqp = f"--url={router.http}", f"--url={router.url}"
         async with connect(router.url, ssl_context=authority.context(mine)) as client:
             await client.subscriber("orders")
-            code, out, err = await command("manage", "list", "connection", http, *files, "--json")
+            code, out, err = await run("manage", "list", "connection", http, *files, "--json")
             assert (code, len(json.loads(out)["items"])) == (0, 1), err
-        code, out, err = await command("pub", "nobody", amqp, *files, "--settled", given=b"one\n")
+        code, out, err = await run("pub", "nobody", amqp, *files, "--settled", text="one\n")
         assert (code, out) == (0, "published 1, settled\n"), err
-        code, _, err = await command("manage", "list", "connection", http)
+        code, _, err = await run("manage", "list", "connection", http)
         assert code == 2
         assert "certificate is not valid" in err
         assert "--ca-file" in err
-        code, _, err = await command("pub", "orders", amqp, "--connect-timeout=1", files[0], given=b"one\n")
+        code, _, err = await run("pub", "orders", amqp, "--connect-timeout=1", files[0], text="one\n")
         assert code == 2
         assert "requires a certificate" in err
 

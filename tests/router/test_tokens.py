@@ -6,10 +6,8 @@ import asyncio
 import base64
 import hmac
 import json
-import os
 import re
 import signal
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from router.settings.config_loading import load
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until
+from tests.support.commands import run
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, settings_of_tokens
 
 LONG_S = 60.0
@@ -299,25 +298,10 @@ async def test_commands_log_in_with_the_token_of_a_file(issuer: Issuer, tmp_path
     file, rows = tmp_path / "token", tmp_path / "rows"
     file.write_text(issuer.token("ann") + "\n")
     rows.write_text("one\n")
-    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
     async with running_router(*GUARDED, *flags) as router:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            program,
-            "pub",
-            "--settled",
-            "orders",
-            "--file",
-            str(rows),
-            "--url",
-            router.url,
-            env={**os.environ, "ONCEWIRE_TOKEN_FILE": str(file)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        output, _ = await asyncio.wait_for(process.communicate(), LONG_S)
-        assert output == b"published 1, settled\n"
+        words = ("pub", "--settled", "orders", "--file", str(rows), "--url", router.url)
+        _, output, _ = await run(*words, ONCEWIRE_TOKEN_FILE=str(file))
+        assert output == "published 1, settled\n"
         log = await router.stop()
     assert '"user": "ann"' in log
 

@@ -27,8 +27,9 @@ from tests.router.honest_pair import others_lose_nothing
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, run_to_end, running_router
 from tests.router.raw_client import RawClient, until
-from tests.router.test_tls import cause_of, command, one_message, standalone, tls_settings
+from tests.router.test_tls import cause_of, one_message, standalone, tls_settings
 from tests.support.certificates import TestAuthority, replace_file
+from tests.support.commands import run
 
 E = TypeVar("E", bound=Event)
 DEADLINE_S = 40.0
@@ -251,8 +252,8 @@ async def test_a_message_is_accepted_over_wss_and_a_command_sends_one(authority:
         url = websocket_url(router.http)
         assert url.startswith("wss://")
         assert await one_message(url, router.url, authority.context()) == b"one"
-        code, out, err = await command(
-            "pub", "nobody", f"--url={url}", f"--ca-file={authority.file}", "--settled", given=b"one\n"
+        code, out, err = await run(
+            "pub", "nobody", f"--url={url}", f"--ca-file={authority.file}", "--settled", text="one\n"
         )
         assert (code, out) == (0, "published 1, settled\n"), err
 

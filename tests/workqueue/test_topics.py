@@ -37,6 +37,7 @@ from oncewire.store.owners import take_over
 from oncewire.wire import BodyKind, Message
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router, start_router
+from tests.support.commands import run
 from tests.workqueue.queue_world import Database, World
 
 LONG = 120.0
@@ -380,20 +381,6 @@ async def test_whoever_begins_last_runs_a_feed_and_an_end_of_the_subscription_en
             await confirmed(router)
 
 
-async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
-    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        program,
-        "queue",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
 async def test_a_shell_ends_the_subscription_of_a_feed_and_says_what_is_not_published(
     sql_database: Database, router: RouterProcess
 ) -> None:
@@ -402,13 +389,12 @@ async def test_a_shell_ends_the_subscription_of_a_feed_and_says_what_is_not_publ
         running = asyncio.create_task(feed.run())
         await asyncio.wait_for(feed.subscribed.wait(), LONG)
         options = ("--store", sql_database.url, "--router", router.url, "--json")
-        ending = await oncewire("unsubscribe", "orders", "in", *options)
-        out, err = await ending.communicate()
+        _, out, err = await run("queue", "unsubscribe", "orders", "in", *options)
         assert json.loads(out) == {"topic": "orders", "queue": "in", "unsubscribed": True}, err
         with pytest.raises(TakenOver, match="subscription was ended"):
             await asyncio.wait_for(running, LONG)
-        listed = await oncewire("unpublished", "done", "0", "--again", "--store", sql_database.url)
-        assert b"there is no unpublished message 0" in (await listed.communicate())[1]
+        _, _, err = await run("queue", "unpublished", "done", "0", "--again", "--store", sql_database.url)
+        assert "there is no unpublished message 0" in err
     assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
 
 
