@@ -8,9 +8,8 @@ import pytest
 
 from delivery_records.channels.channel import ChannelState
 from delivery_records.model import effects, inputs
-from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, HELLO_RETRY_CAP_S, MESSAGE_CHUNK_BYTES, PROBE_S, Limits
+from delivery_records.model.limits import CHANNEL_CREDIT_BYTES, HELLO_RETRY_CAP_S, MESSAGE_CHUNK_BYTES, Limits
 from delivery_records.model.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
-from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net
 from tests.delivery_records.links import PublisherLink, SubscriberLink
 from tests.delivery_records.nodes import Node
@@ -44,37 +43,6 @@ def _drop_nth(net: Net, numbers: set[int]) -> None:
 
 def _generation(net: Net) -> set[int]:
     return {channel.generation for node in net.nodes for channel in node.core.channels.existing()}
-
-
-def test_a_lost_frame_in_the_middle_restarts_the_channel_and_nothing_is_missing() -> None:
-    net, subscriber, publisher = _pair()
-    _drop_nth(net, {2})
-    ids = [publisher.send(tag) for tag in (b"1", b"2", b"3")]
-    net.advance(1.0)
-    assert subscriber.deliveries == [b"1", b"2", b"3"]
-    subscriber.accept(b"1", b"2", b"3")
-    assert publisher.accepted == ids
-    assert net.nodes[1].count(Decision.FRAME_OUT_OF_SEQUENCE) == 1
-
-
-def test_a_lost_last_frame_is_found_by_the_probe() -> None:
-    net, subscriber, publisher = _pair()
-    _drop_nth(net, {1})
-    publisher.send(b"1")
-    net.advance(PROBE_S - 0.05)
-    assert subscriber.deliveries == []
-    net.advance(0.2)
-    assert subscriber.deliveries == [b"1"]
-
-
-def test_a_lost_answer_is_found_by_the_probe() -> None:
-    net, subscriber, publisher = _pair()
-    delivery = publisher.send(b"1")
-    _drop_nth(net, {1})
-    subscriber.accept(b"1")
-    assert publisher.accepted == []
-    net.advance(PROBE_S + 0.2)
-    assert publisher.accepted == [delivery]
 
 
 def test_a_frame_that_comes_twice_is_taken_once() -> None:

@@ -46,45 +46,6 @@ def test_a_window_that_nobody_accepts_ends_the_credit() -> None:
     assert publisher.credit == 0
 
 
-def test_credit_comes_in_worthwhile_portions() -> None:
-    net = Net(limits=Limits(window=8))
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    for number in range(4):
-        publisher.send(bytes([number]))
-    subscriber.accept(*(bytes([number]) for number in range(4)))
-    publisher.settle(b"\0")
-    assert publisher.credit == 4  # one is not worth a frame while four are outstanding
-    publisher.settle(b"\1")
-    assert publisher.credit == 6
-
-
-def test_a_single_freed_place_is_granted_when_nothing_is_outstanding() -> None:
-    net = Net(limits=Limits(window=8))
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    for number in range(8):
-        publisher.send(bytes([number]))
-    subscriber.accept(b"\0")
-    publisher.settle(b"\0")
-    assert publisher.credit == 1
-
-
-def test_resends_have_credit_of_their_own_however_full_the_map() -> None:
-    net = Net(2, limits=Limits(window=4))
-    subscriber, first = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
-    tags = [bytes([number]) for number in range(4)]
-    for tag in tags:
-        first.send(tag)
-    first.drop()
-    again = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
-    assert again.credit == 4
-    for tag in tags:
-        again.send(tag)
-    assert again.credit == 0
-    subscriber.accept(*tags)
-    again.settle(*tags)
-    assert again.credit == 4
-
-
 def test_a_map_larger_than_the_window_is_refused_and_says_what_to_do() -> None:
     """C-6: a publisher had no credit for more; held until T_pub such maps were memory without a limit."""
     net = Net(limits=Limits(window=2))
@@ -98,20 +59,6 @@ def test_a_map_larger_than_the_window_is_refused_and_says_what_to_do() -> None:
     assert "limits.window" in again.end().description
 
 
-def test_the_window_in_bytes_ends_the_credit_and_settling_gives_it_back() -> None:
-    net = Net(limits=Limits(window=1000, window_bytes=64 * KIB))
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    sent = 0
-    while publisher.credit and sent < 100:
-        publisher.send(sent.to_bytes(2, "big"), bytes(8 * KIB))
-        sent += 1
-    assert 8 <= sent <= 64  # what was granted before the sizes were known is honoured
-    tags = [number.to_bytes(2, "big") for number in range(sent)]
-    subscriber.accept(*tags)
-    publisher.settle(*tags)
-    assert 1 <= publisher.credit <= 32  # the mean size is known by now
-
-
 def test_credit_follows_the_mean_size_of_what_is_sent() -> None:
     net = Net(limits=Limits(window=1000, window_bytes=64 * KIB))
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
@@ -123,19 +70,6 @@ def test_credit_follows_the_mean_size_of_what_is_sent() -> None:
     window = net.nodes[0].core.ingresses[net.publisher_path().partition("/")[2]].window
     assert window.body_bytes == 0
     assert publisher.credit <= 8 + 2
-
-
-def test_one_message_larger_than_the_window_goes_alone() -> None:
-    net = Net(limits=Limits(window=4, window_bytes=16 * KIB))
-    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    for number in range(20):
-        tag = bytes([number])
-        assert publisher.credit > 0
-        publisher.send(tag, bytes(100 * KIB))
-        subscriber.accept(tag)
-        publisher.settle(tag)
-    assert len(publisher.accepted) == 20
-    assert publisher.credit == 1
 
 
 def test_a_publishers_window_fits_its_own_frame() -> None:
