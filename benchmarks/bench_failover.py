@@ -16,18 +16,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import aiohttp
 import uvloop
-from harness import carry_out, machine, whole
+from harness import Row, carry_out, show, whole
 from silent_relay import SilentRelay
 from steady_flow import Flow, steady_flow
 
@@ -220,31 +218,9 @@ def percentile_95(figures: Sequence[float]) -> float:
     return sorted(figures)[-(-95 * len(figures) // 100) - 1]
 
 
-def as_table(found: dict[Case, Times]) -> str:
-    """The results as a Markdown table, milliseconds."""
-    lines = [
-        "| fault | rounds | delivered after, ms | p95 | max | accepted after, ms | p95 | max | back after, ms | max |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for case, times in found.items():
-        figures = [*_summary(times.delivered), *_summary(times.accepted), _summary(times.back)[0], max(times.back)]
-        cells = " | ".join(f"{1000 * figure:,.0f}" for figure in figures)
-        lines.append(f"| {case} | {len(times.delivered)} | {cells} |")
-    return "\n".join(lines)
-
-
-def _summary(figures: Sequence[float]) -> tuple[float, float, float]:
-    return statistics.median(figures), percentile_95(figures), max(figures)
-
-
-def as_json(found: dict[Case, Times], rounds: int) -> dict[str, Any]:
-    """Everything that was measured, seconds."""
-    return {
-        "benchmark": "failover",
-        "machine": machine(),
-        "rounds": rounds,
-        "runs": [{"what": case.what, "fault": case.fault, **asdict(times)} for case, times in found.items()],
-    }
+def _summary(figures: Sequence[float]) -> str:
+    found = (statistics.median(figures), percentile_95(figures), max(figures))
+    return "{:,.0f} ({:,.0f}, {:,.0f})".format(*(1000 * figure for figure in found))
 
 
 def main(options: argparse.Namespace) -> None:
@@ -255,11 +231,17 @@ def main(options: argparse.Namespace) -> None:
     if options.only != "rerouting":
         places += [lambda: Mesh(PUBLISHER), lambda: Mesh(SUBSCRIBER)]
     found = uvloop.run(measure(places, options.rounds))
-    if options.json:
-        print(json.dumps(as_json(found, options.rounds)))
-    else:
-        print(f"{machine()}\n")
-        print(as_table(found))
+    rows: list[Row] = [
+        {
+            "fault": str(case),
+            "rounds": len(times.delivered),
+            "delivered after, ms (p95, max)": _summary(times.delivered),
+            "accepted after": _summary(times.accepted),
+            "back after": _summary(times.back),
+        }
+        for case, times in found.items()
+    ]
+    show("failover", rows, options.json, runs={str(case): asdict(times) for case, times in found.items()})
 
 
 if __name__ == "__main__":

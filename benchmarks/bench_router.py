@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import Router, carry_out, machine, run_load, standalone_router
+from harness import Router, Row, carry_out, run_load, show, spread, standalone_router
 
 from router.commands.local_network import LocalNetwork, chain
 
@@ -68,18 +67,6 @@ SKUPPER_ROUTER = {
 }
 
 
-@dataclass(slots=True)
-class Runs:
-    """What the rounds of one case gave."""
-
-    results: list[dict[str, Any]] = field(default_factory=list)
-
-    def spread(self, name: str) -> tuple[float, float, float]:
-        """Median, minimum and maximum of one figure."""
-        figures = [result[name] for result in self.results]
-        return statistics.median(figures), min(figures), max(figures)
-
-
 @contextmanager
 def chain_of_three() -> Iterator[list[Router]]:
     """Three routers in a row, with an etcd, for the time of the block."""
@@ -100,9 +87,9 @@ def run_case(case: Case, routers: Sequence[Router], seconds: float) -> dict[str,
     return run_load(routers[0], [routers[-1]], routers, *options)
 
 
-def measure(cases: Sequence[Case], rounds: int, seconds: float) -> dict[Case, Runs]:
+def measure(cases: Sequence[Case], rounds: int, seconds: float) -> dict[Case, list[dict[str, Any]]]:
     """Run every case once in each round, so that a busy minute of the machine does not hit one case alone."""
-    runs = {case: Runs() for case in cases}
+    runs: dict[Case, list[dict[str, Any]]] = {case: [] for case in cases}
     wanted = {case.routers for case in cases}
     with ExitStack() as stack:
         routers: dict[str, Sequence[Router]] = {}
@@ -113,64 +100,31 @@ def measure(cases: Sequence[Case], rounds: int, seconds: float) -> dict[Case, Ru
         for number in range(rounds):
             for case in cases:
                 print(f"round {number + 1} of {rounds}: {case}", file=sys.stderr)
-                runs[case].results.append(run_case(case, routers[case.routers], seconds))
+                runs[case].append(run_case(case, routers[case.routers], seconds))
     return runs
 
 
-def as_table(runs: dict[Case, Runs]) -> str:
-    """The results as a Markdown table."""
-    lines = [
-        "| run | messages/s | router CPU us per delivered | qpid-dispatch us | ratio | skupper-router us | ratio |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    for case, found in runs.items():
-        rate, lowest_rate, highest_rate = found.spread("messages_per_s")
-        cpu, lowest_cpu, highest_cpu = found.spread("router_cpu_us_per_delivered")
-        peers = " | ".join(_peer(cpu, peer.get(case)) for peer in (QPID_DISPATCH, SKUPPER_ROUTER))
-        lines.append(
-            f"| {case} | {rate:,.0f} ({lowest_rate:,.0f}-{highest_rate:,.0f}) "
-            f"| {cpu:.2f} ({lowest_cpu:.2f}-{highest_cpu:.2f}) | {peers} |"
-        )
-    return "\n".join(lines)
-
-
-def _peer(ours: float, theirs: float | None) -> str:
-    return " | " if theirs is None else f"{theirs:.2f} | {ours / theirs:.2f}"
-
-
-def as_json(runs: dict[Case, Runs], rounds: int, seconds: float) -> dict[str, object]:
-    """Everything that was measured."""
-    return {
-        "benchmark": "router",
-        "machine": machine(),
-        "rounds": rounds,
-        "seconds": seconds,
-        "runs": [
-            {
-                "routers": case.routers,
-                "subscribers": case.subscribers,
-                "mode": case.mode,
-                "messages_per_s": found.spread("messages_per_s"),
-                "router_cpu_us_per_delivered": found.spread("router_cpu_us_per_delivered"),
-                "qpid_dispatch_us": QPID_DISPATCH.get(case),
-                "skupper_router_us": SKUPPER_ROUTER.get(case),
-                "results": found.results,
-            }
-            for case, found in runs.items()
-        ],
+def row_of(case: Case, runs: Sequence[dict[str, Any]]) -> Row:
+    """One case beside the peers."""
+    row: Row = {
+        "run": str(case),
+        "messages/s (min-max)": spread(runs, "messages_per_s", ",.0f"),
+        "router CPU us per delivered": spread(runs, "router_cpu_us_per_delivered", ".2f"),
     }
+    ours = statistics.median(run["router_cpu_us_per_delivered"] for run in runs)
+    for name, peer in (("qpid-dispatch", QPID_DISPATCH), ("skupper-router", SKUPPER_ROUTER)):
+        row[f"{name} us"] = f"{peer[case]:.2f}" if case in peer else ""
+        row[f"ratio to {name}"] = f"{ours / peer[case]:.2f}" if case in peer else ""
+    return row
 
 
 def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     only = {"one": ONE, "chain": CHAIN}.get(options.only)
-    cases = [case for case in CASES if only is None or case.routers == only]
-    runs = measure(cases, options.rounds, options.seconds)
-    if options.json:
-        print(json.dumps(as_json(runs, options.rounds, options.seconds)))
-    else:
-        print(f"{machine()}; median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
-        print(as_table(runs))
+    runs = measure([case for case in CASES if only is None or case.routers == only], options.rounds, options.seconds)
+    results = {str(case): found for case, found in runs.items()}
+    rows = [row_of(case, found) for case, found in runs.items()]
+    show("router", rows, options.json, rounds=options.rounds, seconds=options.seconds, results=results)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import Router, carry_out, machine, run_load
+from harness import Router, Row, carry_out, run_load, show, spread
 
 from router.commands.local_network import LocalNetwork
 
@@ -84,30 +82,19 @@ def measure(counts: Sequence[int], options: argparse.Namespace) -> dict[int, lis
     return found
 
 
-def spread(results: Sequence[dict[str, float]], name: str, form: str) -> str:
-    """Median, smallest and largest of one figure."""
-    figures = [result[name] for result in results]
-    low, middle, high = (format(each, form) for each in (min(figures), statistics.median(figures), max(figures)))
-    return f"{middle} ({low}-{high})"
-
-
-def as_table(found: dict[int, list[dict[str, float]]]) -> str:
-    """The results as a Markdown table."""
-    lines = ["| workers | messages/s | router CPU us per delivered | cores used by workers |", "|--:|--:|--:|--:|"]
-    for count, results in found.items():
-        figures = (("messages_per_s", ",.0f"), ("router_cpu_us_per_delivered", ".2f"), ("cores_used", ".2f"))
-        lines.append(f"| {count} | {' | '.join(spread(results, *each) for each in figures)} |")
-    return "\n".join(lines)
-
-
 def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     found = measure(options.workers, options)
-    if options.json:
-        print(json.dumps({"benchmark": "workers", "machine": machine(), **vars(options), "runs": found}))
-    else:
-        print(f"{machine()}; {options.flows} flows, {options.mode}; median of {options.rounds} runs (min-max)\n")
-        print(as_table(found))
+    rows: list[Row] = [
+        {
+            "workers": count,
+            "messages/s (min-max)": spread(results, "messages_per_s", ",.0f"),
+            "router CPU us per delivered": spread(results, "router_cpu_us_per_delivered", ".2f"),
+            "cores used by workers": spread(results, "cores_used", ".2f"),
+        }
+        for count, results in found.items()
+    ]
+    show("workers", rows, options.json, **vars(options), runs=found)
 
 
 if __name__ == "__main__":

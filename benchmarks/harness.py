@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,13 @@ def table(rows: Sequence[Row]) -> str:
         cells = (value if isinstance(value, str) else f"{value:,}" for value in row.values())
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def spread(results: Sequence[Row], name: str, form: str) -> str:
+    """Median, smallest and largest of one figure of several runs."""
+    figures = [result[name] for result in results]
+    low, middle, high = (format(each, form) for each in (min(figures), statistics.median(figures), max(figures)))
+    return f"{middle} ({low}-{high})"
 
 
 def is_missing(*modules: str) -> bool:
