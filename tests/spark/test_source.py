@@ -140,7 +140,8 @@ def test_an_empty_poll_gives_back_the_very_same_offset(node: OfflineNode) -> Non
 def test_spark_limits_come_as_spark_gives_them() -> None:
     from pyspark.sql.streaming import datasource as streaming
 
-    from bridges.spark.source import AmqpStreamReader, limits_of
+    from bridges.spark.planned_reader import limits_of
+    from bridges.spark.source import AmqpStreamReader
 
     chosen = options(maxOffsetsPerTrigger="5", maxBytesPerTrigger="99", minOffsetsPerTrigger="2")
     assert AmqpStreamReader(chosen).getDefaultReadLimit() == streaming.ReadMaxRows(5)
