@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.etcd_releases import RELEASES, etcd_of
 from tests.support.stores import ETCD_STORES, EtcdPlace, StorePlace
-from tests.topology import test_store_conformance
+from tests.topology import test_store_conformance, test_writes_together
 from topology.etcd.server import EtcdServer, server_version
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("etcd-releases")]
@@ -35,7 +35,8 @@ async def place(request: pytest.FixtureRequest, server: EtcdServer) -> AsyncIter
     await made.end()
 
 
-globals().update({name: test for name, test in vars(test_store_conformance).items() if name.startswith("test_")})
+for suite in (test_store_conformance, test_writes_together):
+    globals().update({name: test for name, test in vars(suite).items() if name.startswith("test_")})
 
 
 async def test_the_server_under_test_is_the_version_that_the_script_names(server: EtcdServer) -> None:

@@ -27,6 +27,7 @@ from topology.etcd.store import (
     StoreRejected,
     WatchBatch,
     WatchEvent,
+    Write,
 )
 
 
@@ -104,6 +105,15 @@ class Etcd3Store:
         _, found = await self._range(request, self._options.call_timeout_s)
         return found[0] if found else None
 
+    async def get_each(self, keys: Sequence[str]) -> list[Stored | None]:
+        """See `Store`."""
+        rpc, floor = self._rpc, self._client.highest_revision
+        reads = [rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode())) for key in keys]
+        answer = await self._call("KVStub", "Txn", rpc.TxnRequest(success=reads), write=False)
+        self._client.check_revision(answer.header.revision, floor)
+        found = [_stored(each.response_range) for each in answer.responses]
+        return [each[0] if each else None for each in found]
+
     async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
         """See `Store`."""
         rpc = self._rpc
@@ -132,6 +142,26 @@ class Etcd3Store:
             raise StoreRejected(f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1")
         delete = self._rpc.DeleteRangeRequest(key=key.encode())
         return await self._compare(key, expect_mod_revision, self._rpc.RequestOp(request_delete_range=delete), 0)
+
+    async def write_each(self, writes: Sequence[Write]) -> list[bool]:
+        """See `Store`."""
+        rpc = self._rpc
+        each = [rpc.RequestOp(request_txn=self._transaction(write)) for write in writes]
+        answer = await self._call("KVStub", "Txn", rpc.TxnRequest(success=each), write=True)
+        self._client.note_revision(answer.header.revision)
+        return [bool(response.response_txn.succeeded) for response in answer.responses]
+
+    def _transaction(self, write: Write) -> Any:
+        rpc, key = self._rpc, write.key.encode()
+        if write.value is None:
+            then = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
+        else:
+            then = rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=write.value))
+        return rpc.TxnRequest(compare=[self._has_revision(key, write.expect_mod_revision)], success=[then])
+
+    def _has_revision(self, key: bytes, expect: int) -> Any:
+        compare = self._rpc.Compare
+        return compare(key=key, target=compare.MOD, result=compare.EQUAL, mod_revision=expect)
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """See `Store`."""
@@ -184,16 +214,13 @@ class Etcd3Store:
         floor = self._client.highest_revision
         answer = await self._call("KVStub", "Range", request, write=False, timeout_s=timeout_s)
         self._client.check_revision(answer.header.revision, floor)
-        return answer.header.revision, [
-            Stored(_text(pair.key), pair.value, pair.create_revision, pair.mod_revision, pair.lease)
-            for pair in answer.kvs
-        ]
+        return answer.header.revision, _stored(answer)
 
     async def _compare(
         self, key: str, expect: int, then: Any, lease_id: int, beside: Beside | None = None
     ) -> PutResult:
         compare = self._rpc.Compare
-        holds = [compare(key=key.encode(), target=compare.MOD, result=compare.EQUAL, mod_revision=expect)]
+        holds = [self._has_revision(key.encode(), expect)]
         puts = [then]
         if beside is not None:
             name, created = beside.key.encode(), beside.expect_create_revision
@@ -216,6 +243,13 @@ class Etcd3Store:
             return answer
 
         return await client.call(send, timeout_s or self._options.call_timeout_s, write=write)
+
+
+def _stored(answer: Any) -> list[Stored]:
+    """The keys of a RangeResponse."""
+    return [
+        Stored(_text(pair.key), pair.value, pair.create_revision, pair.mod_revision, pair.lease) for pair in answer.kvs
+    ]
 
 
 def _event(event: Any) -> WatchEvent:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from topology.etcd.store import Beside, EventKind, Stored, WatchEvent
+from topology.etcd.store import Beside, EventKind, Stored, WatchEvent, Write
 
 JsonObject: TypeAlias = Mapping[str, Any]
 
@@ -141,6 +141,30 @@ def compare_and_put_body(
 def compare_and_delete_body(key: str, expect_mod_revision: int) -> JsonObject:
     """TxnRequest: delete if the key's mod revision is the expected one."""
     return _transaction(key, expect_mod_revision, {"request_delete_range": {"key": _key(key)}})
+
+
+def write_each_body(writes: Sequence[Write]) -> JsonObject:
+    """TxnRequest whose operations are transactions, each with a compare of its own."""
+    return {"success": [{"request_txn": _write(each)} for each in writes]}
+
+
+def _write(write: Write) -> JsonObject:
+    if write.value is None:
+        return compare_and_delete_body(write.key, write.expect_mod_revision)
+    return compare_and_put_body(write.key, write.value, write.expect_mod_revision, 0)
+
+
+def get_each_body(keys: Sequence[str]) -> JsonObject:
+    """TxnRequest that only reads."""
+    return {"success": [{"request_range": range_body(key)} for key in keys]}
+
+
+def responses(answer: JsonObject, name: str, count: int) -> list[JsonObject]:
+    """What a transaction's operations of one kind were answered, in their order."""
+    found = [each.get(name) for each in answer.get("responses", ())]
+    if len(found) != count or not all(isinstance(each, dict) for each in found):
+        raise GatewayFormatError(f"a transaction of {count} operations without {count} answers")
+    return found
 
 
 def succeeded(answer: JsonObject) -> bool:

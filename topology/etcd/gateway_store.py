@@ -24,6 +24,7 @@ from topology.etcd.store import (
     Stored,
     StoreRejected,
     WatchBatch,
+    Write,
 )
 
 
@@ -89,6 +90,14 @@ class GatewayStore:
         _, found = await self._range(codec.range_body(key), self._options.call_timeout_s)
         return found[0] if found else None
 
+    async def get_each(self, keys: Sequence[str]) -> list[Stored | None]:
+        """See `Store`."""
+        floor = self._client.highest_revision
+        answer = await self._call("kv/txn", codec.get_each_body(keys), write=False)
+        self._client.check_revision(codec.header(answer).revision, floor)
+        found = [codec.stored_keys(each) for each in codec.responses(answer, "response_range", len(keys))]
+        return [each[0] if each else None for each in found]
+
     async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
         """See `Store`."""
         return await self._range(codec.prefix_body(prefix), self._options.snapshot_timeout_s)
@@ -110,6 +119,12 @@ class GatewayStore:
             raise StoreRejected(f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1")
         answer = await self._call("kv/txn", codec.compare_and_delete_body(key, expect_mod_revision), write=True)
         return self._write_result(answer, succeeded=codec.succeeded(answer))
+
+    async def write_each(self, writes: Sequence[Write]) -> list[bool]:
+        """See `Store`."""
+        answer = await self._call("kv/txn", codec.write_each_body(writes), write=True)
+        self._client.note_revision(codec.header(answer).revision)
+        return [codec.succeeded(each) for each in codec.responses(answer, "response_txn", len(writes))]
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """See `Store`."""

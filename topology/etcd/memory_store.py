@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from topology.etcd.store import (
     StoreUnavailable,
     WatchBatch,
     WatchEvent,
+    Write,
 )
 
 _Answer = TypeVar("_Answer")
@@ -164,8 +165,8 @@ class MemoryEtcd:
                 events.append(self._put(beside.key, beside.value, 0))
             if lease_id:
                 self._lease(lease_id).keys.add(key)
-            if old is not None and old.lease != lease_id and old.lease in self._leases:
-                self._leases[old.lease].keys.discard(key)
+            if old is not None and old.lease != lease_id:
+                self._take_from_lease(old)
             events.append(self._put(key, value, lease_id))
             self._append(tuple(events))
             return PutResult(True, self._revision)
@@ -186,6 +187,35 @@ class MemoryEtcd:
                 return PutResult(False, self._revision)
             self._delete([key])
             return PutResult(True, self._revision)
+
+    def get_each(self, keys: Sequence[str]) -> list[Stored | None]:
+        """See `Store.get_each`."""
+        with self._lock:
+            return [self.get(key) for key in keys]
+
+    def write_each(self, writes: Sequence[Write]) -> list[bool]:
+        """See `Store.write_each`."""
+        with self._lock:
+            self._expire()
+            if len({write.key for write in writes}) < len(writes):
+                raise StoreRejected("duplicate key given in txn request")
+            held = [self._keys.get(write.key) for write in writes]
+            done = [
+                write.expect_mod_revision == (0 if old is None else old.mod_revision)
+                for write, old in zip(writes, held, strict=True)
+            ]
+            events = [self._carry_out(write) for write, is_done in zip(writes, done, strict=True) if is_done]
+            if events:
+                self._append(tuple(events))
+            return done
+
+    def _carry_out(self, write: Write) -> WatchEvent:
+        if write.value is None:
+            return self._take_out(write.key)
+        old = self._keys.get(write.key)
+        if old is not None:
+            self._take_from_lease(old)
+        return self._put(write.key, write.value, 0)
 
     def events(self, prefix: str, from_revision: int) -> WatchBatch | int:
         """Events under `prefix` from that revision on, or, if there are none, the revision to go on from."""
@@ -235,11 +265,16 @@ class MemoryEtcd:
     def _delete(self, keys: list[str]) -> None:
         if not keys:
             return
-        for key in keys:
-            stored = self._keys.pop(key)
-            if stored.lease in self._leases:
-                self._leases[stored.lease].keys.discard(key)
-        self._append(tuple(WatchEvent(EventKind.DELETE, key, b"", 0, self._revision + 1) for key in keys))
+        self._append(tuple(self._take_out(key) for key in keys))
+
+    def _take_out(self, key: str) -> WatchEvent:
+        """Delete a key at the next revision; the caller appends the event."""
+        self._take_from_lease(self._keys.pop(key))
+        return WatchEvent(EventKind.DELETE, key, b"", 0, self._revision + 1)
+
+    def _take_from_lease(self, stored: Stored) -> None:
+        if stored.lease in self._leases:
+            self._leases[stored.lease].keys.discard(stored.key)
 
     def _append(self, events: tuple[WatchEvent, ...]) -> None:
         self._revision += 1
@@ -304,6 +339,11 @@ class MemoryStore:
         self._check_available()
         return self._etcd.get(key)
 
+    async def get_each(self, keys: Sequence[str]) -> list[Stored | None]:
+        """See `Store`."""
+        self._check_available()
+        return self._etcd.get_each(keys)
+
     async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
         """See `Store`."""
         self._check_available()
@@ -318,6 +358,10 @@ class MemoryStore:
     async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
         """See `Store`."""
         return self._write(lambda: self._etcd.compare_and_delete(key, expect_mod_revision))
+
+    async def write_each(self, writes: Sequence[Write]) -> list[bool]:
+        """See `Store`."""
+        return self._write(lambda: self._etcd.write_each(writes))
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """See `Store`."""

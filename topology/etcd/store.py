@@ -6,8 +6,8 @@ bytes, revisions are etcd's: every write increases the one revision of the whole
 attachments of the cluster.
 
 The contract has four parts. Reads are linearizable: an attach that reads its key sees every write that was answered
-before (A-2b). A write compares the key's revision, and at most one further key goes with it in the same transaction
-(SH-1); its revision is the epoch of what was written. A write has three ends, and callers must distinguish them:
+before (A-2b). A write compares the key's revision, and one further key may be bound to it in the same transaction
+(SH-1). A write has three ends, and callers must distinguish them:
 carried out, refused without effect (a failed compare, `StoreUnavailable`, `StoreRejected` and others), or unknown
 (`StoreTimeout`). A store never repeats a write of unknown fate by itself, for it may still be carried out. Only the
 watch shows what became of it, by the nonce in the value (K-2a).
@@ -20,13 +20,17 @@ repeats. Where it cannot, it raises: `CompactedError` where events are missing b
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 PREFIX = "/topics/v1/"
 """All keys of one Oncewire network."""
+MAX_WRITES = 64
+"""In one transaction. etcd takes 128 operations (`--max-txn-ops`), and less by these in each of them."""
+MAX_WRITE_BYTES = 512 * 1024
+"""Of keys and values in one transaction; etcd takes requests of 1.5 MiB (`--max-request-bytes`)."""
 UNCONDITIONAL = None
 """`expect_mod_revision` of a put that does not care what is there."""
 ABSENT = 0
@@ -117,6 +121,17 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """One of the writes that go together in a transaction; it is carried out if its own compare holds."""
+
+    key: str
+    value: bytes | None
+    """None: delete the key."""
+    expect_mod_revision: int
+    """`ABSENT`: no such key; to delete, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class PutResult:
     """Answer to a compare-and-put or compare-and-delete."""
 
@@ -201,6 +216,10 @@ class ClusterStore(Protocol):
         """Read one key linearizably: the answer holds every write that was answered before this call."""
         ...
 
+    async def get_each(self, keys: Sequence[str]) -> list[Stored | None]:
+        """Read these keys, `MAX_WRITES` at most, in one transaction; as `get`, in their order."""
+        ...
+
     async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
         """Read all keys under `prefix` at one revision, linearizably. Returns (revision, keys in key order)."""
         ...
@@ -223,6 +242,18 @@ class ClusterStore(Protocol):
 
         Raises:
             StoreTimeout: unknown whether it was deleted.
+        """
+        ...
+
+    async def write_each(self, writes: Sequence[Write]) -> list[bool]:
+        """Write in one transaction each whose own compare holds; the answer says which did, in their order.
+
+        All that are written have one revision, and their events come in their order. No key stands twice among them,
+        and there are `MAX_WRITES` at most, of `MAX_WRITE_BYTES`.
+
+        Raises:
+            StoreRejected: nothing was written. Each alone may be accepted: etcd may have smaller limits.
+            StoreTimeout: unknown of each whether it was written.
         """
         ...
 
