@@ -77,7 +77,7 @@ class Unfinished(Protocol):
     """Somebody whose work did not end with its turn."""
 
     account: Account
-    """What it has used."""
+    """What it has used of the processor."""
 
     def go_on(self, ends_at: float) -> bool:
         """Take a turn until `ends_at`; whether more is left."""
@@ -87,15 +87,23 @@ class Unfinished(Protocol):
 class Backlog:
     """Who has work left. In each round of the event loop their turns take `TURN_S` in all, least used first."""
 
-    def __init__(self, turn: Turn, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        clock: Callable[[], float] = time.monotonic,
+        used: Callable[[], float] = time.thread_time,
+    ) -> None:
         """Nobody has.
 
         Args:
             turn: what they write.
             clock: monotonic, in seconds.
+            used: seconds of the processor that this thread has used. Accounts are in these: whoever was served while the
+                machine did something else has not used that time, and must not wait for it.
         """
         self._turn = turn
         self._clock = clock
+        self._used = used
         self._line: WaitingLine[Unfinished] = WaitingLine()
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
@@ -120,7 +128,7 @@ class Backlog:
 
     def _give_turns(self) -> None:
         """One for each, as far as the time goes; none takes two, and none begins with less than half of the time."""
-        line, clock = self._line, self._clock
+        line, clock, used = self._line, self._clock, self._used
         left: list[Unfinished] = []
         now = clock()
         half, ends_at = now + TURN_S / 2, now + TURN_S
@@ -131,12 +139,13 @@ class Backlog:
                         break
                     self._turn.flush()  # nobody with little to do waits for its answer behind one with much
                 unfinished = line.pop()
+                began = used()
                 try:
                     if unfinished.go_on(ends_at):
                         left.append(unfinished)
                 finally:
-                    began, now = now, clock()
-                    unfinished.account.used_s += now - began
+                    unfinished.account.used_s += used() - began
+                    now = clock()
         finally:
             for unfinished in left:
                 line.add(unfinished.account, unfinished)

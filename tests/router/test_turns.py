@@ -57,7 +57,7 @@ class Work:
 
 
 def backlog_of(clock: Clock) -> Backlog:
-    return Backlog(Turn(clock), clock)
+    return Backlog(Turn(clock), clock, clock)
 
 
 async def test_a_turn_ends_after_its_time_and_goes_on_until_nothing_is_left() -> None:
@@ -126,12 +126,43 @@ async def test_in_one_turn_of_the_loop_all_turns_together_take_their_time_once()
     assert rounds >= 20 * 3 * STEP_S / TURN_S
 
 
+async def test_time_in_which_the_machine_did_something_else_counts_for_nobody() -> None:
+    """Else who was unlucky once would wait until all that have much to do have used as much again."""
+    clock, done = Clock(), list[str]()
+    used = Clock()
+    backlog = Backlog(Turn(clock), clock, used)
+
+    class Floods(Work):
+        def step(self) -> bool:
+            used.now += STEP_S
+            return super().step()
+
+    class Unlucky(Work):
+        def go_on(self, ends_at: float) -> bool:
+            self._done.append(self.name)
+            self.clock.now += 100 * STEP_S  # the processor was given to another program
+            used.now += STEP_S / 10
+            return False
+
+    for number in range(20):
+        backlog.append(Floods(f"flood {number}", 1_000, done, clock))
+    for _ in range(60):
+        await asyncio.sleep(0)
+    unlucky = Unlucky("unlucky", 0, done, clock)
+    for _ in range(20):
+        await asyncio.sleep(0)
+        before = len(done)
+        backlog.append(unlucky)
+        await asyncio.sleep(0)
+        assert done[before] == "unlucky"
+
+
 async def test_who_has_little_to_do_waits_for_one_turn_and_its_answer_for_none() -> None:
     """Twenty use all of their turns; a client that was idle is next, and what it caused is written at once."""
     clock = Clock()
     done: list[str] = []
     turn = Turn(clock)
-    backlog = Backlog(turn, clock)
+    backlog = Backlog(turn, clock, clock)
     for number in range(20):
         backlog.append(Work(f"flood {number}", 100, done, clock))
     for _ in range(30):
@@ -155,7 +186,7 @@ async def test_who_has_little_to_do_waits_for_one_turn_and_its_answer_for_none()
 async def test_while_others_wait_or_the_turn_is_used_up_nobody_is_served_at_once() -> None:
     clock = Clock()
     turn = Turn(clock)
-    backlog = Backlog(turn, clock)
+    backlog = Backlog(turn, clock, clock)
     assert not backlog.is_busy(clock.now)
     work = Work("a", 7, [], clock)
     backlog.append(work)
