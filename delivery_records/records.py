@@ -114,7 +114,6 @@ class Records:
         self._handlers = self._handler_of_each_input()
         self._timer_handlers = self._handler_of_each_timer()
         assert len(self._timer_handlers) == len(list(Timer)), "each leads to something"
-        self._weighed_at, self._heaviest = -1, 0
 
     def _parts_of_ingresses(
         self, proposals: Proposals, failures: PastFailures, message_format: MessageFormat
@@ -215,12 +214,14 @@ class Records:
                 heaviest = max(heaviest, endpoint.fanout.weight())
         return heaviest
 
+    @property
+    def is_behind(self) -> bool:
+        """A message to many goes in pieces (T-10), and not all have it: nothing else that leads to much goes first."""
+        return bool(self._to_egresses.pieces.lines)
+
     def heaviest(self) -> int:
         """What one input of another router leads to here, at most, in deliveries: a message to all subscriptions."""
-        if self._weighed_at != self.turn.plan_version:
-            self._weighed_at = self.turn.plan_version
-            self._heaviest = sum(egress.weight() for egress in self.egresses.values())
-        return self._heaviest
+        return self._to_egresses.pieces.heaviest()
 
     def weight_of(self, given: Input) -> int:
         """What an input of another router leads to here, in deliveries."""
@@ -483,6 +484,7 @@ class Records:
             Timer.BARRIER: lambda _rid: self.barrier.on_timer(),
             Timer.GRACE: self.barrier.on_grace_over,
             Timer.PARKED: self._routing.on_parked_timer,
+            Timer.PIECES: lambda _rid: self._to_egresses.pieces.on_timer(),
             Timer.DRAIN: lambda _rid: self._draining.look(),
             Timer.ROOM: lambda _rid: self._room.on_timer(),
         }

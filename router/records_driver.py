@@ -155,7 +155,7 @@ class RecordsDriver:
     @property
     def is_behind(self) -> bool:
         """Deliveries of a message wait for their turns: nobody leads to thousands more meanwhile."""
-        return bool(self._later.by_link)
+        return bool(self._later.by_link) or self.records.is_behind
 
     def publisher_bytes(self, number: int) -> tuple[int, bool]:
         """What a publisher's window holds in bytes, and whether it has deliveries to send again (C-6)."""
@@ -235,6 +235,9 @@ class RecordsDriver:
             watch.on_effects(decided)
         if self._store_failure is not _UNKNOWN:
             decided = [self._explained(effect) for effect in decided]
+        self._carry_out_in_turns(decided)
+
+    def _carry_out_in_turns(self, decided: list[effects.Effect]) -> None:
         if len(decided) > AT_ONCE or self._later.by_link:
             decided = self._later.take(decided)
         self._carry_out(decided)
@@ -339,7 +342,7 @@ class RecordsDriver:
             done = self.records.handle_timer(time.monotonic())
             if self.watch is not None:
                 self.watch.on_effects(done)
-            self._carry_out(done)
+            self._carry_out_in_turns(done)
         except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
             self._fail(error)
         finally:

@@ -21,6 +21,7 @@ from delivery_records.model.limits import (
     LARGE_AHEAD_BYTES,
     MAX_ATTEMPTS,
     MESSAGE_CHUNK_BYTES,
+    PIECE,
     READ_ATTACHES,
     ROUTER_BYTES,
     WINDOW_BYTES,
@@ -104,6 +105,7 @@ class WorldState:
             large_ahead_bytes=AHEAD_BYTES if traits.streams else LARGE_AHEAD_BYTES,
             large_piece_bytes=PIECE_BYTES if traits.streams else MESSAGE_CHUNK_BYTES,
             read_attaches=0 if traits.unread else READ_ATTACHES,
+            piece=1 if traits.pieces else PIECE,
         )
         self.cores = cores
         self.etcd = SimEtcd()

@@ -69,9 +69,11 @@ class Traits:
     rounds: bool = False
     """Routers are of a release that takes no rest of a map behind its attach, which is a round then (C-4)."""
     short_sessions: bool = False
+    """Publishers ask for a short T_pub in every other attach, as processes that follow each other may (K-5d)."""
     unread: bool = False
     """Attaches are put over what the router's view shows, as where many come at once (A-2b)."""
-    """Publishers ask for a short T_pub in every other attach, as processes that follow each other may (K-5d)."""
+    pieces: bool = False
+    """A router hands a message to one of its subscriptions in a turn, as where there are thousands (T-10)."""
     mortals: int = 0
     """So many publishers behind the first one may be killed for good, and ask for a T_pub that does not end (K-5)."""
     patience_s: int = 0

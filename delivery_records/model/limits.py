@@ -178,6 +178,8 @@ PolicyOf: TypeAlias = Callable[[str], TopicPolicy]
 
 READ_ATTACHES: Final = 16
 """Attaches under way at which the next one reads its key first (A-2b); thousands that come back at once do not."""
+PIECE: Final = 512
+"""Deliveries of one message that a turn hands to egresses; a costly filter counts as 256 (T-10): some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ class Limits:
     large_piece_bytes: int = MESSAGE_CHUNK_BYTES
     read_attaches: int = READ_ATTACHES
     """No setting either: in some simulated worlds no attach reads."""
+    piece: int = PIECE
+    """Nor this one: some simulated worlds have pieces of one."""
     policy: TopicPolicy = field(default_factory=TopicPolicy)
     """Of topics that no rule of the operator names."""
 

@@ -36,6 +36,7 @@ class Timer(IntEnum):
     ENDING = 24
     MAP_REST = 25
     LETTERS = 26
+    PIECES = 27
 
 
 OF_AN_INGRESS = (

@@ -468,7 +468,7 @@ class DeadLetters(Policy):
             rid = turn.view.subscriptions[key].record.rid
             egress = self._to_egresses.egresses.get(key)
             if rid == turn.rid and egress is not None:
-                self._to_egresses.settle(egress, epoch, runs)
+                self._to_egresses.to_these(Settle(epoch, runs), (egress,))
             elif rid in turn.view.routers and rid != turn.rid:
                 remote[rid] = None
         self._channels.broadcast([self._channels.channel(rid) for rid in remote], Settle(epoch, runs))

@@ -245,6 +245,9 @@ class Fanout:
         if to.version != self._turn.plan_version:
             self._find_destinations()
         epoch = self._endpoint.epoch
+        if to.weight > self._turn.limits.piece or self._to_egresses.pieces.lines:
+            self._to_all(Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at))
+            return
         for egress in to.local:
             try:
                 egress.on_msg(epoch, slot.number, slot.tag, slot.message)
@@ -268,8 +271,8 @@ class Fanout:
 
     def _to_all(self, message: Msg) -> None:
         to = self._find_destinations()
-        for egress in to.local:
-            self._to_egresses.hand_over(egress, message)
+        if to.local:
+            self._to_egresses.to_these(message, to.local)
         if to.remote:
             self._channels.broadcast(to.remote, message)
 
@@ -284,22 +287,13 @@ class Fanout:
         self, tag: bytes, message: bytes, message_format: int, expires_at: float | None = None
     ) -> None:
         """I-1c: forwarded once to what is synced; never repeated."""
-        to = self._find_destinations()
-        local = to.local if expires_at is None else []
-        for egress in local:
-            try:
-                egress.on_presettled(self._endpoint.epoch, tag, message, message_format)
-            except Exception as error:  # noqa: BLE001  (K-3b)
-                self._to_egresses.on_fault(egress, error)
-        if to.remote or expires_at is not None:
-            presettled = Msg(
-                self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
-            )
-            if expires_at is None:
-                self._channels.broadcast(to.remote, presettled)
-            else:
-                left = remaining_ms(expires_at, self._turn.now)
-                self._to_all(ExpiringMsg(presettled, left, expires_at))
+        presettled = Msg(
+            self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
+        )
+        if expires_at is None:
+            self._to_all(presettled)
+        else:
+            self._to_all(ExpiringMsg(presettled, remaining_ms(expires_at, self._turn.now), expires_at))
         for share in self.shares.values():
             member = share.next_member(message, message_format)
             if member is not None:
@@ -329,11 +323,12 @@ class Fanout:
         if not self.is_active:
             return
         to = self._find_destinations()
-        for egress in to.all_local:
-            self._to_egresses.settle(egress, self._endpoint.epoch, runs)
+        message = Settle(self._endpoint.epoch, runs)
+        if to.all_local:
+            self._to_egresses.to_these(message, to.all_local)
         if to.all_remote:
             self._make_settles_wait()
-            self._channels.broadcast(to.all_remote, Settle(self._endpoint.epoch, runs))
+            self._channels.broadcast(to.all_remote, message)
         for policy in self.policies:
             policy.after_settling()
 

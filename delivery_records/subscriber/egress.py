@@ -56,7 +56,7 @@ from delivery_records.subscriber.entries import (
     presented_map,
 )
 from delivery_records.subscriber.expiring import HeldExpiry
-from delivery_records.subscriber.filters import MessageFilters
+from delivery_records.subscriber.filters import MessageFilters, SharedFilter
 from delivery_records.subscriber.known_deliveries import KnownDeliveries
 from delivery_records.subscriber.large_deliveries import LargeDeliveries
 from delivery_records.subscriber.outgoing import Outgoing
@@ -383,6 +383,11 @@ class Egress(Endpoint):
     def weight(self) -> int:
         """What a message may cost here, in deliveries."""
         return 1
+
+    @property
+    def shared_filter(self) -> SharedFilter | None:
+        """Its filter, where it has one that costs something: those with equal ones share it (E-9)."""
+        return None
 
     def look_at_credit(self) -> None:
         """For members; see there."""

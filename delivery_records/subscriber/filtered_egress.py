@@ -10,6 +10,7 @@ from delivery_records.model.turn import Turn
 from delivery_records.model.view import Subscription, SubscriptionMode
 from delivery_records.subscriber.egress import Egress, EgressParts
 from delivery_records.subscriber.entries import LargeBody, SyncState
+from delivery_records.subscriber.filters import SharedFilter
 
 
 class FilteredEgress(Egress):
@@ -67,6 +68,11 @@ class FilteredEgress(Egress):
     def weight(self) -> int:
         """See Egress."""
         return 1 if self._filter is None else self._filter.compiled.weight
+
+    @property
+    def shared_filter(self) -> SharedFilter | None:
+        """See Egress."""
+        return self._filter
 
     def _excludes(self, publisher_epoch: int, message: bytes, message_format: int) -> bool:
         if self._filter is None:

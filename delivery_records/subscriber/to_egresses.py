@@ -26,6 +26,7 @@ from delivery_records.model.turn import Turn
 from delivery_records.subscriber import large_parts
 from delivery_records.subscriber.egress import Egress
 from delivery_records.subscriber.entries import LargeBody
+from delivery_records.subscriber.pieces import Pieces
 
 
 class ToEgresses:
@@ -37,6 +38,7 @@ class ToEgresses:
         "egresses",
         "former_epochs",
         "on_fault",
+        "pieces",
         "refused_letters",
         "synced",
         "synced_letters",
@@ -67,22 +69,45 @@ class ToEgresses:
         """Of links here whose keys were put again: an ingress that has not seen it names them so (A-10)."""
         self.refused_letters: dict[int, None] = {}
         """Routers whose letters streams the rules here do not know: they are asked again when the rules change."""
+        self.pieces = Pieces(turn, self.egresses, self._begin, self._hand_over)
+        """What waits of messages to many (T-10)."""
 
     def deliver(self, origin: int, message: ToEgress) -> None:
-        """Hand a message of the ingress at `origin` over."""
+        """Hand a message of the ingress at `origin` over, behind what waits of its stream."""
+        if self.pieces.lines and self.pieces.wait(origin, message):
+            return
+        egresses = self._begin(origin, message)
+        if egresses:
+            assert isinstance(message, Msg | Settle)
+            self.pieces.put(origin, message, egresses)
+
+    def to_these(self, message: Msg | Settle, egresses: Sequence[Egress]) -> None:
+        """The same of an ingress here, which knows those that it is for."""
+        if not (self.pieces.lines and self.pieces.wait(self._turn.rid, message, egresses)):
+            self.pieces.put(self._turn.rid, message, egresses)
+
+    def _begin(self, origin: int, message: ToEgress) -> Sequence[Egress]:
+        """Carry out a message, but for handing it to those that it returns."""
         if isinstance(message, Msg):
             if not message.to or not self._is_for_member(origin, message, message.to[0]):
-                self._on_msg(message)
+                return self._reached_by(message)
         elif isinstance(message, Settle):
-            for synced in (self.synced, self.synced_members, self.synced_letters):
-                for egress in list(synced.get(message.publisher_epoch, {}).values()):
-                    self.settle(egress, message.publisher_epoch, message.runs)
+            epoch = message.publisher_epoch
+            of_all = (self.synced, self.synced_members, self.synced_letters)
+            return [egress for synced in of_all if epoch in synced for egress in synced[epoch].values()]
         elif isinstance(message, LargePart):
             self._on_large(origin, message)
         elif isinstance(message, FormerAnnotations):
             self._on_annotations(message)
         else:
             self._on_sync(origin, message)
+        return ()
+
+    def _hand_over(self, egress: Egress, message: Msg | Settle) -> None:
+        if isinstance(message, Settle):
+            self.settle(egress, message.publisher_epoch, message.runs)
+        else:
+            self.hand_over(egress, message)
 
     def _key(self, epoch: int) -> str:
         """Which subscription or member an epoch names; empty: none."""
@@ -144,7 +169,7 @@ class ToEgresses:
         topic = view.publishers[publisher_key].record.topic
         return gets_letters(self._turn.policy_of(topic), topic, view.subscriptions[egress.key].record.topic)
 
-    def _on_msg(self, message: Msg) -> None:
+    def _reached_by(self, message: Msg) -> Sequence[Egress]:
         turn = self._turn
         synced = self.synced.get(message.publisher_epoch)
         letters = None if message.to is None else self.synced_letters.get(message.publisher_epoch)
@@ -153,14 +178,11 @@ class ToEgresses:
             if turn.tracing is not None:
                 epoch = message.publisher_epoch
                 turn.tracing.of_epoch(epoch, message.tag, Rule.NOT_SYNCED, epoch)
-            return
+            return ()
         if message.to is None:
-            egresses = list((synced or {}).values())
-        else:
-            keys = [self._key(epoch) for epoch in message.to]
-            egresses = [streams[key] for key in keys for streams in (synced, letters) if streams and key in streams]
-        for egress in egresses:
-            self.hand_over(egress, message)
+            return list((synced or {}).values())
+        keys = [self._key(epoch) for epoch in message.to]
+        return [streams[key] for key in keys for streams in (synced, letters) if streams and key in streams]
 
     def hand_over(self, egress: Egress, message: Msg) -> None:
         """For one egress here."""

@@ -88,18 +88,15 @@ class Backlog:
     """Who has work left. In each round of the event loop their turns take `TURN_S` in all, least used first."""
 
     def __init__(
-        self,
-        turn: Turn,
-        clock: Callable[[], float] = time.monotonic,
-        used: Callable[[], float] = time.thread_time,
+        self, turn: Turn, clock: Callable[[], float] = time.monotonic, used: Callable[[], float] = time.thread_time
     ) -> None:
         """Nobody has.
 
         Args:
             turn: what they write.
             clock: monotonic, in seconds.
-            used: seconds of the processor that this thread has used. Accounts are in these: whoever was served while the
-                machine did something else has not used that time, and must not wait for it.
+            used: seconds of the processor that this thread has used. Accounts are in these: whoever was served while
+                the machine did something else has not used that time, and must not wait for it.
         """
         self._turn = turn
         self._clock = clock

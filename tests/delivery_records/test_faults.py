@@ -175,6 +175,7 @@ NOT_OF_A_LINK = {
     Timer.DRAIN,
     Timer.ROOM,
     Timer.MAP_REST,
+    Timer.PIECES,
 }
 """Their owner is an etcd path, a nonce, a router, a link that has no records yet, or the incarnation itself."""
 

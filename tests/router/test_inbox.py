@@ -36,7 +36,9 @@ class Driven:
         self.deliveries.append(len(self.node.all(effects.Deliver)) - before)
 
 
-def frames_of(messages: int, subscriptions: int, filter_text: str = "") -> tuple[Driven, list[Input], list[int]]:
+def frames_of(
+    messages: int, subscriptions: int, filter_text: str = "", *, settles: bool = False
+) -> tuple[Driven, list[Input], list[int]]:
     """A router with these subscriptions, and what another one has sent to it: all of it was read at once."""
     net = Net(2, filters=AmqpFilters())
     near, far = net.nodes
@@ -49,6 +51,8 @@ def frames_of(messages: int, subscriptions: int, filter_text: str = "") -> tuple
     net.held.add((1, 0))
     for number in range(messages):
         publisher.send(b"%04d" % number)
+    if settles:
+        publisher.settle(*(b"%04d" % number for number in range(messages)))
     return Driven(net, near), [*net.frames[far.rid, near.rid]], links
 
 

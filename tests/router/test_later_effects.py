@@ -35,9 +35,9 @@ class Shell:
         raise AssertionError
 
 
-def driven(messages: int) -> tuple[RecordsDriver, list[Input], dict[int, Shell]]:
+def driven(messages: int, *, settles: bool = False) -> tuple[RecordsDriver, list[Input], dict[int, Shell]]:
     """A driver of a core with many subscriptions, and what another router has sent to it: thousands of deliveries."""
-    router, read, links = frames_of(messages, SUBSCRIPTIONS)
+    router, read, links = frames_of(messages, SUBSCRIPTIONS, settles=settles)
     router.records.turn.now = 0.0  # from here on by the real clock
     driver = RecordsDriver(router.records, EventLog("r1"), lambda _: True, lambda: None, Backlog(Turn()))
     shells = {link: Shell() for link in links}
@@ -64,6 +64,17 @@ async def test_of_thousands_of_deliveries_most_go_out_in_later_turns_and_in_orde
     await until_caught_up(driver)
     expected = [b"%04d" % number for number in range(MESSAGES + 1)]
     assert [each.got for each in shells.values()] == [expected] * SUBSCRIPTIONS
+
+
+async def test_what_the_core_decides_later_does_not_overtake_the_deliveries_of_its_link() -> None:
+    messages = 60  # settled in one frame: more than a turn of the core may hand over, so by its timer (T-10)
+    driver, read, shells = driven(messages, settles=True)
+    driver.submit(read)
+    assert driver.records.is_behind
+    await until_caught_up(driver)
+    for each in shells.values():
+        assert each.got[:messages] == [b"%04d" % number for number in range(messages)]
+        assert isinstance(each.got[messages], effects.SettleAtSubscriber)
 
 
 async def test_what_names_a_link_does_not_overtake_its_deliveries_and_all_else_does() -> None:
