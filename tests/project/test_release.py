@@ -23,7 +23,7 @@ VERSION: str = PROJECT["project"]["version"]
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 BUILD_S = 200.0
 THIS = "tests/project/test_release.py"
-PAGES_ON_UPGRADES = ("docs/operations.md", "docs/how-to/recover.md", "docs/how-to/release.md")
+PAGES_ON_UPGRADES = ("docs/operations.md", "docs/how-to/recover.md", "docs/how-to/release.md", "CHANGELOG.md")
 ONE_PAGE = 60
 
 
