@@ -460,7 +460,8 @@ class Receiver:
         subscriber = self._subscribers.get(topic)
         if subscriber is not None:  # else it is being opened, and is deleted again when it is there
             self._deleted.add(topic)
-            subscriber.fail(LinkRefused(f"the subscription to {topic!r} has ended", self.ended, "subscribe again"))
+            ended = LinkRefused(f"the subscription to {topic!r} has ended", self.ended, "subscribe again")
+            subscriber._fail(ended)  # noqa: SLF001 - an application closes a link; here it is refused from inside
 
     def _complain(self, error: BaseException) -> None:
         text = str(error)

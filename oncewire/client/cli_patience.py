@@ -108,9 +108,9 @@ async def unanswered(publisher: Publisher, begins_at: int) -> Unanswered:
         publisher: still open.
         begins_at: number of the first message of this run.
     """
-    pending = publisher.unanswered
+    pending = publisher._unanswered
     places = [sending.number - begins_at + 1 for sending in pending if sending.number >= begins_at]
-    asked = await asyncio.gather(*(publisher.owed(sending) for sending in pending[:ASKED]))
+    asked = await asyncio.gather(*(publisher._owed(sending) for sending in pending[:ASKED]))
     owed_by: dict[str, int] = {}
     for found in asked:
         for name in found.subscriptions:

@@ -153,7 +153,7 @@ class Client:
         """Nothing works any more; the first reason counts."""
         self._failure = self._failure or error
         for link in list(self._links.by_key.values()):
-            link.fail(self._failure)
+            link._fail(self._failure)
 
     def _check_loop(self) -> None:
         if self.loop is not None:
@@ -472,24 +472,24 @@ class Client:
     # --- what links ask of their client -------------------------------------------------------------------------------
 
     @property
-    def router_name(self) -> str:
+    def _router_name(self) -> str:
         """The router in use, for texts."""
         return "no router" if self._connector is None else self._connector.router_name
 
     @property
-    def map_bound(self) -> int:
+    def _map_bound(self) -> int:
         """Entries an unsettled map may have (C-4)."""
         return self._connected.map_bound
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Write the links' output at the end of this turn."""
         self._connected.flush()
 
-    def jitter(self, tries: int) -> float:
+    def _jitter(self, tries: int) -> float:
         """Seconds to wait before the next try of something that failed `tries` times."""
         return self._random.uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2 ** min(tries, 16)))
 
-    def may_move(self, error: AmqpError | None, insists: bool) -> bool:
+    def _may_move(self, error: AmqpError | None, insists: bool) -> bool:
         """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
         redirect = error if error is not None and error.condition == LINK_REDIRECT else None
         if redirect is None and (not insists or len(self._failover.addresses) < 2):
@@ -497,7 +497,7 @@ class Client:
         self._connected.leave_router(redirect)
         return True
 
-    def notify(self, event: ClientEvent) -> None:
+    def _notify(self, event: ClientEvent) -> None:
         """Notify the application; what its function raises is its own affair."""
         if self._on_event is not None:
             try:
@@ -505,28 +505,28 @@ class Client:
             except Exception:
                 logger.exception("on_event failed for %s", event)
 
-    def link_active(self, event: LinkActive) -> None:
+    def _link_active(self, event: LinkActive) -> None:
         """A link works: so does its router."""
         self._failover.succeeded()
         self.statistics.resumed_links += event.resumed
         self.statistics.longest_gap_s = max(self.statistics.longest_gap_s, event.gap_s)
-        self.notify(event)
+        self._notify(event)
 
-    def forget(self, link: ClientLink) -> None:
+    def _forget(self, link: ClientLink) -> None:
         """The link has ended."""
         self._links.forget(link)
 
     # --- events from the connector ------------------------------------------------------------------------------------
 
-    def session_begun(self, session: AmqpSession) -> None:
+    def _session_begun(self, session: AmqpSession) -> None:
         """Attach all links."""
         self.statistics.connections += 1
         if self._first_session is not None and not self._first_session.done():
             self._first_session.set_result(None)
         for link in list(self._links.by_key.values()):
-            link.connected(session)
+            link._connected(session)
 
-    def session_lost(self) -> None:
+    def _session_lost(self) -> None:
         """All links wait for the next session."""
         for link in list(self._links.by_key.values()):
-            link.connection_lost()
+            link._connection_lost()

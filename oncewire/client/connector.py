@@ -67,13 +67,13 @@ CLOSE_S = 1.0
 class Owner(Protocol):
     """Who has the links."""
 
-    def session_begun(self, session: AmqpSession) -> None:
+    def _session_begun(self, session: AmqpSession) -> None:
         """Links may be attached."""
 
-    def session_lost(self) -> None:
+    def _session_lost(self) -> None:
         """All links have ended."""
 
-    def notify(self, event: ClientEvent) -> None:
+    def _notify(self, event: ClientEvent) -> None:
         """Notify the application."""
 
 
@@ -230,7 +230,7 @@ class Connector:
                 raise AuthenticationFailed(f"{address} refused the connection", self._forbidden, fix)
             if self._sasl is not None and self._sasl.result is not None:
                 self._check_authentication(self._sasl, address)
-            self._owner.notify(Disconnected(str(address), self.cause))
+            self._owner._notify(Disconnected(str(address), self.cause))
 
     async def _stopped_within(self, seconds: float) -> bool:
         if seconds > 0:
@@ -291,7 +291,7 @@ class Connector:
     def _session_lost(self) -> None:
         if self._session is not None:
             self._session = None
-            self._owner.session_lost()
+            self._owner._session_lost()
 
     def _close_engine(self) -> None:
         assert self._transport is not None
@@ -308,9 +308,9 @@ class Connector:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, DeliveryReceived):
-            _link_of(event.link.context).on_delivery(event)
+            _link_of(event.link.context)._on_delivery(event)
         elif isinstance(event, DispositionReceived):
-            _link_of(event.link.context).on_disposition(event)
+            _link_of(event.link.context)._on_disposition(event)
         elif isinstance(event, (LinkFlow, LinkAttached, LinkDetached)):
             self._on_link_event(event)
         elif not isinstance(event, (DeliveryBegun, DeliveryPart, DeliveryEnded, DeliveryAborted)):  # none is asked for
@@ -322,11 +322,11 @@ class Connector:
             if isinstance(event, LinkAttached):
                 event.link.refuse(AmqpError(NOT_IMPLEMENTED, "this container takes no links"))
         elif isinstance(event, LinkFlow):
-            link.on_flow(event)
+            link._on_flow(event)
         elif isinstance(event, LinkAttached):
-            link.on_attached()
+            link._on_attached()
         else:
-            link.on_detached(event)
+            link._on_detached(event)
 
     def _on_connection_event(
         self, event: SaslOutcome | ConnectionOpened | ConnectionClosed | ConnectionLost | SessionBegun | SessionEnded
@@ -344,8 +344,8 @@ class Connector:
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
             assert self._transport is not None
-            self._owner.notify(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
-            self._owner.session_begun(event.session)
+            self._owner._notify(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
+            self._owner._session_begun(event.session)
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
             if self._session is not None:

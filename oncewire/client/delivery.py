@@ -46,7 +46,7 @@ class Receiver(Protocol):
     async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         """Record the outcome of deliveries, then report it to the network."""
 
-    def put_back(self, delivery: Delivery) -> None:
+    def _put_back(self, delivery: Delivery) -> None:
         """See ``Delivery.release``."""
 
     def transaction(self, *deliveries: Delivery) -> AbstractAsyncContextManager[sqlite3.Connection]:
@@ -248,7 +248,7 @@ class Delivery:
         Raises:
             UsageError: it was finished before.
         """
-        self._subscriber.put_back(self)
+        self._subscriber._put_back(self)
 
     def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
         """Process it and accept it in one transaction of the journal; see ``Subscriber.transaction``."""

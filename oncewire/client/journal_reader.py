@@ -69,27 +69,27 @@ class JournalReader(Subscriber):
         if self._keeps_position and remote is not None:
             known = self._core.incarnation
             if known and known != vocabulary.number_in(remote.properties, vocabulary.INCARNATION):
-                self.fail(self._refusal(RESOURCE_DELETED, "it was deleted and made again: positions begin anew"))
+                self._fail(self._refusal(RESOURCE_DELETED, "it was deleted and made again: positions begin anew"))
                 return
             self._terms = self._terms.at_place_of(remote.source)
         super()._attached()
 
-    def on_delivery(self, event: DeliveryReceived) -> None:
+    def _on_delivery(self, event: DeliveryReceived) -> None:
         """A message of the journal."""
-        super().on_delivery(event)
+        super()._on_delivery(event)
         if not event.aborted:
             self._newest = event.tag
 
     def _after_detach(self, error: AmqpError | None, condition: str, description: str) -> None:
         if condition == RESOURCE_DELETED:  # J-27: a journal that is made again is another one
-            self.fail(self._refusal(condition, description))
+            self._fail(self._refusal(condition, description))
         else:
             super()._after_detach(error, condition, description)
 
     def _refusal(self, condition: str, description: str) -> LinkRefused:
         return LinkRefused(
             f"journal {self._source!r} cannot be read",
-            f"{self.client.router_name} reports {condition}: {description or 'no reason given'}",
+            f"{self.client._router_name} reports {condition}: {description or 'no reason given'}",
             FIX,
             condition,
         )

@@ -22,20 +22,20 @@ waits for something can wait for ever, and it can commit nothing once its link h
 class JournalUser(Protocol):
     """A link whose core is kept in the journal."""
 
-    def check_usable(self) -> None:
+    def _check_usable(self) -> None:
         """Raise why the link has ended, if it has: nothing of it may be written any more (S-2)."""
 
     @property
-    def wants_commit(self) -> bool:
+    def _wants_commit(self) -> bool:
         """Whether its core has something to write; a link that has ended has not (S-2)."""
 
-    def take_commit(self) -> Callable[[], None]:
+    def _take_commit(self) -> Callable[[], None]:
         """Take the core's changes; the callable writes them into the open transaction (it may run in a thread)."""
 
-    def commit_done(self) -> None:
+    def _commit_done(self) -> None:
         """The changes taken are durable."""
 
-    def commit_failed(self, error: JournalError) -> None:
+    def _commit_failed(self, error: JournalError) -> None:
         """They are not: the link cannot continue."""
 
 
@@ -79,10 +79,10 @@ class JournalWriter:
     def work(self, user: JournalUser) -> None:
         """There may be something to write for `user`. With a memory journal it is done when this returns."""
         if self._thread is None:
-            while user.wants_commit:
-                user.take_commit()
-                user.commit_done()
-        elif user.wants_commit:
+            while user._wants_commit:
+                user._take_commit()
+                user._commit_done()
+        elif user._wants_commit:
             self._wake.set()
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class JournalWriter:
             self._wake.clear()
             async with self._lock:
                 with suppress(JournalError):  # each user was notified in commit_failed
-                    await self._commit([user for user in self._users if user.wants_commit])
+                    await self._commit([user for user in self._users if user._wants_commit])
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
@@ -125,18 +125,18 @@ class JournalWriter:
 
             def add_changes() -> None:
                 nonlocal added
-                user.check_usable()  # S-2: it may have ended inside the block
+                user._check_usable()  # S-2: it may have ended inside the block
                 self._check_running()
                 added = True
-                user.take_commit()()
+                user._take_commit()()
 
             try:
-                user.check_usable()  # S-2: it may have ended while this waited
+                user._check_usable()  # S-2: it may have ended while this waited
                 yield add_changes
             except BaseException as error:
                 self.journal.rollback()
                 if added:  # the core counts on changes that are not there
-                    user.commit_failed(as_journal_error(error))
+                    user._commit_failed(as_journal_error(error))
                 raise
             await self._finish(self.journal.commit, [user])
 
@@ -151,13 +151,13 @@ class JournalWriter:
             self.work(user)
             return
         async with self._last_turn():
-            while user.wants_commit:
+            while user._wants_commit:
                 await self._commit([user])
 
     async def _commit(self, users: list[JournalUser]) -> None:
         if not users:
             return
-        writes = [user.take_commit() for user in users]
+        writes = [user._take_commit() for user in users]
 
         def write_all() -> None:
             self.journal.begin()
@@ -180,9 +180,9 @@ class JournalWriter:
         cancelled, error = await self._to_end(work)
         for user in users:
             if error is None:
-                user.commit_done()
+                user._commit_done()
             else:
-                user.commit_failed(as_journal_error(error))
+                user._commit_failed(as_journal_error(error))
         _raise(cancelled, error)
 
     async def _to_end(self, work: Callable[[], None]) -> tuple[bool, BaseException | None]:

@@ -65,29 +65,29 @@ class LinkOwner(Protocol):
     keeps_links: bool
 
     @property
-    def router_name(self) -> str:
+    def _router_name(self) -> str:
         """The router in use, for texts."""
 
     @property
-    def map_bound(self) -> int:
+    def _map_bound(self) -> int:
         """Entries an unsettled map may have (C-4)."""
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Write what the links have to send at the end of this turn."""
 
-    def jitter(self, tries: int) -> float:
+    def _jitter(self, tries: int) -> float:
         """Seconds to wait before the next try of something that failed `tries` times."""
 
-    def may_move(self, error: AmqpError | None, insists: bool) -> bool:
+    def _may_move(self, error: AmqpError | None, insists: bool) -> bool:
         """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
 
-    def notify(self, event: ClientEvent) -> None:
+    def _notify(self, event: ClientEvent) -> None:
         """Report to the application."""
 
-    def link_active(self, event: LinkActive) -> None:
+    def _link_active(self, event: LinkActive) -> None:
         """A link works: so does its router."""
 
-    def forget(self, link: ClientLink) -> None:
+    def _forget(self, link: ClientLink) -> None:
         """The link has ended."""
 
 
@@ -158,28 +158,28 @@ class ClientLink:
         """The router knows no session or subscription of ours any more."""
         raise NotImplementedError
 
-    def on_flow(self, event: LinkFlow) -> None:
+    def _on_flow(self, event: LinkFlow) -> None:
         """A flow came on this link."""
         raise NotImplementedError
 
-    def on_delivery(self, event: DeliveryReceived) -> None:
+    def _on_delivery(self, event: DeliveryReceived) -> None:
         """A delivery came on this link."""
         raise NotImplementedError
 
-    def on_disposition(self, event: DispositionReceived) -> None:
+    def _on_disposition(self, event: DispositionReceived) -> None:
         """The router sent an update about deliveries of this link."""
         raise NotImplementedError
 
     @property
-    def wants_commit(self) -> bool:
+    def _wants_commit(self) -> bool:
         """Whether the core has something to write, and may."""
         raise NotImplementedError
 
-    def take_commit(self) -> Callable[[], None]:
+    def _take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
         raise NotImplementedError
 
-    def commit_done(self) -> None:
+    def _commit_done(self) -> None:
         """The changes are durable; see JournalUser."""
         raise NotImplementedError
 
@@ -189,12 +189,12 @@ class ClientLink:
 
     # --- called by the client -----------------------------------------------------------------------------------------
 
-    def connected(self, session: AmqpSession) -> None:
+    def _connected(self, session: AmqpSession) -> None:
         """A connection with a session is there: attach."""
         self._session = session
-        self.attach_soon()
+        self._attach_soon()
 
-    def connection_lost(self) -> None:
+    def _connection_lost(self) -> None:
         """The connection is lost; everything waits for the next one."""
         self._session = None
         self._cancel_retry()
@@ -203,12 +203,12 @@ class ClientLink:
         if self._leaving is not None and not self._leaving.done():
             self._leaving.set_result(AmqpError(NO_CONNECTION))
 
-    def on_attached(self) -> None:
+    def _on_attached(self) -> None:
         """The router's attach came."""
         if self._is_granted():
             self._attached()
 
-    def on_detached(self, event: LinkDetached) -> None:
+    def _on_detached(self, event: LinkDetached) -> None:
         """The link is detached, by the router or at our own request."""
         if event.needs_answer:
             with suppress(LocalProtocolError):
@@ -225,7 +225,7 @@ class ClientLink:
         condition = "" if event.error is None else str(event.error.condition)
         description = "" if event.error is None else event.error.description or ""
         self.trouble = f"{condition or 'detached'}: {description or 'no reason given'}"
-        self.client.notify(LinkInterrupted(self.name, condition, description))
+        self.client._notify(LinkInterrupted(self.name, condition, description))
         logger.info("link %s was detached: %s %s", self.name, condition or "no error", description)
         self._after_detach(event.error, condition, description)
 
@@ -235,9 +235,9 @@ class ClientLink:
         if condition == NOT_FOUND and self._was_active and SERVICE in self.topic:
             self._retry_later()  # R-2: a process of the service is started again, or a path has changed
         elif end is LinkEnd.REFUSED:
-            self.fail(self._refusal(condition, description))
+            self._fail(self._refusal(condition, description))
         elif end is LinkEnd.STOLEN and self._steals.is_too_many(self._loop.time()):
-            self.fail(
+            self._fail(
                 LinkStolen(
                     f"the link {self.name!r} was stolen repeatedly",
                     f"another process attaches it as container-id {self.client.container_id!r}"
@@ -251,8 +251,8 @@ class ClientLink:
                 self._retry_later()  # a fresh attach cannot be expired: something is wrong there
             self._expired()
             if self._retry is None:
-                self.attach_soon()
-        elif end is LinkEnd.ELSEWHERE and self.client.may_move(error, self._refusals >= REFUSALS_BEFORE_MOVING):
+                self._attach_soon()
+        elif end is LinkEnd.ELSEWHERE and self.client._may_move(error, self._refusals >= REFUSALS_BEFORE_MOVING):
             self._refusals = 0
         else:
             self._retry_later()
@@ -260,12 +260,12 @@ class ClientLink:
     def _refusal(self, condition: str, description: str) -> LinkRefused:
         return LinkRefused(
             f"the link {self.name!r} was refused",
-            f"{self.client.router_name} reports {condition}: {description or 'no reason given'}",
+            f"{self.client._router_name} reports {condition}: {description or 'no reason given'}",
             "correct the topic, the name or the permissions",
             condition,
         )
 
-    def fail(self, error: ClientError) -> None:
+    def _fail(self, error: ClientError) -> None:
         """Give up for good: whoever waits, and whoever comes later, gets the error."""
         if self._failure is not None:
             return
@@ -273,24 +273,24 @@ class ClientLink:
         self._cancel_retry()
         self._detach_now(closed=self._is_worthless())
         self._journal.remove(self)
-        self.client.forget(self)
+        self.client._forget(self)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
         self._release_all(error)
         self._over.set_result(None)
 
-    async def break_off(self, error: ClientError) -> None:
+    async def _break_off(self, error: ClientError) -> None:
         """Abandon the opening; whoever waits gets the error."""
-        self.fail(error)
+        self._fail(error)
 
-    def commit_failed(self, error: JournalError) -> None:
+    def _commit_failed(self, error: JournalError) -> None:
         """The journal could not be written: the core depends on that write, so it must not continue."""
-        self.fail(error)
+        self._fail(error)
 
     # --- attaching ----------------------------------------------------------------------------------------------------
 
-    def attach_soon(self) -> None:
+    def _attach_soon(self) -> None:
         """Attach if there is a session and no attach in progress; again only while a shared journal is ours (P-b)."""
         self._cancel_retry()
         if not (self._has_attached and self._journal.journal.is_shared):
@@ -313,12 +313,12 @@ class ClientLink:
         if self._wire is not None:
             self._has_attached = True
             self._wire.context = self
-            self.client.flush()
+            self.client._flush()
 
     def _retry_later(self) -> None:
         self._cancel_retry()
-        delay = self.client.jitter(self._refusals)
-        self._retry = self._loop.call_later(delay, self.attach_soon)
+        delay = self.client._jitter(self._refusals)
+        self._retry = self._loop.call_later(delay, self._attach_soon)
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
@@ -343,7 +343,7 @@ class ClientLink:
         if resumed:
             statistics.resumed_links += 1
             statistics.resumed_entries += unsettled
-        self.client.link_active(LinkActive(self.name, resumed, unsettled, gap))
+        self.client._link_active(LinkActive(self.name, resumed, unsettled, gap))
 
     def _prove_life(self, effect: AnswerEcho | ProveOwner) -> None:
         """Answer the router's echo, so that our map counts (A-4); P-b: that of a shared journal while it is ours."""
@@ -352,7 +352,7 @@ class ClientLink:
         def answer() -> None:
             if wire is not None and wire is self._wire and wire.is_attached:
                 wire.flow({vocabulary.ECHO: ULong(effect.value)})
-                self.client.flush()
+                self.client._flush()
 
         if isinstance(effect, ProveOwner):
             self._if_owner(answer)
@@ -366,13 +366,13 @@ class ClientLink:
             if checking.exception() is None:
                 then()
             else:
-                self.commit_failed(as_journal_error(checking.exception()))
+                self._commit_failed(as_journal_error(checking.exception()))
 
         self._loop.run_in_executor(None, self._journal.journal.check_owner).add_done_callback(answer)
 
     # --- waiting and leaving ------------------------------------------------------------------------------------------
 
-    def check_usable(self) -> None:
+    def _check_usable(self) -> None:
         """Raise why the link cannot be used from here, or any more, if so."""
         require_loop(self._loop)
         if self._failure is not None:
@@ -380,7 +380,7 @@ class ClientLink:
 
     async def _wait(self, waiter: asyncio.Future[None]) -> None:
         """Wait for a result with a single waiter, or for the link's failure."""
-        self.check_usable()
+        self._check_usable()
         self._waiters.add(waiter)
         try:
             await waiter
@@ -390,7 +390,7 @@ class ClientLink:
     async def _wait_shared(self, event: asyncio.Future[None]) -> None:
         """Wait for what others may wait for, too, or for the link's failure. Being cancelled leaves it as it is."""
         await asyncio.wait([event, self._over], return_when=asyncio.FIRST_COMPLETED)
-        self.check_usable()
+        self._check_usable()
 
     def _detach_now(self, *, closed: bool) -> bool:
         """Send a detach if the link is attached; its answer comes later."""
@@ -400,7 +400,7 @@ class ClientLink:
             self._wire.detach(closed)
         except LocalProtocolError:
             return False
-        self.client.flush()
+        self.client._flush()
         return True
 
     async def _begin_closing(self) -> bool:

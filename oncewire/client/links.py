@@ -103,10 +103,10 @@ class Links:
             LinkRefused, ClientError: it was refused, or not granted in time; it has ended.
         """
         if connector.session is not None:
-            link.connected(connector.session)
+            link._connected(connector.session)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await link.opened()
+                await link._opened()
         except TimeoutError:
             trouble = link.trouble or connector.cause or "none"
             error = LinkRefused(
@@ -114,10 +114,10 @@ class Links:
                 f"{connector.router_name} has not granted it; the last trouble was: {trouble}",
                 "look at the router's log; it may have no connection to etcd",
             )
-            link.fail(error)
+            link._fail(error)
             raise error from None
         except BaseException:
-            await link.break_off(
+            await link._break_off(
                 ClientClosed(f"the link {link.name!r} was not opened", "opening it was broken off", "open it again")
             )
             raise

@@ -105,7 +105,7 @@ class Publisher(PublisherLink):
         except TimeoutError:
             if sending is None:
                 raise WindowFull(timeout or 0.0, self._core.unfinished) from None
-            raise await self.owed(sending) from None
+            raise await self._owed(sending) from None
         if not outcome.is_accepted:
             raise NotAccepted([outcome])
         return outcome
@@ -159,7 +159,7 @@ class Publisher(PublisherLink):
             while self._sendings:
                 self._idle = self._idle or self._loop.create_future()
                 await self._wait_shared(self._idle)
-        self.check_usable()
+        self._check_usable()
         unhappy = list(self._unhappy)
         self._unhappy.clear()
         unseen = [sending.future.result() for sending in unhappy if not sending.was_awaited]
@@ -177,7 +177,7 @@ class Publisher(PublisherLink):
         return next(iter(self._sendings.values()), None)
 
     @property
-    def unanswered(self) -> list[Sending]:
+    def _unanswered(self) -> list[Sending]:
         """The messages without an outcome, in order."""
         return list(self._sendings.values())
 
@@ -219,7 +219,7 @@ class Publisher(PublisherLink):
         while sent := [each.future for number, each in self._sendings.items() if self._core.was_sent(number)]:
             either: list[asyncio.Future[Outcome] | asyncio.Future[None]] = [sent[0], self._over]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            self.check_usable()
+            self._check_usable()
         return await self._begin_closing() and await self._end(closed=True)
 
     def _notify_stall(self, number: int, seconds: float) -> None:
@@ -237,7 +237,7 @@ class Publisher(PublisherLink):
             if self._failure is not None or number not in self._sendings:
                 return
             if found.cancelled():
-                self._say_stall(seconds, (), 0, f"{self.client.router_name} did not report which subscriptions owe it")
+                self._say_stall(seconds, (), 0, f"{self.client._router_name} did not report which subscriptions owe it")
                 return
             report = found.result()
             self._say_stall(seconds, report.names, report.count, _owed_text(report))
@@ -247,7 +247,7 @@ class Publisher(PublisherLink):
 
     def _say_stall(self, seconds: float, names: Sequence[str], count: int, why: str) -> None:
         is_leaving = self._notice.is_leaving
-        self.client.notify(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
+        self.client._notify(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
         logger.warning(
             "%s%s has waited %.0f s for the outcomes of %s: %s%s",
             "leaving its block, " if is_leaving else "",
@@ -264,10 +264,10 @@ class Publisher(PublisherLink):
             return "no router is connected"
         return "the message was not sent yet, or is being recorded"
 
-    def fail(self, error: ClientError) -> None:
+    def _fail(self, error: ClientError) -> None:
         """See ClientLink."""
         self._notice.stop()
-        super().fail(error)
+        super()._fail(error)
 
     async def suspend(self) -> None:
         """Leave without waiting: the network keeps the session, unsettled messages stay in the journal.
@@ -287,7 +287,7 @@ class Publisher(PublisherLink):
             await self._journal.drain(self)
             return self._failure is None and await self._leave(closed=closed) is None
         finally:
-            self.fail(self._is_over())
+            self._fail(self._is_over())
 
     async def __aenter__(self) -> Self:
         return self
@@ -304,7 +304,7 @@ class Publisher(PublisherLink):
     ) -> bytes:
         payload = encode_body(body, properties, application_properties)
         if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
-            check_size(payload, self._max_message_size, self.client.router_name)
+            check_size(payload, self._max_message_size, self.client._router_name)
         return payload
 
     async def _submit(
@@ -340,7 +340,7 @@ class Publisher(PublisherLink):
 
     def _check_open(self) -> None:
         """What is taken while it closes might be stored or sent after the last look."""
-        self.check_usable()
+        self._check_usable()
         if self._is_closing:
             raise self._is_over()
         self._check_held()
@@ -352,7 +352,7 @@ class Publisher(PublisherLink):
         self._notice.work()
         return sendings
 
-    def take_stored(self, number: int, payload: bytes) -> Sending:
+    def _take_stored(self, number: int, payload: bytes) -> Sending:
         """Take an encoded message that the journal holds already, under its number there (ST-7); wait for no room.
 
         Raises:
@@ -361,7 +361,7 @@ class Publisher(PublisherLink):
         """
         self._check_open()
         if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
-            check_size(payload, self._max_message_size, self.client.router_name)
+            check_size(payload, self._max_message_size, self.client._router_name)
         self._core.take_stored(number, payload)
         sending = self._sending(number)
         self.statistics.messages += 1
@@ -369,7 +369,7 @@ class Publisher(PublisherLink):
         self._notice.work()
         return sending
 
-    async def recorded(self) -> None:
+    async def _recorded(self) -> None:
         """Wait until the journal has what is to be written now: what credit allows to be sent is then on its way (P-1).
 
         Raises:
@@ -399,7 +399,7 @@ class Publisher(PublisherLink):
         self._notice.work()
         return sendings
 
-    async def owed(self, sending: Sending) -> StillOwed:
+    async def _owed(self, sending: Sending) -> StillOwed:
         """Ask the router why a message has no outcome yet; the answer is what `send(timeout=)` would raise."""
         require_loop(self._loop)
         effects = self._core.ask(sending.number)
@@ -412,7 +412,7 @@ class Publisher(PublisherLink):
         finally:
             self._owing.pop(sending.number, None)
         if not answer.done() or answer.cancelled():
-            return StillOwed((), 0, f"{self.client.router_name} did not report which subscriptions owe it", sending)
+            return StillOwed((), 0, f"{self.client._router_name} did not report which subscriptions owe it", sending)
         report = answer.result()
         return StillOwed(report.names, report.count, _owed_text(report), sending)
 

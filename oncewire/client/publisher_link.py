@@ -115,7 +115,7 @@ class PublisherLink(ClientLink):
         self._sendings[number] = sending = Sending(number)
         return sending
 
-    async def opened(self) -> None:
+    async def _opened(self) -> None:
         """Wait until the first router has granted the link.
 
         Raises:
@@ -126,12 +126,12 @@ class PublisherLink(ClientLink):
     def _attach(self, session: AmqpSession) -> SenderLink | None:
         if not self._core.may_attach:
             return None
-        bound = self.client.map_bound
+        bound = self.client._map_bound
         if not self._core.fits(bound):
-            self.fail(
+            self._fail(
                 LinkRefused(
                     f"the publisher {self.name!r} cannot be resumed",
-                    f"{self.client.router_name} takes frames that hold {bound} unsettled deliveries, there are more",
+                    f"{self.client._router_name} takes frames that hold {bound} unsettled deliveries, there are more",
                     "raise max_frame_size of the routers, or use a smaller window",
                 )
             )
@@ -179,7 +179,7 @@ class PublisherLink(ClientLink):
             )
         )
 
-    def on_flow(self, event: LinkFlow) -> None:
+    def _on_flow(self, event: LinkFlow) -> None:
         """Credit, a request for proof of life, an answer to `ask`, who ended without (I-3b), who processed (I-3c)."""
         wire = self._wire
         if wire is None or event.link is not wire or event.credit_limit is None:
@@ -211,11 +211,11 @@ class PublisherLink(ClientLink):
         )
         self._journal.work(self)
 
-    def on_delivery(self, event: DeliveryReceived) -> None:
+    def _on_delivery(self, event: DeliveryReceived) -> None:
         """Routers send nothing on a publisher's link."""
         raise AssertionError(event)
 
-    def on_disposition(self, event: DispositionReceived) -> None:
+    def _on_disposition(self, event: DispositionReceived) -> None:
         """Outcomes."""
         outcome = outcome_of(event.state)
         self._perform(self._core.disposition(event.deliveries, outcome, event.settled))
@@ -236,16 +236,16 @@ class PublisherLink(ClientLink):
     # --- the journal --------------------------------------------------------------------------------------------------
 
     @property
-    def wants_commit(self) -> bool:
+    def _wants_commit(self) -> bool:
         """Whether the core has something to write, and may."""
         return self._failure is None and self._core.wants_commit
 
-    def take_commit(self) -> Callable[[], None]:
+    def _take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
         changes = self._core.next_commit()
         return lambda: self._journal.journal.write_publisher(self.name, changes)
 
-    def commit_done(self) -> None:
+    def _commit_done(self) -> None:
         """The changes are durable."""
         self._perform(self._core.committed())
         if self._core.may_attach and self._wire is None:
@@ -261,7 +261,7 @@ class PublisherLink(ClientLink):
     def _attach_after_commit(self) -> None:
         """An expired session, or outcomes of the old link, are recorded: the attach that waited for it (A-5, P-a)."""
         if self._retry is None:
-            self.attach_soon()
+            self._attach_soon()
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class PublisherLink(ClientLink):
             else:
                 self._perform_rare(effect, is_attached=is_attached)
         if is_attached:
-            self.client.flush()
+            self.client._flush()
 
     def _perform_rare(self, effect: PublisherEffect, *, is_attached: bool) -> None:
         wire = self._wire
@@ -290,7 +290,7 @@ class PublisherLink(ClientLink):
                 self._ready.set_result(None)
             self._became_active(resumed=effect.resumed > 0, unsettled=effect.resumed)
         elif isinstance(effect, ReportExpired):
-            self.client.notify(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
+            self.client._notify(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
         elif isinstance(effect, ReportEnded):
             self._report_ended(effect)
         elif isinstance(effect, ReportOwing):
@@ -298,9 +298,9 @@ class PublisherLink(ClientLink):
             if answer is not None and not answer.done():
                 answer.set_result(effect)
         elif isinstance(effect, RefuseLink):
-            self.fail(
+            self._fail(
                 LinkRefused(
-                    f"the publisher {self.name!r} cannot work with {self.client.router_name}",
+                    f"the publisher {self.name!r} cannot work with {self.client._router_name}",
                     effect.reason,
                     "connect to an Oncewire router of this release, or open the publisher with exactly_once=False and "
                     "without require",
@@ -317,7 +317,7 @@ class PublisherLink(ClientLink):
 
     def _report_ended(self, report: ReportEnded) -> None:
         self.statistics.subscriptions_ended += report.count
-        self.client.notify(SubscriptionsEnded(self.name, report.names, report.count, report.number))
+        self.client._notify(SubscriptionsEnded(self.name, report.names, report.count, report.number))
         now = self._loop.time()
         if self._ended_logged_at is None or now - self._ended_logged_at >= ENDED_LOG_S:
             self._ended_logged_at = now
@@ -335,7 +335,7 @@ class PublisherLink(ClientLink):
         try:
             self._wire.send(effect.tag, payload)
         except LimitError as error:  # taken while another router, or none, was connected
-            self.fail(
+            self._fail(
                 MessageTooLarge(
                     f"message {effect.number} cannot be sent",
                     str(error),

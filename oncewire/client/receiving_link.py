@@ -96,7 +96,7 @@ class ReceivingLink(ClientLink):
 
     # --- the link -----------------------------------------------------------------------------------------------------
 
-    async def opened(self) -> None:
+    async def _opened(self) -> None:
         """Wait until the subscription is confirmed: every message sent from now on is owed to it (A-6b).
 
         Raises:
@@ -110,7 +110,7 @@ class ReceivingLink(ClientLink):
         if self._looked_up is not None:
             source = self._source_to_close()
             return session.attach_receiver(self.name, source=source, target=target, desired_capabilities=capabilities)
-        bound = self.client.map_bound
+        bound = self.client._map_bound
         presenting = self._presenting = Presenting(self._core.begin_attach(bound), bound)
         link = session.attach_receiver(
             self.name,
@@ -166,20 +166,20 @@ class ReceivingLink(ClientLink):
         self._journal.work(self)
 
     def _refuse(self, reason: str, remedy: str) -> None:
-        self.fail(
-            LinkRefused(f"the subscriber {self.name!r} cannot work with {self.client.router_name}", reason, remedy)
+        self._fail(
+            LinkRefused(f"the subscriber {self.name!r} cannot work with {self.client._router_name}", reason, remedy)
         )
 
-    def on_detached(self, event: LinkDetached) -> None:
+    def _on_detached(self, event: LinkDetached) -> None:
         """The link is detached; while it was only looked up, that is the answer."""
         looked_up = self._looked_up
         if looked_up is not None and not looked_up.done() and event.link is self._wire:
             self._link_over()
             looked_up.set_result(event.error or AmqpError(NO_ANSWER))
             return
-        super().on_detached(event)
+        super()._on_detached(event)
 
-    def on_flow(self, event: LinkFlow) -> None:
+    def _on_flow(self, event: LinkFlow) -> None:
         """Confirmation of the subscription with its time-out, a proof of life that is asked for, more of the reply."""
         self._replied(self._presenting.take_part(event))
         granted_s = vocabulary.number_in(event.properties, vocabulary.TIMEOUT)
@@ -191,7 +191,7 @@ class ReceivingLink(ClientLink):
             )
         )
 
-    def on_delivery(self, event: DeliveryReceived) -> None:
+    def _on_delivery(self, event: DeliveryReceived) -> None:
         """A delivery: new, repeated, or only the settlement of an old one."""
         self._perform(
             self._core.transfer(
@@ -209,7 +209,7 @@ class ReceivingLink(ClientLink):
             self.statistics.copies = self._core.copies
             self._journal.work(self)
 
-    def on_disposition(self, event: DispositionReceived) -> None:
+    def _on_disposition(self, event: DispositionReceived) -> None:
         """The router settled deliveries."""
         if event.settled:
             self._perform(self._core.settled(event.deliveries))
@@ -222,7 +222,7 @@ class ReceivingLink(ClientLink):
         return not self._is_named or self._is_ending or not self.client.keeps_links
 
     def _expired(self) -> None:
-        self.client.notify(SubscriptionExpired(self.name))
+        self.client._notify(SubscriptionExpired(self.name))
 
     def _deliver(self, effect: DeliverMessage) -> None:
         """Hand a delivery to the application."""
@@ -231,11 +231,11 @@ class ReceivingLink(ClientLink):
     # --- the journal --------------------------------------------------------------------------------------------------
 
     @property
-    def wants_commit(self) -> bool:
+    def _wants_commit(self) -> bool:
         """Whether the core has something to write, and may."""
         return self._failure is None and self._core.wants_commit
 
-    def take_commit(self) -> Callable[[], None]:
+    def _take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
         changes = self._core.next_commit()
         effects, self._effects = self._effects, []
@@ -248,7 +248,7 @@ class ReceivingLink(ClientLink):
 
         return write
 
-    def commit_done(self) -> None:
+    def _commit_done(self) -> None:
         """The changes are durable."""
         for waiter in self._being_recorded:
             if not waiter.done():
@@ -257,9 +257,9 @@ class ReceivingLink(ClientLink):
         self._perform(self._core.committed())
         self._journal.work(self)
 
-    def commit_failed(self, error: JournalError) -> None:
+    def _commit_failed(self, error: JournalError) -> None:
         """They are not; their waiters are notified, also when the link had ended before."""
-        super().commit_failed(error)
+        super()._commit_failed(error)
         for waiter in self._being_recorded:
             if not waiter.done():
                 waiter.set_exception(error)
@@ -286,9 +286,9 @@ class ReceivingLink(ClientLink):
                 self._confirm()
             elif isinstance(effect, ReportIncarnation):
                 if effect.before:
-                    self.client.notify(NewIncarnation(self.name, effect.before, effect.now))
+                    self.client._notify(NewIncarnation(self.name, effect.before, effect.now))
             elif isinstance(effect, ReportGivenUp):
-                self.client.notify(DeliveryGivenUp(self.name, effect.tag))
+                self.client._notify(DeliveryGivenUp(self.name, effect.tag))
             elif is_attached:
                 assert isinstance(wire, ReceiverLink)
                 if isinstance(effect, DisposeDeliveries):
@@ -299,7 +299,7 @@ class ReceivingLink(ClientLink):
                 elif isinstance(effect, (AnswerEcho, ProveOwner)):
                     self._prove_life(effect)
         if is_attached and effects:
-            self.client.flush()
+            self.client._flush()
 
     def _confirm(self) -> None:
         if not self._confirmed.done():
@@ -317,7 +317,7 @@ class ReceivingLink(ClientLink):
                 "open and unsubscribe it again, or let it expire",
                 str(error.condition),
             )
-            self.fail(failure)
+            self._fail(failure)
             raise failure
         self._is_deleted = True
         self._core.end_subscription(keeps_done=self._is_named)
@@ -329,7 +329,7 @@ class ReceivingLink(ClientLink):
         for attempt in range(1, UNSUBSCRIBE_TRIES):
             if error is None or error.condition in self._gone:
                 return None
-            await asyncio.sleep(self.client.jitter(attempt))
+            await asyncio.sleep(self.client._jitter(attempt))
             error = await self._look_up()
             if error is None:
                 error = await self._leave(closed=True)
@@ -343,6 +343,6 @@ class ReceivingLink(ClientLink):
         """Attach only to close it; None = attached."""
         self._leaving = None
         looked_up = self._looked_up = self._loop.create_future()
-        self.attach_soon()
+        self._attach_soon()
         await asyncio.wait([looked_up], timeout=self.client.open_timeout)
         return looked_up.result() if looked_up.done() else AmqpError(NO_ANSWER)

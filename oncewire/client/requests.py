@@ -93,7 +93,7 @@ def _is_usable(opening: asyncio.Task[CodecPublisher]) -> bool:
     if not opening.done():
         return True
     try:
-        opening.result().check_usable()
+        opening.result()._check_usable()
     except (ClientError, asyncio.CancelledError):
         return False
     return True

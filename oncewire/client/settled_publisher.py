@@ -81,10 +81,10 @@ class SettledPublisher(ClientLink):
         payload = encode_body(body, properties, application_properties)
         async with asyncio.timeout(timeout), self._turn:
             wire = await self._until_credit()
-            check_size(payload, self._max_message_size, self.client.router_name)
+            check_size(payload, self._max_message_size, self.client._router_name)
             wire.send(NO_TAG, payload, settled=True)
         self.statistics.messages += 1
-        self.client.flush()
+        self.client._flush()
 
     async def _until_credit(self) -> SenderLink:
         while True:
@@ -96,7 +96,7 @@ class SettledPublisher(ClientLink):
             await self._wait(self._room)
 
     def _check_open(self) -> None:
-        self.check_usable()
+        self._check_usable()
         if self._is_closing:
             raise self._is_over()
 
@@ -117,7 +117,7 @@ class SettledPublisher(ClientLink):
             if self._failure is None:
                 await self._leave(closed=closed)
         finally:
-            self.fail(self._is_over())
+            self._fail(self._is_over())
 
     async def __aenter__(self) -> SettledPublisher:
         return self
@@ -129,7 +129,7 @@ class SettledPublisher(ClientLink):
 
     # --- the link -----------------------------------------------------------------------------------------------------
 
-    async def opened(self) -> None:
+    async def _opened(self) -> None:
         """Wait until the first router has granted credit.
 
         Raises:
@@ -160,7 +160,7 @@ class SettledPublisher(ClientLink):
         assert remote is not None
         self._max_message_size = remote.max_message_size or 0
 
-    def on_flow(self, event: LinkFlow) -> None:
+    def _on_flow(self, event: LinkFlow) -> None:
         """Credit, or a proof of life that is asked for (A-4)."""
         wire = self._wire
         if not isinstance(wire, SenderLink) or event.link is not wire or not wire.is_attached:
@@ -177,13 +177,13 @@ class SettledPublisher(ClientLink):
                 self._ready.set_result(None)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        self.client.flush()
+        self.client._flush()
 
-    def on_delivery(self, event: DeliveryReceived) -> None:
+    def _on_delivery(self, event: DeliveryReceived) -> None:
         """Routers send nothing on a publisher's link."""
         raise AssertionError(event)
 
-    def on_disposition(self, event: DispositionReceived) -> None:
+    def _on_disposition(self, event: DispositionReceived) -> None:
         """Nothing here is unsettled, so none can come; the engine reports none for settled transfers."""
 
     def _lost(self) -> None:
@@ -198,15 +198,15 @@ class SettledPublisher(ClientLink):
     # --- the journal: nothing is recorded -----------------------------------------------------------------------------
 
     @property
-    def wants_commit(self) -> bool:
+    def _wants_commit(self) -> bool:
         """Never: no message is recorded."""
         return False
 
-    def take_commit(self) -> Callable[[], None]:
+    def _take_commit(self) -> Callable[[], None]:
         """Never called: there is nothing to write."""
         raise AssertionError("a settled publisher has nothing to commit")
 
-    def commit_done(self) -> None:
+    def _commit_done(self) -> None:
         """Never called: there is nothing to write."""
         raise AssertionError("a settled publisher has nothing to commit")
 

@@ -86,7 +86,7 @@ class Subscriber(ReceivingLink):
         return len(self._queue)
 
     async def _until_available(self) -> None:
-        self.check_usable()
+        self._check_usable()
         while not self._queue:
             taker: asyncio.Future[None] = self._loop.create_future()
             self._takers.append(taker)
@@ -148,7 +148,7 @@ class Subscriber(ReceivingLink):
             UsageError: one of them was finished before, or an effect without a durable journal; none is finished then.
             ClientError: it could not be recorded.
         """
-        self.check_usable()
+        self._check_usable()
         if effect is not None and not self._journal.journal.is_durable:
             raise UsageError(
                 "the effect cannot be stored with the outcome",
@@ -184,16 +184,16 @@ class Subscriber(ReceivingLink):
             raise UsageError(
                 "no transaction can be made", "the subscriber has no SQLite journal", "open it with journal=PATH"
             )
-        self.check_usable()
+        self._check_usable()
         self._check_unfinished(deliveries)
         async with self._journal.transaction(self) as add_changes:
             yield journal.connection
             self._complete(deliveries, ACCEPTED)
             add_changes()
 
-    def put_back(self, delivery: Delivery) -> None:
+    def _put_back(self, delivery: Delivery) -> None:
         """See ``Delivery.release``."""
-        self.check_usable()
+        self._check_usable()
         self._check_unfinished([delivery])
         self._perform(self._core.release(delivery.serial))
 
@@ -227,7 +227,7 @@ class Subscriber(ReceivingLink):
         try:
             await self._journal.drain(self)
         finally:
-            self.fail(self._is_over())  # waits for nothing
+            self._fail(self._is_over())  # waits for nothing
 
     async def close(self) -> None:
         """Suspend a subscription with a name, end one without: no process could open it again."""
@@ -247,7 +247,7 @@ class Subscriber(ReceivingLink):
         if not self._is_deleted and self._failure is not None:
             raise self._failure
 
-    async def break_off(self, error: ClientError) -> None:
+    async def _break_off(self, error: ClientError) -> None:
         """Abandon the opening. A subscription without a name is ended first: publishers would wait until it expires.
 
         The attach may be on its way to etcd, so a detach is not enough: the router's answer shows that none is left.
@@ -259,7 +259,7 @@ class Subscriber(ReceivingLink):
                     async with asyncio.timeout(BREAK_OFF_S):
                         await self._end_subscription()
         finally:
-            self.fail(error)
+            self._fail(error)
 
     async def _delete(self) -> None:
         """End the subscription, if its link has not ended otherwise."""
@@ -269,7 +269,7 @@ class Subscriber(ReceivingLink):
         try:
             await self._end_subscription()
         finally:
-            self.fail(self._is_over())
+            self._fail(self._is_over())
 
     def _release_all(self, error: ClientError) -> None:
         self._queue.clear()

@@ -346,7 +346,7 @@ class Publisher:
 
     def owed(self, sending: Sending) -> StillOwed:
         """Ask the router why a message has no outcome yet; the answer is what `send(timeout=)` would raise."""
-        return StillOwed(self._thread.call(lambda: self._publisher.owed(sending.asynchronous)), sending)
+        return StillOwed(self._thread.call(lambda: self._publisher._owed(sending.asynchronous)), sending)
 
     @property
     def unfinished(self) -> int:
@@ -362,7 +362,7 @@ class Publisher:
     @property
     def unanswered(self) -> list[Sending]:
         """The messages without an outcome, in order."""
-        return [self._sending(sending) for sending in self._publisher.unanswered]
+        return [self._sending(sending) for sending in self._publisher._unanswered]
 
     @property
     def next_number(self) -> int:

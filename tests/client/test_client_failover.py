@@ -78,10 +78,10 @@ async def test_the_next_address_is_tried_when_a_router_is_away(network: Network)
         connect([first.url, second.url]) as client,
     ):
         publisher = await client.publisher("t")
-        assert client.router_name.startswith("a at ")
+        assert client._router_name.startswith("a at ")
         await first.kill()
         await publisher.send(b"x", timeout=LONG)
-        assert client.router_name.startswith("b at ")
+        assert client._router_name.startswith("b at ")
 
 
 async def test_addresses_a_router_notifies_are_used_too(network: Network) -> None:
@@ -92,7 +92,7 @@ async def test_addresses_a_router_notifies_are_used_too(network: Network) -> Non
             publisher = await client.publisher("t")
             await first.kill()
             await publisher.send(b"x", timeout=LONG)
-            assert client.router_name.startswith("b at ")
+            assert client._router_name.startswith("b at ")
 
 
 async def test_a_connection_redirect_is_followed(network: Network) -> None:
@@ -101,7 +101,7 @@ async def test_a_connection_redirect_is_followed(network: Network) -> None:
         redirect = error("amqp:connection:redirect", network_host="127.0.0.1", port=second.port)
         first.connections[0].engine.close(redirect)
         first.connections[0].flush()
-        await until(lambda: client.router_name.startswith("b at "))
+        await until(lambda: client._router_name.startswith("b at "))
         await publisher.send(b"x", timeout=LONG)
 
 
@@ -110,7 +110,7 @@ async def test_a_router_that_cannot_serve_a_link_is_left_for_another(network: Ne
         first.refuse.extend([error("amqp:connection:forced", "no lease")] * 5)
         async with connect([first.url, second.url]) as client:
             await client.publisher("t")
-            assert client.router_name.startswith("b at ")
+            assert client._router_name.startswith("b at ")
 
 
 async def test_a_client_stays_where_a_link_would_be_refused_by_every_router(network: Network) -> None:
@@ -122,7 +122,7 @@ async def test_a_client_stays_where_a_link_would_be_refused_by_every_router(netw
             first.refuse.extend([full] * 5)
             await client.publisher("u")
             assert not first.refuse
-            assert client.router_name.startswith("a at ")
+            assert client._router_name.startswith("a at ")
             await publisher.send(b"x", timeout=LONG)
             assert len(first.connections) == 1
 
@@ -131,7 +131,7 @@ async def test_a_router_that_takes_the_connection_and_says_nothing_is_left(netwo
     async with WireServer(network, "mute") as mute, WireServer(network, "b") as second:
         mute.is_silent = True
         async with connect([mute.url, second.url]) as client:
-            assert client.router_name.startswith("b at ")
+            assert client._router_name.startswith("b at ")
 
 
 async def test_a_client_leaves_a_silent_router_after_the_idle_time_out(network: Network) -> None:
@@ -143,7 +143,7 @@ async def test_a_client_leaves_a_silent_router_after_the_idle_time_out(network: 
         publisher = await client.publisher("t")
         first.is_silent = True
         await publisher.send(b"x", timeout=LONG)
-        assert client.router_name.startswith("b at ")
+        assert client._router_name.startswith("b at ")
 
 
 async def test_no_router_at_all_is_an_error_that_names_every_address() -> None:
@@ -230,7 +230,7 @@ class SharedJournal(MemoryJournal):
 async def test_a_link_that_was_stolen_is_attached_again_only_while_its_shared_journal_is_ours(
     server: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Client, "jitter", lambda _client, _refusals: 0.0)
+    monkeypatch.setattr(Client, "_jitter", lambda _client, _refusals: 0.0)
     journal = SharedJournal()
     server.refuse.append(error("amqp:link:stolen"))
     async with connect(server.url, container_id="shop") as client:

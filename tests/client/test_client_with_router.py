@@ -166,7 +166,7 @@ async def test_the_smallest_frames_hold_the_map_beside_the_largest_names(router:
     async with connect(router.url, container_id="c" * 255, max_frame_size=MIN_FRAME_SIZE) as client:
         subscriber = await client.subscriber(topic, name=name, prefetch=1024)
         publisher = await client.publisher(topic, name=name)
-        bound = client.map_bound
+        bound = client._map_bound
         sendings = [await publisher.submit(b"%d" % number) for number in range(2 * bound)]
         await until(lambda: subscriber.waiting == bound)
 

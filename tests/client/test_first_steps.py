@@ -76,7 +76,7 @@ async def test_a_call_from_another_thread_fails_at_once_and_says_what_to_do(serv
             publisher.flush,
             publisher.close,
             publisher.suspend,
-            lambda: publisher.owed(sending),
+            lambda: publisher._owed(sending),
             await_it,
             subscriber.receive,
             delivery.accept,

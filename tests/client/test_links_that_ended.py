@@ -194,7 +194,7 @@ async def test_a_suspend_that_is_cancelled_ends_the_link(server: WireServer, jou
             await asyncio.wait([suspending])
             with pytest.raises(ClientClosed):
                 await subscriber.receive(LONG)
-            subscriber.check_usable = lambda: None  # type: ignore[method-assign]  # this block is not the point
+            subscriber._check_usable = lambda: None  # type: ignore[method-assign]  # this block is not the point
         await (await client.subscriber("t", name="s", journal=journal)).unsubscribe()
 
 
@@ -314,7 +314,7 @@ async def test_a_link_that_has_failed_is_not_attached_again_when_the_router_answ
     async with connect(server.url, container_id="c") as client:
         journal = SqliteJournal(tmp_path / "other.db")
         subscriber = await client.subscriber("t", name="s", journal=journal)
-        subscriber.commit_failed(JournalUnusable("nothing was stored", "the database does not answer", "do it again"))
+        subscriber._commit_failed(JournalUnusable("nothing was stored", "the database does not answer", "do it again"))
         await client.publisher("t", name="p")  # the router's answers come in order: that to the detach is here, too
         assert subscriber._retry is None
         with pytest.raises(JournalUnusable):

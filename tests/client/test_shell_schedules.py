@@ -38,13 +38,13 @@ def test_tasks_in_any_order_make_one_effect_of_each_message_and_use_no_number_tw
 EDITS = {
     "S-2: a transaction of a link that ended while it waited for the journal begins": (
         "journal_writer",
-        "                user.check_usable()  # S-2: it may have ended while this waited\n",
+        "                user._check_usable()  # S-2: it may have ended while this waited\n",
         "",
         4,
     ),
     "S-2: a transaction of a link that ended in its block commits": (
         "journal_writer",
-        "                user.check_usable()  # S-2: it may have ended inside the block\n",
+        "                user._check_usable()  # S-2: it may have ended inside the block\n",
         "",
         26,
     ),
@@ -92,8 +92,8 @@ EDITS = {
     ),
     "a subscriber whose unsubscribe was cancelled is neither open nor closed": (
         "subscriber",
-        "        finally:\n            self.fail(self._is_over())\n",
-        "        except ZeroDivisionError:\n            pass\n        else:\n            self.fail(self._is_over())\n",
+        "        finally:\n            self._fail(self._is_over())\n",
+        "        except ZeroDivisionError:\n            pass\n        else:\n            self._fail(self._is_over())\n",
         2,
     ),
     "the journal is released while something is under way with it": (

@@ -16,30 +16,11 @@ import pytest
 
 from oncewire import client as asynchronous
 from oncewire.client import ClientClosed, ClientEvent, NotAccepted, OutcomeKind, Subscriptions, UsageError, sync
-from oncewire.client.link import ClientLink
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess
 
 LONG = 60.0
-ENGINE = {
-    "opened",
-    "on_flow",
-    "on_delivery",
-    "on_disposition",
-    "on_detached",
-    "wants_commit",
-    "take_commit",
-    "commit_done",
-    "commit_failed",
-    "fail",
-    "break_off",
-    "put_back",
-    "take_stored",
-    "recorded",
-    "end_released",
-}
-"""What the connection, the journal and who has made it call on a link."""
-OF_THE_LOOP = {"loop", "open_timeout", "future", "was_awaited", "client", "trouble", "serial"}
+OF_THE_LOOP = {"end_released", "future", "was_awaited", "serial"}
 
 
 async def elsewhere(program: Any, *arguments: Any) -> Any:
@@ -54,25 +35,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 @pytest.mark.parametrize("name", ["Client", "Publisher", "SettledPublisher", "Subscriber", "Delivery"])
 def test_each_method_of_the_client_has_a_twin_with_the_same_arguments(name: str) -> None:
     theirs, ours = getattr(asynchronous, name), getattr(sync, name)
-    link_only = {each for each in dir(ClientLink) if not each.startswith("_")}
-    owner_only = (
-        {
-            "router_name",
-            "map_bound",
-            "flush",
-            "jitter",
-            "may_move",
-            "notify",
-            "link_active",
-            "forget",
-            "session_begun",
-            "session_lost",
-        }
-        if name == "Client"
-        else set()
-    )
-    inner = link_only | ENGINE | OF_THE_LOOP | owner_only
-    public = {each for each in dir(theirs) if not each.startswith("_")} - inner
+    public = {each for each in dir(theirs) if not each.startswith("_")} - OF_THE_LOOP
     if name == "Delivery":  # its attributes are slots, which an instance of the twin has
         public -= {"attempts", "incarnation", "is_settled", "message_format", "payload", "tag"}
     else:

@@ -22,6 +22,8 @@ from topology.inspector.schema.model import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
+BOTH = TEXT + (ROOT / "docs" / "logins.md").read_text(encoding="utf-8")
+"""With the roles of operators, which stand on the page of logins."""
 SETTINGS_TEXT = (ROOT / SETTINGS_PAGE).read_text(encoding="utf-8")
 
 
@@ -49,7 +51,7 @@ def test_every_setting_has_a_row() -> None:
 
 
 def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:
-    words = " ".join(TEXT.split())
+    words = " ".join(BOTH.split())
     for said in (
         f"at most {MAX_ROWS} of them",
         f"After {MAX_FAILURES} wrong passwords from one address within {FAILURE_WINDOW_S:g} s",
@@ -63,14 +65,14 @@ def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:
 
 
 def test_every_sign_of_a_proxy_stands_on_the_page() -> None:
-    assert all(f"`{name}`" in TEXT.lower() for name in PROXY_HEADERS)
+    assert all(f"`{name}`" in BOTH.lower() for name in PROXY_HEADERS)
 
 
 def test_every_role_stands_on_the_page_and_every_event_exists() -> None:
-    assert all(f"| {role.word} |" in TEXT for role in Role if role is not Role.NONE)
+    assert all(f"| {role.word} |" in BOTH for role in Role if role is not Role.NONE)
     events = {event.value for event in RouterEvent}
     for name in ("login_failed", "management_done", "management_refused"):
-        assert f"`{name}`" in TEXT
+        assert f"`{name}`" in BOTH
         assert name in events
 
 

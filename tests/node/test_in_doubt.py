@@ -60,7 +60,7 @@ async def test_rows_of_a_session_that_the_network_forgot_come_again_as_they_were
             await router.stop(signal.SIGKILL)
             router = await start_router("--standalone", f"--listen-port={port}")
             await until(lambda: any(isinstance(event, NewIncarnation) for event in events))
-            await subscriber.opened()
+            await subscriber._opened()
             for delivery in before:
                 await delivery.accept()
             async with publishing(outbox.path, router.url):

@@ -26,6 +26,8 @@ from topology.etcd.store import ClusterStore, WatchBatch, WatchEvent
 # Generous: reached only by a defect, or by a machine that is stalled.
 DEADLINE_S = 60.0
 QUICK_TIMEOUT_S = 0.5
+PATIENT_S = 20.0
+"""How long an etcd may take to answer on a busy machine, where a test is not about that."""
 
 
 class StorePlace(Protocol):
@@ -33,8 +35,8 @@ class StorePlace(Protocol):
 
     prefix: str
 
-    def client(self) -> ClusterStore:
-        """A new client."""
+    def client(self, *, is_hurried: bool = False) -> ClusterStore:
+        """A new client; one that is hurried gives up soon, for tests of a store that does not answer."""
         ...
 
     async def pass_time(self, seconds: float) -> None:
@@ -75,7 +77,7 @@ class MemoryPlace:
         self.etcd = MemoryEtcd(lambda: self.now)
         self._clients: list[MemoryStore] = []
 
-    def client(self) -> ClusterStore:
+    def client(self, *, is_hurried: bool = False) -> ClusterStore:
         made = self.etcd.client()
         self._clients.append(made)
         return made
@@ -191,8 +193,10 @@ class EtcdPlace:
         self._clients: list[ClusterStore] = []
         self._is_up = True
 
-    def client(self) -> ClusterStore:
-        made = self._open_store(self.etcd.urls, EtcdClientOptions(call_timeout_s=QUICK_TIMEOUT_S * 2))
+    def client(self, *, is_hurried: bool = False) -> ClusterStore:
+        patience_s = QUICK_TIMEOUT_S * 2 if is_hurried else PATIENT_S
+        options = EtcdClientOptions(call_timeout_s=patience_s, connect_timeout_s=patience_s)
+        made = self._open_store(self.etcd.urls, options)
         self._clients.append(made)
         return made
 

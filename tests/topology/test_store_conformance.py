@@ -364,7 +364,7 @@ async def test_calls_fail_quickly_while_the_store_is_down_and_work_when_it_is_ba
 
 
 async def test_a_write_without_an_answer_is_unknown_and_a_read_is_not(place: StorePlace) -> None:
-    store = place.client()
+    store = place.client(is_hurried=True)
     key = place.prefix + "a"
     put = await store.compare_and_put(key, b"old", ABSENT)
     await place.hang()
@@ -386,7 +386,7 @@ async def test_a_write_without_an_answer_is_unknown_and_a_read_is_not(place: Sto
 
 
 async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_restarted(place: StorePlace) -> None:
-    store, writer = place.client(), place.client()
+    store, writer = place.client(is_hurried=True), place.client(is_hurried=True)
     revision, _ = await store.snapshot(place.prefix)
     done = place.prefix + "done"
     seen: list[int] = []

@@ -95,7 +95,7 @@ class Outputs:
         await asyncio.sleep(0)  # the publishers take it
         for known in list(self._topics.values()):
             if known.publisher is not None:
-                await known.publisher.recorded()
+                await known.publisher._recorded()
         await asyncio.sleep(0)  # the client writes it
         reach(CrashPoint.PUBLISHED_IN_PART)
 
@@ -155,7 +155,7 @@ class Outputs:
         def take(intent: Intent) -> None:
             known.taken[intent.number] = intent
             if intent.number >= first_new:
-                sent.put_nowait((intent, publisher.take_stored(intent.number, intent.encode())))
+                sent.put_nowait((intent, publisher._take_stored(intent.number, intent.encode())))
             elif intent.number in recovered:
                 sent.put_nowait((intent, recovered.pop(intent.number)))
             else:
