@@ -48,6 +48,7 @@ _PHRASES = {
     "r.rejoin": "r{0} reaches etcd again",
     "k.lease": "the lease of router {0} runs out",
     "k.apply": "request {0} arrives at etcd",
+    "k.together": "request {0} and those like it arrive at etcd in one transaction",
     "k.miss": "request {0} never arrives at etcd",
     "k.return": "etcd is back",
     "n.flow": "frames from r{0} to r{1} flow again",

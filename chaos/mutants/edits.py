@@ -45,10 +45,11 @@ _ALONE = {
     "oncewire.client.deduplicating_core": ("deduplicating", "DeduplicatingCore"),
     "oncewire.client.publisher_core": ("publisher", "PublisherCore"),
     "oncewire.client.subscriber_core": ("subscriber", "SubscriberCore"),
+    "topology.keys.epochs": ("epoch_of", "epoch_of"),
     "topology.members.history_core": ("history", "SeenHistory"),
     "topology.members.lease_clock": ("lease_clock", "LeaseClock"),
 }
-"""Modules outside the record core that edits may change: the field of `Cores` and the class it holds."""
+"""Modules outside the record core that edits may change: the field of `Cores`, and the class or function it holds."""
 
 
 @dataclass(frozen=True, slots=True)

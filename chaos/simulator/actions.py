@@ -81,6 +81,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     # etcd
     "k.lease": lambda world, rid: world.members.end_lease(rid),
     "k.apply": lambda world, serial: world.store.apply(serial),
+    "k.together": lambda world, serial: world.store.apply_together(serial),
     "k.miss": lambda world, serial: world.store.miss(serial),
     "k.return": lambda world, _: world.members.come_back(),
     # paths get well

@@ -9,6 +9,7 @@ from delivery_records.records import Records
 from oncewire.client.deduplicating_core import DeduplicatingCore
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.subscriber_core import SubscriberCore
+from topology.keys.epochs import epoch_of
 from topology.members.history_core import SeenHistory
 from topology.members.lease_clock import LeaseClock
 
@@ -23,6 +24,7 @@ class Cores:
     deduplicating: Callable[..., DeduplicatingCore] = DeduplicatingCore
     lease_clock: Callable[..., LeaseClock] = LeaseClock
     history: Callable[..., SeenHistory] = SeenHistory
+    epoch_of: Callable[[int, int], int] = epoch_of
 
 
 SHIPPED = Cores()

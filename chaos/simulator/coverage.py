@@ -14,6 +14,7 @@ from delivery_records.model.outcomes import Decision
 THIRD_ROUTER = "a client resumed at a third router while another router was down"
 DEAD_PUT = "a put arrived after the death of the router that had sent it"
 UNKNOWN_PUT = "a put was carried out and its answer was lost"
+TOGETHER = "several writes were carried out in one transaction"
 VETTED = "what was read after the fence deadline was thrown away"
 FENCED = "a router fenced itself while its lease was still good"
 LEASE_FIRST = "a lease ended while its router stood still"
@@ -55,6 +56,7 @@ SOMETIMES = (
     THIRD_ROUTER,
     DEAD_PUT,
     UNKNOWN_PUT,
+    TOGETHER,
     VETTED,
     FENCED,
     LEASE_FIRST,

@@ -20,7 +20,7 @@ def draw_pauses(rng: random.Random) -> dict[str, int]:
 
 
 def draw_what_is_left(seed: int, setting: Setting) -> tuple[Setting, dict[str, int]]:
-    """What publishers leave behind, maps that do not fit frames (C-4, K-5d), and what is too much at once (A-2b, T-10).
+    """What publishers leave behind, maps that do not fit frames (C-4, K-5d), and much at once (A-2b, A-2e, T-10).
 
     Args:
         seed: each of them is drawn with a number of its own.
@@ -31,7 +31,9 @@ def draw_what_is_left(seed: int, setting: Setting) -> tuple[Setting, dict[str, i
     short = not traits.mortals and random.Random(f"short {seed}").random() < 0.1
     unread = random.Random(f"at once {seed}").random() < 0.15
     pieces = random.Random(f"pieces {seed}").random() < 0.15
-    return replace(setting, traits=replace(traits, short_sessions=short, unread=unread, pieces=pieces)), deaths
+    together = traits.slow_store and random.Random(f"together {seed}").random() < 0.3
+    traits = replace(traits, short_sessions=short, unread=unread or together, pieces=pieces, together=together)
+    return replace(setting, traits=traits), deaths
 
 
 def _draw_mortals(rng: random.Random, setting: Setting) -> tuple[Setting, dict[str, int]]:

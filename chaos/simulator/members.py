@@ -226,7 +226,7 @@ class Members:
     def _draw_nonce(self) -> None:
         """`oncewire cluster new-nonce`."""
         self._world.nonces += 1
-        self._world.nonce_revision = self._etcd.revision + 1
+        self._world.nonce_revision = self._etcd.next_epoch
 
     def check_history(self, router: Router) -> None:
         """K-9: a router that starts refuses data that lack what it remembers; an operator confirms them."""

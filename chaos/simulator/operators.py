@@ -79,7 +79,8 @@ class Operators:
         if is_there and answer.ending in (OrderEnding.DELETED, OrderEnding.CHANGED):
             raise Violation(f"ORDERED: answered {answer.ending.value}, and the subscription stands as it was shown")
         if answer.ending is OrderEnding.DELETED and not world.restores:
-            later = [c for c in world.etcd.log[seen.epoch :] if (c.kind, c.key) == (Kind.SUBSCRIPTION, seen.key)]
+            of_it = [c for c in world.etcd.log if (c.kind, c.key) == (Kind.SUBSCRIPTION, seen.key)]
+            later = [change for change in of_it if change.mod_revision > seen.epoch]
             # K-5a: of what a snapshot skipped, *deleted* says only that the key is missing.
             if later[0].record is not None and later[0].mod_revision > router.skipped:
                 raise Violation("ORDERED: a subscription was ended that had been attached again since it was shown")

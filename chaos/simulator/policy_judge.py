@@ -99,7 +99,7 @@ class PolicyJudge:
             if any(isinstance(item, inputs.PublisherTransfer) and item.message == body for item in connection.up):
                 return False
         cores = [router.records for router in world.routers if router.records is not None]
-        is_seen = all(core.view.applied >= world.etcd.revision for core in cores)
+        is_seen = all(core.view.applied >= world.etcd.applied for core in cores)
         return is_seen and not world.traits.large and not any(world.frames.values())
 
     def disturbance(self, subscriber: int) -> tuple[int, int, int]:

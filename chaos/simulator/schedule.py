@@ -237,6 +237,7 @@ _VERBS = (
     "r.fence",
     "k.lease",
     "k.apply",
+    "k.together",
     "c.lost",
 )
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1, "p.abort": 0.05, "s.early": 0.1}

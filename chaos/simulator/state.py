@@ -108,7 +108,7 @@ class WorldState:
             piece=1 if traits.pieces else PIECE,
         )
         self.cores = cores
-        self.etcd = SimEtcd()
+        self.etcd = SimEtcd(cores.epoch_of if traits.together else None)
         self.routers: list[Router] = []
         self.publishers: Sequence[PublisherRole] = ()
         self.subscribers: Sequence[SubscriberRole] = ()

@@ -52,6 +52,43 @@ class StoreAccess:
 
     def choices(self) -> list[Choice]:
         """A request under way arrives; one of a router that is cut off may also be lost."""
+        together = self._together() if self._world.traits.together and self._etcd.is_up else []
+        return self._choices() + together
+
+    def _together(self) -> list[Choice]:
+        """A-2e: writes of one sort that wait at a router go in one transaction, named by the first of them."""
+        groups: dict[tuple[int, str], list[int]] = {}
+        for serial, request in self._requests.items():
+            if isinstance(request.effect, effects.Propose) and request.effect.shared is None:
+                groups.setdefault((request.rid, _sort(request.effect)), []).append(serial)
+        return [("k.together", group[0]) for group in groups.values() if len(group) > 1]
+
+    def apply_together(self, serial: int) -> None:
+        """A transaction arrives: what waits with this write. It has one end (K-2a)."""
+        first = self._requests[serial]
+        assert isinstance(first.effect, effects.Propose)
+        writes: dict[str, effects.Propose] = {}
+        for other, request in list(self._requests.items()):
+            write = request.effect
+            if request.rid != first.rid or not isinstance(write, effects.Propose) or write.shared is not None:
+                continue
+            if _sort(write) == _sort(first.effect) and write.key not in writes:
+                writes[write.key] = write
+                del self._requests[other]
+        done = self._etcd.write_each(list(writes.values()))
+        self._world.coverage[coverage.TOGETHER] += sum(done) > 1
+        router = self._world.routers[first.router]
+        if router.rid != first.rid or router.records is None:
+            self._world.coverage[coverage.DEAD_PUT] += any(done)
+            return
+        for write, is_done in zip(writes.values(), done, strict=True):
+            if router.is_isolated:
+                self._world.coverage[coverage.UNKNOWN_PUT] += is_done
+                self._fail(router, write)
+            elif not is_done:
+                router.replies.append(inputs.StoreFailed(write.nonce, inputs.StoreFailure.CONFLICT))
+
+    def _choices(self) -> list[Choice]:
         if self._etcd.is_up and not any(router.is_isolated for router in self._world.routers):
             return [("k.apply", serial) for serial in self._requests]
         found: list[Choice] = []
@@ -95,3 +132,8 @@ class StoreAccess:
         read = isinstance(effect, effects.Read)
         failure = inputs.StoreFailure.UNAVAILABLE if read else inputs.StoreFailure.UNKNOWN
         router.replies.append(inputs.StoreFailed(effect.nonce, failure))
+
+
+def _sort(write: effects.Propose) -> str:
+    """Writes of one sort go together: puts of subscriptions, puts of publishers, deletions."""
+    return "" if write.record is None else write.key.partition("/")[0]

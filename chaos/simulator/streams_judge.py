@@ -121,7 +121,7 @@ class StreamsJudge:
             return False
         ways = (router.rid, sync.ingress_rid), (sync.ingress_rid, router.rid)  # its SYNC for a new epoch asks anew
         views = [each.records.view.applied for each in world.routers if each.records is not None]
-        if any(map(world.frames.get, ways)) or min(views) < world.etcd.revision:
+        if any(map(world.frames.get, ways)) or min(views) < world.etcd.applied:
             return False
         for other in world.routers:
             ingresses = [] if other.records is None else other.records.ingresses.values()

@@ -74,6 +74,8 @@ class Traits:
     """Attaches are put over what the router's view shows, as where many come at once (A-2b)."""
     pieces: bool = False
     """A router hands a message to one of its subscriptions in a turn, as where there are thousands (T-10)."""
+    together: bool = False
+    """Writes of a router that wait for etcd may go in one transaction, and have one revision (A-2e)."""
     mortals: int = 0
     """So many publishers behind the first one may be killed for good, and ask for a T_pub that does not end (K-5)."""
     patience_s: int = 0

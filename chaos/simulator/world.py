@@ -150,7 +150,7 @@ class World(WorldState):
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
         router.saw(self.nonce, revision)
-        self.feed(router, [inputs.StoreHealth(True), inputs.ViewSnapshot(revision, entries)])
+        self.feed(router, [inputs.StoreHealth(True), inputs.ViewSnapshot(self.etcd.applied_at(revision), entries)])
 
     def stop_router(self, index: int) -> None:
         """Crash, or fence (K-3): all memory is gone and all its connections drop."""
@@ -477,16 +477,16 @@ class World(WorldState):
             if any(c.kind is Kind.ROUTER and c.record is None and c.key == key_of(router) for c in changes):
                 self.stop_router(index)  # K-3: its own key is gone
             else:
-                self.feed(router, [inputs.ViewChanges(changes[-1].mod_revision, changes)])
+                self.feed(router, [inputs.ViewChanges(self.etcd.applied_at(router.seen), changes)])
 
     def _reload(self, router: Router) -> None:
         router.must_reload = False
         revision, entries = self.etcd.snapshot()
         self.coverage[coverage.RELOADED] += router.seen < revision
-        router.skipped = revision
+        router.skipped = self.etcd.applied_at(revision)
         router.saw(self.nonce, revision)
         if any(entry.kind is Kind.ROUTER and entry.key == key_of(router) for entry in entries):
-            self.feed(router, [inputs.ViewSnapshot(revision, entries)])
+            self.feed(router, [inputs.ViewSnapshot(router.skipped, entries)])
         else:
             self.stop_router(router.index)
 

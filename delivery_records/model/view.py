@@ -1,8 +1,9 @@
 """The view: a router's fold of the etcd watch (rules K-2, K-4, K-7).
 
-The view says which routers live, where each subscription and publisher is attached, and at which epoch. An epoch is the
-mod revision of an attachment key; `created` (a subscription's incarnation) is its create revision. Since attaches never
-share a transaction, one revision names one attachment in the whole cluster.
+The view says which routers live, where each subscription and publisher is attached, and at which epoch. An epoch names
+the last write to an attachment key, in the whole cluster; `created` (a subscription's incarnation) the first one. Both
+are numbers in one order, which the shell makes of etcd's revisions: several writes of one revision have epochs of their
+own (A-2e). What is called a revision in the record core is such a number.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ Record: TypeAlias = RouterRecord | SubscriptionRecord | PublisherRecord
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One etcd event: `record` is None for a deletion. `key` is the last part of the etcd key."""
+    """One etcd event: `record` is None for a deletion. `key` is the last part of the etcd key; revisions are epochs."""
 
     kind: Kind
     key: str

@@ -15,8 +15,8 @@ MAX_USERS = 10_000
 """Users and addresses that are remembered; one that did not attach for longest is forgotten first, and begins anew."""
 FEW = 16
 """Attaches at once that never wait for etcd's sake: those of most programs."""
-BUSY = 64
-"""Operations that wait for etcd while as many are under way: who has attached a lot waits until there are fewer."""
+BUSY = 256
+"""Operations that wait for etcd, four transactions full: who has attached a lot waits until there are fewer."""
 BUSY_DELAY_S = 0.05
 LONGEST_S = 0.5
 """A connection is looked at again after this time, and has its heartbeat: clients wait 2 s for one, or longer."""

@@ -31,6 +31,7 @@ from router.process.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks
 from router.settings.config import RouterConfig
+from topology.keys.epochs import epoch_of
 from topology.keys.services import Places, ServiceDirectory
 from topology.members.membership import Membership
 
@@ -81,7 +82,7 @@ class Incarnation:
             limits=config.record_limits(),
             message_format=MessageFormat(Annotator(listener).annotate, make_letter, read_group, read_ttl),
             era=membership.life.era,
-            nonce_revision=membership.life_revision,
+            nonce_revision=epoch_of(membership.life_revision),
             filters=AmqpFilters(),
             policy_of=config.policy_of,
         )

@@ -15,6 +15,7 @@ from router.operator.inspection_view import ViewTables, topic_head
 from router.operator.rates import SERIES, Rates
 from topology.inspector.rows_core import LINKS, PUBLISHERS, ROUTERS, SUBSCRIPTIONS, TOPICS, Head, Row
 from topology.inspector.source import Observer, OtherRouter
+from topology.keys.epochs import revision_of
 
 _OF_VIEW = frozenset({ROUTERS, LINKS, TOPICS, SUBSCRIPTIONS, PUBLISHERS})
 _NO_RATES: dict[str, Row] = {
@@ -116,7 +117,7 @@ class Inspection:
 
     def applied(self) -> int:
         """See `Source`."""
-        return 0 if self._incarnation is None else self._incarnation.records.view.applied
+        return 0 if self._incarnation is None else revision_of(self._incarnation.records.view.applied)
 
     def heads(self, table: str) -> Sequence[Head]:
         """See `Source`."""

@@ -19,6 +19,7 @@ from delivery_records.model.outcomes import Decision
 from router.operator.status import Numbers, Status
 from topology.inspector.schema.model import EntityType
 from topology.inspector.schema.own import NEIGHBOUR, OVERVIEW
+from topology.keys.epochs import revision_of
 
 _COUNTERS = {
     "incarnations": ("oncewire_incarnations", "Lives of this router since its process started"),
@@ -264,7 +265,7 @@ def _overview(status: Status, numbers: Numbers) -> Iterator[Metric]:
         "ready": not status.waiting_for(),
         "draining": status.draining() is not None,
         "lease_left_s": numbers.lease_left_s,
-        "applied": core.applied_revision,
+        "applied": revision_of(core.applied_revision),
         "routers": core.routers,
         "subscriptions": core.subscriptions,
         "publishers": core.publishers,

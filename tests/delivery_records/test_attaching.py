@@ -85,6 +85,22 @@ def test_of_many_attaches_at_once_the_first_ones_read_their_keys() -> None:
     assert node.count(Decision.SUBSCRIBER_ATTACHED) == READ_ATTACHES + 10
 
 
+def test_attaches_of_unknown_fate_count_among_those_under_way() -> None:
+    net = Net()
+    node = net.nodes[0]
+    for number in range(READ_ATTACHES):
+        node.is_store_held = True
+        SubscriberLink(net, node).attach(f"s{number}")
+        net._operate(node, node.waiting.popleft())  # the read succeeds
+        _fail(net, StoreFailure.UNKNOWN)
+        node.is_store_held = False
+        net.run()
+    assert node.count(Decision.ATTACH_UNKNOWN) == READ_ATTACHES
+    node.is_store_held = True
+    SubscriberLink(net, node).attach("next")
+    assert [type(operation) for operation in node.waiting] == [effects.Propose]
+
+
 @KINDS
 def test_where_many_attach_one_whose_view_was_late_reads_its_key_at_once_and_goes_on(kind: str) -> None:
     net = Net(2, limits=Limits(read_attaches=0))

@@ -34,6 +34,7 @@ from router.incarnations.incarnation import FLUSH_S
 from router.operator.amqp_node import MAX_REQUEST_BYTES
 from router.routed.half import WINDOW_BYTES
 from router.settings.config_loading import SETTINGS
+from topology.etcd.store import MAX_WRITE_BYTES
 from topology.inspector.rates_core import POINT_S
 from topology.inspector.watching import PERIOD_S
 from topology.links.linkstate import HEARTBEAT_S
@@ -87,6 +88,7 @@ QUOTED: Mapping[str, tuple[float, ...]] = {
     "management.md": (MAX_REQUEST_BYTES,),
     "monitoring.md": (CRASHED_S, BOUNDS_S[0], in_file("prometheus/alerts.yml", r"oncewire_lease_age_seconds > (\d+)$")),
     "protocol.md": (
+        MAX_WRITE_BYTES,
         FLUSH_S,
         limits.DRAIN_PATIENCE_S,
         limits.BARRIER_REPEAT_S,

@@ -37,6 +37,7 @@ from topology.keys.attachments import (
     router_store_key,
     store_key,
 )
+from topology.keys.epochs import MAX_ORDINAL, epoch_of, last_epoch_of, revision_of
 
 KEY = link_key("container", "link")
 ROUTER = RouterRecord("node.a", 0x6F, "127.0.0.1:1", "amqp://127.0.0.1:2", "http://127.0.0.1:3", 1, 2, "0.1")
@@ -140,11 +141,31 @@ def test_a_routers_value_must_be_that_of_its_key() -> None:
         decode_record(Kind.ROUTER, "other.6f", encode_record(ROUTER))
 
 
-def test_keys_and_events_become_changes_with_their_revisions() -> None:
+def test_keys_and_events_become_changes_with_their_epochs() -> None:
     stored = Stored(store_key(f"subs/{KEY}"), encode_record(SUBSCRIPTION), 3, 7, 0)
-    assert change_of_stored(stored) == Change(Kind.SUBSCRIPTION, KEY, SUBSCRIPTION, 3, 7)
+    assert change_of_stored(stored) == Change(Kind.SUBSCRIPTION, KEY, SUBSCRIPTION, epoch_of(3), epoch_of(7))
     gone = WatchEvent(EventKind.DELETE, router_store_key(ROUTER), b"", 0, 9)
-    assert change_of_event(gone) == Change(Kind.ROUTER, "node.a.6f", None, 0, 9)
+    assert change_of_event(gone) == Change(Kind.ROUTER, "node.a.6f", None, 0, epoch_of(9))
+
+
+@given(revision=st.integers(1, 2**41 - 1), ordinals=st.lists(st.integers(0, MAX_ORDINAL), min_size=2, unique=True))
+def test_keys_of_one_transaction_have_epochs_of_their_own(revision: int, ordinals: list[int]) -> None:
+    values = [encode_record(SUBSCRIPTION, ordinal) for ordinal in ordinals]
+    events = [WatchEvent(EventKind.PUT, store_key(f"subs/{KEY}"), value, revision, revision) for value in values]
+    changes = readable_changes(change_of_event, events)
+    assert [change.record for change in changes] == [SUBSCRIPTION] * len(ordinals)
+    epochs = [change.mod_revision for change in changes]
+    assert len(set(epochs)) == len(epochs)
+    assert {revision_of(epoch) for epoch in epochs} == {revision}
+    # Those of the revisions around it are below and above, and a session has 6 bytes in a tag.
+    assert last_epoch_of(revision - 1) < min(epochs) <= max(epochs) <= last_epoch_of(revision) < 2**48
+
+
+@pytest.mark.parametrize("ordinal", [-1, MAX_ORDINAL + 1, "1", True, None])
+def test_an_ordinal_that_no_transaction_has_is_malformed(ordinal: object) -> None:
+    value = json.loads(encode_record(SUBSCRIPTION)) | {"ordinal": ordinal}
+    with pytest.raises(MalformedValue, match="ordinal is"):
+        change_of_stored(Stored(store_key(f"subs/{KEY}"), json.dumps(value).encode(), 3, 7, 0))
 
 
 def test_kinds_of_newer_versions_are_not_attachments() -> None:
@@ -161,7 +182,7 @@ def test_keys_that_make_no_sense_are_skipped_with_a_log_line(caplog: pytest.LogC
     ]
     with caplog.at_level(logging.ERROR):
         changes = readable_changes(change_of_stored, [bad[0], good, *bad[1:]])
-    assert [change.mod_revision for change in changes] == [7]
+    assert [change.mod_revision for change in changes] == [epoch_of(7)]
     assert len(caplog.records) == len(bad)
     # A deletion of such a key is skipped as well: the core must never see a router key without an incarnation.
     assert readable_changes(change_of_event, [WatchEvent(EventKind.DELETE, bad[2].key, b"", 0, 11)]) == []

@@ -22,6 +22,7 @@ from topology.etcd.memory_store import MemoryEtcd
 from topology.etcd.server import EtcdServer
 from topology.etcd.store import PREFIX, UNCONDITIONAL, ClusterStore, StoreRejected, StoreUnavailable
 from topology.keys.attachments import CLUSTER_KEY, encode_record, router_store_key, store_key
+from topology.keys.epochs import epoch_of, revision_of
 from topology.members import keep_alive
 from topology.members.lease_clock import FENCE_FRACTION
 from topology.members.membership import FenceReason, Membership, MembershipInput
@@ -121,10 +122,11 @@ async def member(network: Network, node_id: str = "node", ttl_s: int = TTL_S) ->
 
 
 async def write(network: Network, key: str, value: bytes) -> int:
+    """Returns the epoch."""
     store = network.open_store()
     result = await store.compare_and_put(key, value, UNCONDITIONAL)
     await store.close()
-    return result.revision
+    return epoch_of(result.revision)
 
 
 async def delete(network: Network, key: str) -> None:
@@ -159,11 +161,11 @@ async def test_the_incarnation_is_the_id_of_the_lease_its_key_lives_under(networ
 
 async def test_changes_follow_the_snapshot_without_a_gap(network: Network) -> None:
     async with member(network) as follower:
-        revisions = [await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER)) for _ in range(20)]
-        await eventually(lambda: follower.view.applied >= revisions[-1], "all changes are applied")
+        epochs = [await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER)) for _ in range(20)]
+        await eventually(lambda: follower.view.applied >= epochs[-1], "all changes are applied")
         changes = [c for given in follower.inputs if isinstance(given, ViewChanges) for c in given.changes]
-        assert [change.mod_revision for change in changes] == revisions
-        assert changes[0] == Change(Kind.PUBLISHER, KEY, PUBLISHER, revisions[0], revisions[0])
+        assert [change.mod_revision for change in changes] == epochs
+        assert changes[0] == Change(Kind.PUBLISHER, KEY, PUBLISHER, epochs[0], epochs[0])
 
 
 async def test_routers_see_each_other_and_share_the_nonce(network: Network) -> None:
@@ -330,7 +332,7 @@ async def test_a_watch_that_fell_behind_compaction_is_replaced_by_a_snapshot() -
         await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER))
         await delete(network, store_key(f"pubs/{KEY}"))
         last = await write(network, store_key(f"subs/{KEY}"), b"rubbish")
-        memory.compact(last)
+        memory.compact(revision_of(last))
         memory.faults.hold_watches = False
         memory.wake_watches()
         await eventually(lambda: follower.view.applied >= last, "the snapshot is handed over")
@@ -345,7 +347,7 @@ async def test_a_snapshot_with_another_nonce_ends_the_incarnation() -> None:
     network = Network(memory.client, memory, None)  # type: ignore[arg-type]
     async with member(network) as follower:
         memory.faults.hold_watches = True
-        memory.compact(await write(network, CLUSTER_KEY, b'{"nonce": "00000000"}'))
+        memory.compact(revision_of(await write(network, CLUSTER_KEY, b'{"nonce": "00000000"}')))
         memory.faults.hold_watches = False
         memory.wake_watches()
         assert await follower.ended() is FenceReason.CLUSTER_CHANGED
@@ -357,7 +359,7 @@ async def test_a_snapshot_without_the_routers_own_key_ends_the_incarnation() -> 
     async with member(network) as follower:
         memory.faults.hold_watches = True
         await delete(network, router_store_key(RouterRecord("node", follower.membership.rid)))
-        memory.compact(await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER)))
+        memory.compact(revision_of(await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER))))
         memory.faults.hold_watches = False
         memory.wake_watches()
         assert await follower.ended() is FenceReason.KEY_DELETED

@@ -11,7 +11,6 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import Any, TypeVar
 
 from delivery_records.model.tags import ERA_BITS, NONCE_BYTES
@@ -28,6 +27,7 @@ from delivery_records.model.view import (
     router_key,
 )
 from topology.etcd.store import PREFIX, EventKind, Stored, WatchEvent
+from topology.keys.epochs import MAX_ORDINAL, epoch_of
 
 CLUSTER_KEY = PREFIX + "cluster"
 """Holds the `ClusterLife`: the cluster nonce, which is part of every network tag, and what belongs to it."""
@@ -57,13 +57,28 @@ def router_store_key(record: RouterRecord) -> str:
     return f"{PREFIX}{Kind.ROUTER.value}/{router_key(record)}"
 
 
-def encode_record(record: Record) -> bytes:
-    """The value to write. Fields that have their default are written too: people read these values."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
+def encode_record(record: Record, ordinal: int = 0) -> bytes:
+    """The value to write. Fields that have their default are written too: people read these values.
+
+    Args:
+        record: what the value stands for.
+        ordinal: of this key among those that its transaction writes (A-2e).
+    """
+    values = {name: getattr(record, name) for name in _FIELDS[type(record)]}
     # 64-bit numbers do not survive JavaScript; the key shows the incarnation in hex, too.
     values["rid"] = f"{record.rid:x}"
-    values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
-    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
+    if isinstance(record, SubscriptionRecord):
+        values["mode"] = record.mode.value
+    if ordinal:
+        values[_ORDINAL] = ordinal
+    return _ENCODER.encode(values).encode()
+
+
+_FIELDS: Mapping[type[Record], tuple[str, ...]] = {
+    kind: tuple(field.name for field in fields(kind)) for kind in (RouterRecord, SubscriptionRecord, PublisherRecord)
+}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_ORDINAL = "ordinal"
 
 
 def decode_record(kind: Kind, key: str, value: bytes) -> Record:
@@ -72,15 +87,20 @@ def decode_record(kind: Kind, key: str, value: bytes) -> Record:
     Raises:
         MalformedValue: it is not a record of that kind, or does not belong under that key.
     """
+    return _decoded(kind, key, value)[0]
+
+
+def _decoded(kind: Kind, key: str, value: bytes) -> tuple[Record, int]:
+    """The record in a value, and its ordinal."""
     reader = _Reader(f"{kind.value}/{key}", value)
     record = _DECODERS[kind](reader)
     if isinstance(record, RouterRecord) and router_key(record) != key:
         raise MalformedValue(f"{kind.value}/{key}: the value is that of {router_key(record)}")
-    return record
+    return record, reader.whole(_ORDINAL, 0, highest=MAX_ORDINAL)
 
 
 def change_of_stored(stored: Stored) -> Change | None:
-    """A key of a snapshot as the core wants it; None for keys that are not attachments.
+    """A key of a snapshot, or that was read, as the core wants it; None for keys that are not attachments.
 
     Raises:
         MalformedValue: see `decode_record`.
@@ -89,8 +109,8 @@ def change_of_stored(stored: Stored) -> Change | None:
     if found is None:
         return None
     kind, key = found
-    record = decode_record(kind, key, stored.value)
-    return Change(kind, key, record, stored.create_revision, stored.mod_revision)
+    record, ordinal = _decoded(kind, key, stored.value)
+    return Change(kind, key, record, epoch_of(stored.create_revision), epoch_of(stored.mod_revision, ordinal))
 
 
 def change_of_event(event: WatchEvent) -> Change | None:
@@ -103,8 +123,10 @@ def change_of_event(event: WatchEvent) -> Change | None:
     if found is None:
         return None
     kind, key = found
-    record = None if event.kind is EventKind.DELETE else decode_record(kind, key, event.value)
-    return Change(kind, key, record, event.create_revision, event.mod_revision)
+    if event.kind is EventKind.DELETE:
+        return Change(kind, key, None, epoch_of(event.create_revision), epoch_of(event.mod_revision))
+    record, ordinal = _decoded(kind, key, event.value)
+    return Change(kind, key, record, epoch_of(event.create_revision), epoch_of(event.mod_revision, ordinal))
 
 
 _Source = TypeVar("_Source", Stored, WatchEvent)
@@ -236,9 +258,9 @@ class _Reader:
             raise self._wrong(name, "true or false")
         return value
 
-    def whole(self, name: str, default: int, lowest: int = 0) -> int:
+    def whole(self, name: str, default: int, lowest: int = 0, highest: int = MAX_REVISION) -> int:
         value = self._fields.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= MAX_REVISION:
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
             raise self._wrong(name, f"a whole number from {lowest} on")
         return value
 

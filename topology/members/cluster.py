@@ -22,6 +22,7 @@ from topology.keys.attachments import (
     new_life,
     readable_changes,
 )
+from topology.keys.epochs import epoch_of
 from topology.members.history import log_lead, why_broken
 
 LOOK_S = 0.25
@@ -128,4 +129,4 @@ async def begin_new_life(store: ClusterStore, *, wait_s: float = 0.0, force: boo
 def _has_ended(change: Change, life_revision: int) -> bool:
     if not isinstance(change.record, PublisherRecord):
         return False
-    return 0 < session_of_record(change.record, change.mod_revision) < life_revision
+    return 0 < session_of_record(change.record, change.mod_revision) < epoch_of(life_revision)

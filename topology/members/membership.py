@@ -60,6 +60,7 @@ from topology.keys.attachments import (
     router_store_key,
     why_marked,
 )
+from topology.keys.epochs import last_epoch_of
 from topology.keys.router_secrets import RouterSecrets
 from topology.members.history import join_life
 from topology.members.history_core import SeenHistory
@@ -286,7 +287,7 @@ class Membership:
         self._check_lease()
         self._seen.note(self.nonce, revision, _last_put(stored))
         self.secrets.load(stored)
-        snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
+        snapshot = ViewSnapshot(last_epoch_of(revision), readable_changes(change_of_stored, stored))
         if self.is_joined:
             self._hand_over([snapshot])
         else:
@@ -301,7 +302,8 @@ class Membership:
                 self._check_lease()
                 self._seen.note(self.nonce, batch.revision, batch.events[-1])
                 self.secrets.apply(batch.events)
-                self._hand_over([ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))])
+                changes = readable_changes(change_of_event, batch.events)
+                self._hand_over([ViewChanges(last_epoch_of(batch.revision), changes)])
         raise StoreRejected("the store's client was closed while this router was a member")
 
     def _check_lease(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delivery_records.attachments.attempt import Attempt
 from delivery_records.attachments.closing import STOLEN
 from delivery_records.attachments.watch.shared import SharedChanges
 from delivery_records.attachments.watch.watch_parts import WatchParts
@@ -99,13 +100,13 @@ class SubscriptionChanges:
         if attempt is not None and not attempt.is_lost:
             assert isinstance(attempt.request, SubscriberAttach)
             turn.durations.attach_subscriber.observe(turn.now - attempt.since)
-            self._open(subscription, attempt.request)
+            self._open(subscription, attempt, attempt.request)
         elif subscription.record.rid == turn.rid:
             self._expiry.on_attachment_lost(path, subscription, awaited)
         elif subscription.record.rid not in turn.view.routers:
             self._expiry.on_orphan(path, subscription)
 
-    def _open(self, subscription: Subscription, request: SubscriberAttach) -> None:
+    def _open(self, subscription: Subscription, attempt: Attempt, request: SubscriberAttach) -> None:
         turn = self._turn
         kind = Egress
         if subscription.record.member_of:
@@ -113,6 +114,8 @@ class SubscriptionChanges:
         elif subscription.record.filter:
             kind = FilteredEgress  # E-9
         egress = kind(turn, subscription, request, self._egress_parts)
+        if not egress.is_member:  # SH-1: of a member its shared subscription counts
+            egress.existed = attempt.expect != 0
         self._endpoints.open_egress(egress)
         turn.note(
             Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,

@@ -38,7 +38,7 @@ class WatchHandlers:
     def on_snapshot(self, snapshot: ViewSnapshot) -> None:
         """K-1, K-4: take over a snapshot as the changes that lead to it, before any later message."""
         turn = self._turn
-        turn.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
+        turn.note(Decision.VIEW_RELOADED, epoch=snapshot.revision, keys=len(snapshot.entries))
         turn.view.applied = max(turn.view.applied, snapshot.revision)
         turn.view.announce(snapshot.entries)
         for change in turn.view.difference(list(snapshot.entries)):

@@ -96,7 +96,7 @@ SUBSCRIPTION = EntityType(
             Column("joins behind", 3, ""),
         ),
         text("mode", "exactly-once, at-least-once or at-most-once.", Column("mode", 5)),
-        integer("epoch", "Revision of the last write to its key; changes with each attach.", Column("epoch", 6)),
+        integer("epoch", "Names the last write to its key; changes with each attach.", Column("epoch", 6)),
         seconds(
             "timeout_s",
             "How long it is kept without its client; at most a minute until the client has proved that "
@@ -178,7 +178,7 @@ PUBLISHER = EntityType(
             is_nullable=True,
         ),
         integer("session", "Number of its publisher session; 0 = none has started.", Column("session", 6)),
-        integer("epoch", "Revision of the last write to its key.", Column("epoch", 6)),
+        integer("epoch", "Names the last write to its key.", Column("epoch", 6)),
         text("peer", "Address of its client.", Column("client", 3, "Client")),
         text("user", "As logged in; empty without a login.", Column("user", 3, "User")),
         _RID,
