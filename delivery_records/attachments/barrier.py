@@ -23,6 +23,7 @@ class AttachBarrier:
         "_applied",
         "_ask_at",
         "_asked",
+        "_known_to_all",
         "_open_channel",
         "_repeat_s",
         "_since",
@@ -48,15 +49,22 @@ class AttachBarrier:
         """How long the next BARRIER waits for answers."""
         self._ask_at = 0.0
         """When the next BARRIER is due, while its timer is set."""
+        self._known_to_all = -1
+        """Up to where those who wait were looked at: what was created by then is confirmed."""
 
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
+        known = self._applied_by_all()
+        self._known_to_all = min(self._known_to_all, known)
+        if egress.created <= known:
+            self._turn.durations.barrier.observe(0.0)
+            egress.confirm()
+            return
         self._waiting[egress.key] = egress
         self._since[egress.key] = self._turn.now
         self._repeat_s = BARRIER_REPEAT_S
-        self.check()
         soon = self._turn.now + BARRIER_PERIOD_S
-        if egress.key in self._waiting and not (self._turn.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
+        if not (self._turn.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
             self._ask(soon)
 
     def _ask(self, at: float) -> None:
@@ -71,6 +79,7 @@ class AttachBarrier:
     def on_datagram(self, rid: int, message: Barrier | Applied) -> None:
         """Answer a BARRIER when we are there; note what another router has applied."""
         if isinstance(message, Barrier):
+            self._note_applied(rid, message.revision)  # A-6a: it asks for no more than it has reached itself
             if self._turn.view.applied >= message.revision:
                 self._turn.out.append(effects.SendDatagram(rid, Applied(self._turn.view.applied)))
             else:
@@ -126,19 +135,24 @@ class AttachBarrier:
 
     def check(self) -> None:
         """Confirm everybody whose barrier is complete."""
-        for egress in [egress for egress in self._waiting.values() if self._is_complete(egress.created)]:
+        known, before = self._applied_by_all(), self._known_to_all
+        self._known_to_all = known
+        if known <= before:
+            return
+        for egress in [egress for egress in self._waiting.values() if egress.created <= known]:
             del self._waiting[egress.key]
             self._turn.durations.barrier.observe(self._turn.now - self._since.pop(egress.key))
             egress.confirm()
 
-    def _is_complete(self, created: int) -> bool:
-        turn = self._turn
-        if turn.view.applied < created:
-            return False
-        for rid, router in turn.view.routers.items():
-            if rid != turn.rid and not self._has_applied(rid, router, created):
-                return False
-        return all(self._applied.get(rid, 0) >= created for rid in self._vanished)
+    def _applied_by_all(self) -> int:
+        """What was created at this revision, or before, is complete."""
+        view, rid = self._turn.view, self._turn.rid
+        known = view.applied
+        for other, router in view.routers.items():
+            if other != rid:
+                # K-1: a router loads a snapshot at a revision >= its own key before it listens.
+                known = min(known, max(router.create_revision - 1, self._applied.get(other, 0)))
+        return min([known, *(self._applied.get(vanished, 0) for vanished in self._vanished)])
 
     def _has_applied(self, rid: int, router: Router, revision: int) -> bool:
         # K-1: a router loads a snapshot at a revision >= its own key before it listens.

@@ -196,3 +196,27 @@ def test_a_waiting_subscription_that_is_lost_is_not_confirmed_later() -> None:
     net.advance(1.0)
     assert not subscriber.confirmed()
     assert net.nodes[0].core.barrier.waiting == 0
+
+
+def test_subscriptions_of_a_router_that_died_are_confirmed_at_another_before_its_lease_has_ended() -> None:
+    net = Net(2)
+    dead, other = net.nodes
+    _join(net, dead, "warm")  # its HELLO says how far the router is then
+    net.advance(1.0)
+    joins = [_join(net, dead, f"s{number}") for number in range(3)]
+    net.advance(1.0)
+    assert all(join.confirmed() for join in joins)
+    net.kill(dead, lease_ends=False)
+    again = [_join(net, other, f"s{number}") for number in range(3)]
+    assert all(join.confirmed() for join in again)
+
+
+def test_a_new_subscription_waits_for_the_router_that_died() -> None:
+    net = Net(2)
+    dead, other = net.nodes
+    _join(net, dead)
+    net.advance(1.0)
+    net.kill(dead, lease_ends=False)
+    new = _join(net, other, "new")
+    net.advance(1.0)
+    assert not new.confirmed()
