@@ -406,6 +406,9 @@ class View:
             del self.keys_of[owner]
 
     def _forget_matching(self, pattern: str) -> None:
+        if "*" not in pattern and "#" not in pattern:  # it matches itself alone
+            self._matching.pop(pattern, None)
+            return
         for topic in [topic for topic in self._matching if matches(pattern, topic)]:
             del self._matching[topic]
 

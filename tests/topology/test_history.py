@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from delivery_records.model.view import RouterRecord
 from topology.etcd.memory_store import MemoryEtcd
-from topology.etcd.store import ABSENT, UNCONDITIONAL, EventKind, StoreReplaced, WatchEvent
+from topology.etcd.store import ABSENT, PREFIX, UNCONDITIONAL, EventKind, StoreReplaced, WatchEvent, Write
 from topology.keys.attachments import CLUSTER_KEY, LOST_KEY, ClusterLife, encode_life, why_marked
 from topology.members.cluster import begin_new_life, read_cluster
 from topology.members.history import why_from_snapshot
@@ -104,6 +106,26 @@ async def test_a_router_that_knows_a_later_past_says_so_to_all_others() -> None:
     assert "after it was at 1000" in (await read_cluster(etcd.client())).why_restored
     assert (await begin_new_life(etcd.client())).why_restored == ""
     await joined(etcd, SeenHistory())
+
+
+async def test_whichever_event_of_a_transaction_was_seen_last_the_history_that_has_it_goes_on() -> None:
+    etcd = MemoryEtcd()
+    store = etcd.client()
+    await joined(etcd, SeenHistory())
+    nonce = await nonce_of(etcd)
+    revision, _ = await store.snapshot(PREFIX)
+    await store.write_each([Write(f"{PREFIX}subs/{name}", name.encode(), ABSENT) for name in ("a", "b", "c")])
+    async with aclosing(store.watch(PREFIX, revision + 1)) as batches:
+        batch = await anext(batches)
+    assert len(batch.events) == 3
+    for event in batch.events:
+        seen = SeenHistory()
+        seen.note(nonce, batch.revision, event)
+        await joined(etcd, seen)
+    other = SeenHistory()
+    other.note(nonce, batch.revision, replace(batch.events[1], value=b"another"))
+    with pytest.raises(StoreReplaced, match="another history"):
+        await joined(etcd, other)
 
 
 async def test_a_router_at_work_ends_when_another_one_says_that_history_was_lost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import aclosing
 
 import pytest
@@ -57,6 +58,25 @@ async def test_what_goes_together_has_one_revision_and_its_events_come_whole_and
     revision, stored = await store.snapshot(place.prefix)
     assert revision >= batch.revision
     assert [each.mod_revision for each in stored] == [batch.revision] * MAX_WRITES
+
+
+async def test_a_watch_that_catches_up_with_large_transactions_gets_each_as_a_whole(place: StorePlace) -> None:
+    store = place.client()
+    start, _ = await store.snapshot(place.prefix)
+    value = bytes(MAX_WRITE_BYTES // MAX_WRITES - 100)
+    # Six megabytes: more than etcd sends in one message.
+    for number in range(12):
+        assert all(
+            await store.write_each([Write(f"{place.prefix}{number}/{n}", value, ABSENT) for n in range(MAX_WRITES)])
+        )
+    seen: dict[int, int] = {}
+    async with aclosing(store.watch(place.prefix, start + 1)) as batches:
+        while sum(seen.values()) < 12 * MAX_WRITES:
+            batch = await next_batch(batches)
+            counts = Counter(event.mod_revision for event in batch.events)
+            assert not counts.keys() & seen.keys()
+            seen |= counts
+    assert list(seen.values()) == [MAX_WRITES] * 12
 
 
 async def test_deletions_that_go_together_have_one_revision(place: StorePlace) -> None:
