@@ -36,6 +36,7 @@ from topology.etcd.store import (
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
+    Write,
 )
 
 
@@ -315,6 +316,21 @@ async def test_a_login_is_renewed_when_its_token_ends_for_calls_and_watch(open_s
         assert await store.keep_alive(lease) > 0
         await store.close()
         await writer.close()
+
+
+async def test_a_user_with_permission_for_the_prefix_writes_and_reads_several_keys_together(
+    open_store: OpenEtcdStore,
+) -> None:
+    async with EtcdServer() as etcd:
+        await enable_login(etcd.urls[0])
+        store = open_store(etcd.urls, login("router"))
+        assert await store.write_each([Write("/t/a", b"1", ABSENT), Write("/t/b", b"2", ABSENT)]) == [True, True]
+        found = await store.get_each(["/t/b", "/t/a"])
+        assert [each and each.value for each in found] == [b"2", b"1"]
+        assert (
+            await store.write_each([Write(each.key, None, each.mod_revision) for each in found if each]) == [True] * 2
+        )
+        await store.close()
 
 
 async def test_a_wrong_password_a_missing_login_and_a_missing_permission_are_reported_as_such(
