@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chaos.simulator.clients import Mark
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.filters import FILTERS
+from chaos.simulator.marks import Mark
 from chaos.simulator.strangers import Strangers
 from delivery_records.model.view import Kind
 

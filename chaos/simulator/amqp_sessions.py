@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import Publisher
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.judge import Judge
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router
 from chaos.simulator.shipped_publisher import ShippedPublisher

@@ -5,9 +5,10 @@ Nothing is owed to them and nothing is repeated; still nothing may come twice or
 
 from __future__ import annotations
 
-from chaos.simulator.clients import Publisher, Subscriber
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S
+from chaos.simulator.subscribers import Subscriber
 from delivery_records.model import effects, inputs
 from delivery_records.model.view import SubscriptionMode
 

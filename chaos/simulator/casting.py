@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
-from chaos.simulator.clients import Publisher, Subscriber
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.stock_clients import ResumingPublisher, StockPublisher, StockSubscriber
+from chaos.simulator.subscribers import Subscriber
 from chaos.simulator.traits import Traits
 
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher

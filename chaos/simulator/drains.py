@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import Mark
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.judge import Judge
+from chaos.simulator.marks import Mark
 from chaos.simulator.members import Members
 from chaos.simulator.routers import Router, record_of
 from chaos.simulator.state import Feed, StopRouter, WorldState

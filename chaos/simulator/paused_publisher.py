@@ -37,9 +37,9 @@ class PausedPublisher:
         asked: list[wanted.PublisherEffect] = []
         if isinstance(effect, effects.PublisherReply):
             resume = "resumed" if effect.resumed else "new"
-            processed = core.required.processing
+            processed = core.requirement.counts.processing
             asked = core.attached(
-                capable=effect.exactly_once, resume=resume, require=core.require, require_processed=processed
+                capable=effect.exactly_once, resume=resume, require=core.requirement.asked, require_processed=processed
             )
         elif isinstance(effect, effects.AskEcho):
             asked = core.flow(0, echo=effect.epoch)

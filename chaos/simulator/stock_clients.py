@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chaos.simulator.clients import OUTCOMES, Arrived, Mark, Publisher, Subscriber
 from chaos.simulator.connections import OpenLink, PartlyReceived
 from chaos.simulator.judge import Judge
+from chaos.simulator.marks import OUTCOMES, Mark
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
+from chaos.simulator.subscribers import Arrived, Subscriber
 from delivery_records.model import effects, inputs
 from delivery_records.model.outcomes import DeliveryOutcome, Reported
 from delivery_records.model.view import SubscriptionMode

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.fault_names import (
     ALL_FAULTS,
     DEATH,
@@ -22,11 +21,13 @@ from chaos.simulator.fault_names import (
     ROLLBACK,
 )
 from chaos.simulator.filters import FILTERS
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.roles import Keeps
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher
+from chaos.simulator.subscribers import Subscriber
 from chaos.simulator.world import World
 
 

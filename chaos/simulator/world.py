@@ -15,7 +15,6 @@ from chaos.simulator.actions import ACTIONS
 from chaos.simulator.amqp_sessions import AmqpSessions, ends_of
 from chaos.simulator.at_rest import check_rest
 from chaos.simulator.casting import AnyPublisher, AnySubscriber, publisher_kind, subscriber_kind
-from chaos.simulator.clients import Publisher
 from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
@@ -30,6 +29,7 @@ from chaos.simulator.operators import Operators
 from chaos.simulator.pairs import Pairs
 from chaos.simulator.patience_judge import PatienceJudge
 from chaos.simulator.peer_paths import PeerPaths
+from chaos.simulator.publishers import Publisher
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher

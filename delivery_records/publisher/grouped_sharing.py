@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from delivery_records.model.groups import GROUP_BYTES, ReadGroup, group_hash
 from delivery_records.model.outcomes import Decision
 from delivery_records.model.turn import Turn
-from delivery_records.publisher.sharing import SLACK, Member, Share, Way
+from delivery_records.publisher.members import Member
+from delivery_records.publisher.sharing import SLACK, Share, Way
 from delivery_records.publisher.window import AWAITED, Cursor, Slot, Window
 
 

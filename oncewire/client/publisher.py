@@ -14,7 +14,7 @@ from oncewire.client.errors import ClientError, NotAccepted, StillOwed, UsageErr
 from oncewire.client.events import PublisherWaits
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
-from oncewire.client.outcomes import Outcome, counted, ending, released_for_want_of
+from oncewire.client.outcomes import Outcome, counted, ending
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
@@ -336,7 +336,7 @@ class Publisher(PublisherLink):
 
     def _check_held(self) -> None:
         if self._core.is_holding:
-            raise NotAccepted([released_for_want_of(self._core.required)])
+            raise NotAccepted([self._core.requirement.released()])
 
     def _check_open(self) -> None:
         """What is taken while it closes might be stored or sent after the last look."""

@@ -9,7 +9,6 @@ A message is submitted -> stored -> handed to a link -> outcome received -> outc
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -31,7 +30,8 @@ from oncewire.client.core_effects import (
 )
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
 from oncewire.client.map_entry import TAG_BYTES, MapEntry
-from oncewire.client.outcomes import UNKNOWN, DoneBy, Outcome, OutcomeKind, Required, accepted_by, released_for_want_of
+from oncewire.client.outcomes import UNKNOWN, DoneBy, Outcome, OutcomeKind
+from oncewire.client.requirement import Requirement
 
 WINDOW = 1024
 """Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
@@ -39,10 +39,6 @@ WINDOW_BYTES = 64 << 20
 """Bytes of them; one message may be larger when it stands alone."""
 NO_BOUND = 1 << 31
 """More entries than any map holds: the peer's frame size sets no limit."""
-
-
-def _first_number(reported: tuple[int, Outcome]) -> int:
-    return reported[0]
 
 
 class PublisherCore:
@@ -78,9 +74,7 @@ class PublisherCore:
         self._resend_in_doubt = resend_in_doubt
         self._exactly_once = exactly_once
         self._is_shared = is_shared
-        self.require = require
-        """Subscriptions that each message must have; None: it does not ask."""
-        self.required = Required(require or 0, require_processed)
+        self.requirement = Requirement(require, require_processed)
         self.holds_released = False
         """Send nothing behind a released message: its owner sends all of it again, in order, in another session."""
         self.is_holding = False
@@ -111,8 +105,6 @@ class PublisherCore:
         self._queue: deque[MapEntry] = deque()  # stored, to be sent on this attach, in order
         self._sent = 0
         self._credit_limit = 0
-        self._accepted_by: list[tuple[int, Outcome]] = []
-        """(number, outcome) of messages that are accepted, from that one on, in order (I-3c)."""
         self._behind: set[int] = set()
         """Messages that are released as one before them is, and that the router has not reported yet (I-3c)."""
         self._to_settle: list[int] = []
@@ -276,10 +268,9 @@ class PublisherCore:
             require: `x-opt-topic-require` of the reply, None if absent.
             require_processed: likewise `x-opt-topic-require-processed`.
         """
-        if self.require and require != self.require:
-            return [RefuseLink("it does not know x-opt-topic-require, and would accept what too few subscriptions get")]
-        if self.required.processing and require_processed != self.required.processing:
-            return [RefuseLink("it does not know x-opt-topic-require-processed, and would count what is only stored")]
+        refusal = self.requirement.refusal(require, require_processed)
+        if refusal is not None:
+            return [RefuseLink(refusal)]
         if self._exactly_once and not capable:
             return [RefuseLink("it does not offer the capability topic-exactly-once")]
         if self._exactly_once and self._presented and resume == "new":
@@ -332,25 +323,7 @@ class PublisherCore:
         """The router reported who is done with what is accepted, from the message of this tag on (I-3c, I-3g)."""
         number = int.from_bytes(tag, "big") if len(tag) == TAG_BYTES else -1
         if self._attached and number in self._messages:
-            self._accepted_by.append((number, accepted_by(done, self.required)))
-
-    @property
-    def _requires(self) -> bool:
-        return any(self.required)
-
-    def _counted(self, number: int, outcome: Outcome) -> Outcome:
-        """The outcome of a message, with the subscriptions that the router has named for it."""
-        if outcome.kind is OutcomeKind.RELEASED:
-            return released_for_want_of(self.required) if self._requires else outcome
-        if outcome.kind is not OutcomeKind.ACCEPTED:
-            return outcome
-        known = self._accepted_by
-        # Outcomes are decided in the order of the messages (I-3), but a disposition reports those of one kind together.
-        needed = bisect_right(known, next(iter(self._messages)), key=_first_number) - 1
-        if needed > 0:
-            del known[:needed]
-        at = bisect_right(known, number, key=_first_number) - 1
-        return known[at][1] if at >= 0 else outcome
+            self.requirement.name(number, done)
 
     def disposition(
         self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool
@@ -376,7 +349,9 @@ class PublisherCore:
                 assert message.number in self._behind, "what was reported on an earlier link is recorded and gone (P-a)"
                 self._behind.remove(message.number)
                 continue
-            reported = outcome if self.require is None else self._counted(message.number, outcome)
+            reported = outcome
+            if self.requirement.asked is not None:
+                reported = self.requirement.counted(next(iter(self._messages)), message.number, outcome)
             message.outcome = reported._replace(in_doubt=True) if message.in_doubt else reported
             self._decided.append(message)
         if outcome.kind is OutcomeKind.RELEASED:
@@ -389,13 +364,13 @@ class PublisherCore:
     def _on_released(self) -> None:
         """I-3c: what was sent behind a release is released with it, reported or not."""
         is_behind = False
-        for message in self._messages.values() if self._requires else ():
+        for message in self._messages.values() if self.requirement.is_any else ():
             if message.presented or not message.handed:
                 continue
             if message.outcome is not None:
                 is_behind = is_behind or message.outcome.kind is OutcomeKind.RELEASED
             elif is_behind:
-                message.outcome = released_for_want_of(self.required)._replace(in_doubt=message.in_doubt)
+                message.outcome = self.requirement.released()._replace(in_doubt=message.in_doubt)
                 self._decided.append(message)
                 self._behind.add(message.number)
         if self.holds_released:
@@ -429,7 +404,7 @@ class PublisherCore:
         """The link is gone (detached, or its connection lost): everything stays in the map."""
         self._attached = self._active = False
         self._presented = self._sent = self._credit_limit = 0
-        self._accepted_by.clear()
+        self.requirement.forget_named()
         self._behind.clear()
         self._to_settle = []
         for message in self._messages.values():

@@ -139,10 +139,10 @@ class PublisherLink(ClientLink):
         presented = self._core.begin_attach(bound)
         starts: list[object] = [[tag, ULong(revision)] for tag, revision in self._core.starts()]
         properties: Fields = {vocabulary.STARTS: starts} if starts else {}
-        if self._core.require is not None:
-            properties[vocabulary.REQUIRE] = UInt(self._core.require)
-            properties[vocabulary.REQUIRE_PROCESSED] = UInt(self._core.required.processing)
-        if any(self._core.required) and self._core.holds_released:
+        if self._core.requirement.asked is not None:
+            properties[vocabulary.REQUIRE] = UInt(self._core.requirement.asked)
+            properties[vocabulary.REQUIRE_PROCESSED] = UInt(self._core.requirement.counts.processing)
+        if self._core.requirement.is_any and self._core.holds_released:
             properties[vocabulary.WAIT] = True
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(

@@ -139,8 +139,10 @@ class PublisherDriver:
     def attach(self, credit: int = 100, session: int = 7, resume: str = "resumed") -> list[PublisherEffect]:
         """Attach, prove life, get credit; returns what followed the credit."""
         self.core.begin_attach()
-        processed = self.core.required.processing
-        reply = self.core.attached(capable=True, resume=resume, require=self.core.require, require_processed=processed)
+        processed = self.core.requirement.counts.processing
+        reply = self.core.attached(
+            capable=True, resume=resume, require=self.core.requirement.asked, require_processed=processed
+        )
         assert reply == []
         self.core.flow(0, echo=41)
         effects = self.core.flow(credit, session=session)
