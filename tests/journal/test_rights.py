@@ -17,9 +17,9 @@ from oncewire.store.store import Transaction
 from oncewire.wire import ACCEPTED, SaslClient, Source
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.journal.network_world import DEADLINE_S, Edge, edge
+from tests.router.anonymous_links import anonymous, outcome, send, to
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
-from tests.router.test_anonymous_terminus import anonymous, outcome, send, to
 
 (RULES,) = [
     block.text for block in blocks_of(ROOT / "docs/rights.md") if block.run_by == "tests/journal/test_rights.py"
