@@ -8,7 +8,7 @@ from struct import pack
 
 from chaos.fuzz.mutations import NUMBERS, mutate_octets
 from chaos.fuzz.target import InputTarget
-from delivery_records.channels import codec
+from delivery_records.channels import codec, frame_header
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.messages import (
@@ -195,9 +195,9 @@ def take(batch: bytes) -> bool:
 
 
 def _take_frame(frame: bytes) -> None:
-    header = codec.read_header(frame)
-    for _, copy in codec.split(frame, header, lambda rid: rid % 3 or None):
-        codec.read_header(copy)
+    header = frame_header.read_header(frame)
+    for _, copy in frame_header.split(frame, header, lambda rid: rid % 3 or None):
+        frame_header.read_header(copy)
     if header.is_datagram:
         codec.decode_datagram(frame, header)
     else:

@@ -1,21 +1,37 @@
-"""Frames between routers as bytes (rules T-1, T-2, T-8).
-
-A frame is a header and a payload. The header names the origin and every target, so that a router on the way can split
-the target list by next hop and pass the payload on as it is: one copy per next hop, nothing decoded (T-2).
-
-    u8 version, u8 kind, u8 hop limit, u64 origin, u16 count, count x (u64 rid, u32 generation, u64 sequence), payload
-
-All numbers are big endian. A datagram (HELLO, BARRIER, APPLIED) has one target with generation and sequence 0.
-"""
+"""Messages between routers as the payloads of frames (rules T-1, T-8); the header is frame_header.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct, error, unpack_from
-from typing import Final, TypeAlias
+from typing import Final
 
 from delivery_records.channels.annotations_codec import annotations_payload, read_annotations
 from delivery_records.channels.codec_error import ChannelCodecError
+from delivery_records.channels.frame_header import (
+    HOP_LIMIT,
+    KIND_ACK,
+    KIND_ANNOTATIONS,
+    KIND_APPLIED,
+    KIND_BARRIER,
+    KIND_CLAIM,
+    KIND_CREDIT,
+    KIND_HELLO,
+    KIND_LARGE,
+    KIND_MSG,
+    KIND_MSG_PART,
+    KIND_NACK,
+    KIND_NEED,
+    KIND_REASON,
+    KIND_RETURN,
+    KIND_ROOM,
+    KIND_SETTLE,
+    KIND_SYNC,
+    KIND_TAKEN,
+    Header,
+    Target,
+    encode_header,
+)
 from delivery_records.channels.large_codec import ASSIGNED_FLAGS, MAX_ATTEMPT, large_head, read_assigned, read_large
 from delivery_records.model.messages import (
     Ack,
@@ -45,11 +61,6 @@ from delivery_records.model.messages import (
 from delivery_records.model.outcomes import DeliveryOutcome
 from delivery_records.model.tags import MAX_TAG_BYTES
 
-PROTOCOL_VERSION: Final = 1
-"""First byte of every frame. Routers agree on a version when they connect; a frame of another one is refused."""
-HOP_LIMIT: Final = 32
-"""Hops a frame may take: more than any sensible mesh needs, and the end of a loop while best paths settle."""
-MAX_TARGETS: Final = 0xFFFF
 MAX_RUNS: Final = 0xFFFF
 """Runs of numbers in one SETTLE or ACK, and subscriptions in one MSG: what a 16-bit count can say."""
 
@@ -59,42 +70,6 @@ _NO_DELAY: Final = 0xFFFFFFFF
 _FAILED_AS_PRESENTED: Final = 2
 """In the place of failed = 1."""
 
-Target: TypeAlias = tuple[int, int, int]
-"""(router incarnation, channel generation, sequence number)."""
-
-_KIND_SYNC: Final = 1
-_KIND_MSG: Final = 2
-_KIND_MSG_PART: Final = 3
-_KIND_SETTLE: Final = 4
-_KIND_ACK: Final = 5
-_KIND_NACK: Final = 6
-_KIND_CREDIT: Final = 7
-_KIND_CLAIM: Final = 8
-_KIND_RETURN: Final = 9
-_KIND_ROOM: Final = 10
-_KIND_REASON: Final = 11
-_KIND_ANNOTATIONS: Final = 12
-_KIND_LARGE: Final = 13
-_KIND_TAKEN: Final = 14
-_KIND_NEED: Final = 15
-_KIND_HELLO: Final = 16
-_KIND_BARRIER: Final = 17
-_KIND_APPLIED: Final = 18
-_FIRST_SEQUENCED: Final = _KIND_SYNC
-_LAST_SEQUENCED: Final = _KIND_NEED
-_FIRST_DATAGRAM: Final = _KIND_HELLO
-_LAST_DATAGRAM: Final = _KIND_APPLIED
-
-_HEADER: Final = Struct(">BBBQH")
-_TARGET: Final = Struct(">QIQ")
-_HEADER_TO_ONE: Final = Struct(">BBBQHQIQ")
-"""Both together: nearly every frame has one target."""
-_HEADER_SIZE: Final = _HEADER.size
-_TARGET_SIZE: Final = _TARGET.size
-_TO_ONE_SIZE: Final = _HEADER_TO_ONE.size
-_read_header_to_one: Final = _HEADER_TO_ONE.unpack_from
-_write_header_to_one: Final = _HEADER_TO_ONE.pack
-_HOP_LIMIT_AT: Final = 2
 _MSG: Final = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
 _TTL: Final = Struct(">I")
 _PART: Final = Struct(">QQ")  # offset, total
@@ -144,35 +119,6 @@ _OUTCOME_CODES: Final = {
 _OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
 
-class Header:
-    """What a router on the way must know of a frame (hot path: a plain class).
-
-    Attributes:
-        kind, origin, hop_limit: as in the frame.
-        targets: whom it is for.
-        payload_at: where the payload starts in the frame.
-    """
-
-    __slots__ = ("hop_limit", "kind", "origin", "payload_at", "targets")
-
-    def __init__(self, kind: int, origin: int, hop_limit: int, targets: tuple[Target, ...], payload_at: int) -> None:
-        self.kind = kind
-        self.origin = origin
-        self.hop_limit = hop_limit
-        self.targets = targets
-        self.payload_at = payload_at
-
-    @property
-    def carries_body(self) -> bool:
-        """True for MSG, MSG-PART and LARGE: what may be dropped when a next hop is too slow (T-2)."""
-        return self.kind == _KIND_MSG or self.kind == _KIND_MSG_PART or self.kind == _KIND_LARGE
-
-    @property
-    def is_datagram(self) -> bool:
-        """True for HELLO, BARRIER and APPLIED: no channel, no sequence."""
-        return self.kind >= _FIRST_DATAGRAM
-
-
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
@@ -185,56 +131,44 @@ def encode_frame(origin: int, targets: Sequence[Target], message: RouterMessage,
 def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = HOP_LIMIT) -> bytes:
     """One unsequenced message for router `rid`."""
     if isinstance(message, Hello):
-        kind = _KIND_HELLO
+        kind = KIND_HELLO
         payload = _HELLO.pack(message.generation, message.is_reply, message.sent, message.received, message.applied)
     elif isinstance(message, Barrier):
-        kind, payload = _KIND_BARRIER, _NUMBER.pack(message.revision)
+        kind, payload = KIND_BARRIER, _NUMBER.pack(message.revision)
     else:
-        kind, payload = _KIND_APPLIED, _NUMBER.pack(message.revision)
+        kind, payload = KIND_APPLIED, _NUMBER.pack(message.revision)
     return encode_header(kind, origin, ((rid, 0, 0),), hop_limit) + payload
-
-
-def encode_header(kind: int, origin: int, targets: Sequence[Target], hop_limit: int = HOP_LIMIT) -> bytes:
-    """The header for these targets; the payload of `encode_payload` follows it."""
-    if len(targets) == 1:
-        rid, generation, sequence = targets[0]
-        return _write_header_to_one(PROTOCOL_VERSION, kind, hop_limit, origin, 1, rid, generation, sequence)
-    assert 0 < len(targets) <= MAX_TARGETS
-    header = _HEADER.pack(PROTOCOL_VERSION, kind, hop_limit, origin, len(targets))
-    for rid, generation, sequence in targets:
-        header += _TARGET.pack(rid, generation, sequence)
-    return header
 
 
 def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
     """The payload in two pieces, (kind, head, body), so that a body is not copied before it is written."""
     if isinstance(message, Msg):
-        return _KIND_MSG, _msg_head(message), message.message
+        return KIND_MSG, _msg_head(message), message.message
     if isinstance(message, Ack):
         code = _OUTCOME_CODES[message.outcome]
         head = _ACK.pack(message.publisher_epoch, message.subscription_epoch, code, len(message.runs))
-        return _KIND_ACK, head + _runs(message.runs), b""
+        return KIND_ACK, head + _runs(message.runs), b""
     if isinstance(message, Settle):
-        return (_KIND_SETTLE, _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs), b"")
+        return (KIND_SETTLE, _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs), b"")
     if isinstance(message, MsgPart):
-        return (_KIND_MSG_PART, _msg_head(message.head) + _PART.pack(message.offset, message.total), message.data)
+        return (KIND_MSG_PART, _msg_head(message.head) + _PART.pack(message.offset, message.total), message.data)
     if isinstance(message, Sync):
-        return _KIND_SYNC, _sync(message), b""
+        return KIND_SYNC, _sync(message), b""
     if isinstance(message, Nack):
-        return _KIND_NACK, _nack(message), b""
+        return KIND_NACK, _nack(message), b""
     if isinstance(message, Credit):
-        return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
+        return KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
     if isinstance(message, Reason):
-        return _KIND_REASON, _reason(message), b""
+        return KIND_REASON, _reason(message), b""
     if isinstance(message, LargePart):
-        return _KIND_LARGE, large_head(message), message.data
+        return KIND_LARGE, large_head(message), message.data
     if isinstance(message, Taken):
         named = message.publisher_epoch, message.subscription_epoch, message.number, message.taken
-        return _KIND_TAKEN, _TAKEN.pack(*named), b""
+        return KIND_TAKEN, _TAKEN.pack(*named), b""
     if isinstance(message, Need):
-        return _KIND_NEED, _NEED.pack(message.publisher_epoch, message.subscription_epoch, message.number), b""
+        return KIND_NEED, _NEED.pack(message.publisher_epoch, message.subscription_epoch, message.number), b""
     if isinstance(message, (Annotations, FormerAnnotations)):
-        return _KIND_ANNOTATIONS, annotations_payload(message), b""
+        return KIND_ANNOTATIONS, annotations_payload(message), b""
     return _sharing_payload(message)
 
 
@@ -243,10 +177,10 @@ def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]
     if isinstance(message, Claim):
         head = _CLAIM.pack(*epochs, message.room, len(message.runs))
         serial = _SERIAL.pack(message.serial) if message.serial else b""
-        return _KIND_CLAIM, head + _runs(message.runs) + serial, b""
+        return KIND_CLAIM, head + _runs(message.runs) + serial, b""
     if isinstance(message, Return):
-        return _KIND_RETURN, _RETURN.pack(*epochs, message.number), b""
-    return _KIND_ROOM, _ROOM.pack(*epochs, message.room), b""
+        return KIND_RETURN, _RETURN.pack(*epochs, message.number), b""
+    return KIND_ROOM, _ROOM.pack(*epochs, message.room), b""
 
 
 def _nack(message: Nack) -> bytes:
@@ -323,42 +257,6 @@ def _runs(runs: Sequence[Run]) -> bytes:
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def read_header(frame: bytes) -> Header:
-    """Read a frame's header only.
-
-    Raises:
-        ChannelCodecError: the bytes are no frame of this protocol version.
-    """
-    size = len(frame)
-    if size >= _TO_ONE_SIZE:  # nearly always to one target
-        version, kind, hop_limit, origin, count, rid, generation, sequence = _read_header_to_one(frame)
-        if count == 1 and version == PROTOCOL_VERSION and _is_kind(kind):
-            return Header(kind, origin, hop_limit, ((rid, generation, sequence),), _TO_ONE_SIZE)
-    return _read_other_header(frame)
-
-
-def _is_kind(kind: int) -> bool:
-    return _FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM
-
-
-def _read_other_header(frame: bytes) -> Header:
-    """One of several targets, or one that is wrong."""
-    if len(frame) < _HEADER_SIZE:
-        raise ChannelCodecError(f"a frame of {len(frame)} bytes is shorter than its header")
-    version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
-    if version != PROTOCOL_VERSION:
-        raise ChannelCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
-    if not _is_kind(kind):
-        raise ChannelCodecError(f"a frame of unknown kind {kind}")
-    payload_at = _HEADER_SIZE + count * _TARGET_SIZE
-    if count == 0 or payload_at > len(frame):
-        raise ChannelCodecError(f"a frame of {len(frame)} bytes names {count} targets")
-    if count > 1 and kind >= _FIRST_DATAGRAM:
-        raise ChannelCodecError(f"a datagram names {count} targets")
-    targets = tuple(_TARGET.iter_unpack(frame[_HEADER_SIZE:payload_at]))
-    return Header(kind, origin, hop_limit, targets, payload_at)
-
-
 def decode_message(frame: bytes, header: Header) -> RouterMessage:
     """Decode a sequenced frame's payload.
 
@@ -382,12 +280,12 @@ def decode_datagram(frame: bytes, header: Header) -> Datagram:
     """
     payload = frame[header.payload_at :]
     try:
-        if header.kind == _KIND_HELLO:
+        if header.kind == KIND_HELLO:
             generation, is_reply, sent, received, applied = _HELLO.unpack(payload)
             return Hello(generation, bool(is_reply), sent, received, applied)
-        if header.kind == _KIND_BARRIER:
+        if header.kind == KIND_BARRIER:
             return Barrier(_NUMBER.unpack(payload)[0])
-        if header.kind == _KIND_APPLIED:
+        if header.kind == KIND_APPLIED:
             return Applied(_NUMBER.unpack(payload)[0])
     except error as fault:
         raise ChannelCodecError(f"a datagram of kind {header.kind} is malformed: {fault}") from None
@@ -396,40 +294,40 @@ def decode_datagram(frame: bytes, header: Header) -> Datagram:
 
 def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     kind, at = header.kind, header.payload_at
-    if kind == _KIND_MSG:
+    if kind == KIND_MSG:
         msg, at = _read_msg(frame, at)
         msg.message = frame[at:]
         return msg, len(frame)
-    if kind == _KIND_ACK:
+    if kind == KIND_ACK:
         publisher, subscription, code, count = _ACK.unpack_from(frame, at)
         runs, at = _read_runs(frame, at + _ACK.size, count)
         return Ack(publisher, subscription, _OUTCOMES[code], runs), at
-    if kind == _KIND_SETTLE:
+    if kind == KIND_SETTLE:
         publisher, count = _SETTLE.unpack_from(frame, at)
         runs, at = _read_runs(frame, at + _SETTLE.size, count)
         return Settle(publisher, runs), at
-    if kind == _KIND_MSG_PART:
+    if kind == KIND_MSG_PART:
         msg, at = _read_msg(frame, at)
         offset, total = _PART.unpack_from(frame, at)
         data = frame[at + _PART.size :]
         if offset + len(data) > total:
             raise ChannelCodecError(f"a part ends at {offset + len(data)} in a message of {total} bytes")
         return MsgPart(msg, offset, total, data), len(frame)
-    if kind == _KIND_SYNC:
+    if kind == KIND_SYNC:
         return _read_sync(frame, at)
-    if kind == _KIND_NACK:
+    if kind == KIND_NACK:
         return _read_nack(frame, at)
-    if kind == _KIND_CREDIT:
+    if kind == KIND_CREDIT:
         return Credit(_NUMBER.unpack_from(frame, at)[0]), at + _NUMBER.size
-    if kind == _KIND_CLAIM:
+    if kind == KIND_CLAIM:
         publisher, subscription, room, count = _CLAIM.unpack_from(frame, at)
         runs, at = _read_runs(frame, at + _CLAIM.size, count)
         serial, at = _read_serial(frame, at)
         return Claim(publisher, subscription, room, runs, serial), at
-    if kind == _KIND_RETURN:
+    if kind == KIND_RETURN:
         publisher, subscription, number = _RETURN.unpack_from(frame, at)
         return Return(publisher, subscription, number), at + _RETURN.size
-    if kind == _KIND_ROOM:
+    if kind == KIND_ROOM:
         publisher, subscription, room = _ROOM.unpack_from(frame, at)
         return Room(publisher, subscription, room), at + _ROOM.size
     return _decode_other(frame, kind, at)
@@ -447,16 +345,16 @@ def _read_reason(frame: bytes, at: int) -> tuple[Reason, int]:
 
 def _decode_other(frame: bytes, kind: int, at: int) -> tuple[RouterMessage, int]:
     """What comes seldom, or with large bodies."""
-    if kind == _KIND_REASON:
+    if kind == KIND_REASON:
         return _read_reason(frame, at)
-    if kind == _KIND_ANNOTATIONS:
+    if kind == KIND_ANNOTATIONS:
         return read_annotations(frame, at)
-    if kind == _KIND_LARGE:
+    if kind == KIND_LARGE:
         return read_large(frame, at), len(frame)
-    if kind == _KIND_TAKEN:
+    if kind == KIND_TAKEN:
         publisher, subscription, number, taken = _TAKEN.unpack_from(frame, at)
         return Taken(publisher, subscription, number, taken), at + _TAKEN.size
-    if kind == _KIND_NEED:
+    if kind == KIND_NEED:
         publisher, subscription, number = _NEED.unpack_from(frame, at)
         return Need(publisher, subscription, number), at + _NEED.size
     raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
@@ -542,37 +440,3 @@ def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]
     if end > len(frame):
         raise ChannelCodecError(f"{count} runs do not fit in {len(frame) - at} bytes")
     return tuple(_RUN.iter_unpack(frame[at:end])), end
-
-
-# --- on the way -------------------------------------------------------------------------------------------------------
-
-
-def split(frame: bytes, header: Header, next_hop: Callable[[int], int | None]) -> list[tuple[int, bytes]]:
-    """Split a frame by next hop, its payload undecoded (T-2).
-
-    Args:
-        frame: the whole frame.
-        header: what `read_header` read from it.
-        next_hop: the next hop for a target's incarnation; None where the target is not to be passed on.
-
-    Returns:
-        (next hop, frame) pairs, one per next hop, each with one hop less to go. Empty when no hop is left.
-    """
-    if header.hop_limit <= 1:
-        return []
-    if len(header.targets) == 1:
-        only = next_hop(header.targets[0][0])
-        if only is None:
-            return []
-        one_less = bytes((header.hop_limit - 1,))
-        return [(only, frame[:_HOP_LIMIT_AT] + one_less + frame[_HOP_LIMIT_AT + 1 :])]
-    groups: dict[int, list[Target]] = {}
-    for target in header.targets:
-        hop = next_hop(target[0])
-        if hop is not None:
-            groups.setdefault(hop, []).append(target)
-    payload = frame[header.payload_at :]
-    return [
-        (hop, encode_header(header.kind, header.origin, targets, header.hop_limit - 1) + payload)
-        for hop, targets in groups.items()
-    ]

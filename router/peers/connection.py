@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records.channels import codec as channel_codec
+from delivery_records.channels import frame_header
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.tls import fault_of
 from oncewire.transport.turn import Turn
@@ -52,7 +52,7 @@ from router.routed.terms import way_of
 
 ADDRESS = "$router"
 LINK_NAME = "frames"
-MESSAGE_FORMAT = 0x4F574200 | channel_codec.PROTOCOL_VERSION
+MESSAGE_FORMAT = 0x4F574200 | frame_header.PROTOCOL_VERSION
 """Batches are no AMQP messages, so they have a message-format of their own (2.8.11)."""
 
 CREDIT = 1 << 20

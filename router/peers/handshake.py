@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery_records.channels import codec as channel_codec
+from delivery_records.channels import frame_header
 from oncewire.wire import Fields, Open, UByte, UInt, ULong, vocabulary
 
 MAX_CHALLENGE_BYTES = 64
@@ -26,8 +26,8 @@ def open_properties(rid: int, nonce: bytes, cost: int, challenge: bytes) -> Fiel
     """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost, challenge."""
     return {
         vocabulary.ROUTER_INCARNATION: ULong(rid),
-        vocabulary.ROUTER_PROTOCOL_MIN: UByte(channel_codec.PROTOCOL_VERSION),
-        vocabulary.ROUTER_PROTOCOL_MAX: UByte(channel_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MIN: UByte(frame_header.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MAX: UByte(frame_header.PROTOCOL_VERSION),
         vocabulary.ROUTER_NONCE: nonce,
         vocabulary.ROUTER_COST: UInt(cost),
         vocabulary.ROUTER_CHALLENGE: challenge,
@@ -58,8 +58,8 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> NeighbourIdentity | st
         or len(challenge) > MAX_CHALLENGE_BYTES
     ):
         return "only routers of this network may connect here"
-    if not oldest <= channel_codec.PROTOCOL_VERSION <= newest:
-        return f"protocol versions {oldest} to {newest} do not contain {channel_codec.PROTOCOL_VERSION}"
+    if not oldest <= frame_header.PROTOCOL_VERSION <= newest:
+        return f"protocol versions {oldest} to {newest} do not contain {frame_header.PROTOCOL_VERSION}"
     if properties.get(vocabulary.ROUTER_NONCE) != nonce:
         return "the other router belongs to another cluster: its etcd has another nonce"
     if other == rid:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from secrets import token_bytes
 
 from delivery_records.channels import codec as channel_codec
-from delivery_records.channels.codec import Header, Target
+from delivery_records.channels import frame_header
 from delivery_records.channels.codec_error import ChannelCodecError
+from delivery_records.channels.frame_header import Header, Target
 from delivery_records.model.effects import SendDatagram, SendToRouters
 from delivery_records.model.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
 from delivery_records.model.messages import Hello
@@ -340,7 +341,7 @@ class Neighbours:
     def _queue(
         self, link: NeighbourConnection, kind: int, head: bytes, body: bytes, targets: Sequence[Target], now: float
     ) -> None:
-        header = channel_codec.encode_header(kind, self.rid, targets)
+        header = frame_header.encode_header(kind, self.rid, targets)
         rids = (targets[0][0],) if len(targets) == 1 else tuple([target[0] for target in targets])
         link.send_frame(QueuedFrame(header + head, body, bool(body), rids, now))
 
@@ -386,7 +387,7 @@ class Neighbours:
         return None
 
     def _receive_frame(self, frame: bytes) -> None:
-        header = channel_codec.read_header(frame)
+        header = frame_header.read_header(frame)
         targets = header.targets
         if len(targets) == 1 and targets[0][0] == self.rid:
             self._take(frame, header, targets[0])
@@ -395,7 +396,7 @@ class Neighbours:
             if target[0] == self.rid:
                 self._take(frame, header, target)
         now = time.monotonic()
-        for hop, copy in channel_codec.split(frame, header, self._next_hop):
+        for hop, copy in frame_header.split(frame, header, self._next_hop):
             link = self.links.get(hop)
             if link is not None:
                 link.send_frame(QueuedFrame(copy, b"", header.carries_body, (), now))

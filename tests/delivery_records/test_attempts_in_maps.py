@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records.channels import codec
+from delivery_records.channels import codec, frame_header
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
 from delivery_records.model.messages import Nack
@@ -114,7 +114,7 @@ def test_a_request_of_a_former_epoch_schedules_nothing_behind_the_repeat_of_the_
 def test_a_failure_of_the_map_comes_out_of_its_frame_as_it_went_in() -> None:
     nack = Nack(5, 7, 0, True, is_presented=True)
     frame = codec.encode_frame(1, ((2, 1, 1),), nack)
-    assert codec.decode_message(frame, codec.read_header(frame)) == nack
+    assert codec.decode_message(frame, frame_header.read_header(frame)) == nack
 
 
 def test_a_resumed_entry_is_accepted_where_nobody_is_left_also_without_the_capability() -> None:

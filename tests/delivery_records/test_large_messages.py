@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records.channels import codec
+from delivery_records.channels import codec, frame_header
 from delivery_records.channels.codec_error import ChannelCodecError
 from delivery_records.model import effects, inputs
 from delivery_records.model.assigned import Assigned
@@ -328,14 +328,14 @@ def test_taking_a_large_delivery_is_progress() -> None:
 )
 def test_frames_of_large_messages_are_read_as_they_were_written(message: RouterMessage) -> None:
     frame = codec.encode_frame(1, [(2, 1, 1)], message)
-    header = codec.read_header(frame)
+    header = frame_header.read_header(frame)
     assert codec.decode_message(frame, header) == message
     assert header.carries_body is isinstance(message, LargePart)
 
 
 def test_a_message_without_its_body_is_read_as_it_was_written() -> None:
     frame = codec.encode_frame(1, [(2, 1, 1)], Msg(7, 3, b"t", b"head", (9,), is_large=True))
-    read = codec.decode_message(frame, codec.read_header(frame))
+    read = codec.decode_message(frame, frame_header.read_header(frame))
     assert isinstance(read, Msg)
     assert (read.message, read.is_large) == (b"head", True)
 
@@ -343,4 +343,4 @@ def test_a_message_without_its_body_is_read_as_it_was_written() -> None:
 def test_a_part_with_a_tag_that_is_too_long_is_refused() -> None:
     frame = codec.encode_frame(1, [(2, 1, 1)], LargePart(7, 3, (9,), Part.FIRST, b"", False, bytes(33)))
     with pytest.raises(ChannelCodecError, match="a tag of 33 bytes"):
-        codec.decode_message(frame, codec.read_header(frame))
+        codec.decode_message(frame, frame_header.read_header(frame))

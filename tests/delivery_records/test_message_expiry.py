@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from delivery_records.channels import codec
+from delivery_records.channels import codec, frame_header
 from delivery_records.diagnostics.lookup import find
 from delivery_records.model import effects, inputs
 from delivery_records.model.limits import Limits, TopicPolicy
@@ -326,12 +326,12 @@ def test_the_codec_carries_what_is_left_and_the_outcome() -> None:
     for to in (None, (7, 9)):
         message = ExpiringMsg(Msg(5, 3, b"tag", b"body", to, True, attempt=2, after=4), 1234)
         frame = codec.encode_frame(1, ((2, 1, 1),), message)
-        read = codec.decode_message(frame, codec.read_header(frame))
+        read = codec.decode_message(frame, frame_header.read_header(frame))
         assert isinstance(read, ExpiringMsg)
         assert (read.ttl_ms, read.message, read.tag, read.to, read.attempt) == (1234, b"body", b"tag", to, 2)
     ack = Ack(5, 7, DeliveryOutcome.EXPIRED, ((0, 3),))
     frame = codec.encode_frame(1, ((2, 1, 1),), ack)
-    assert codec.decode_message(frame, codec.read_header(frame)) == ack
+    assert codec.decode_message(frame, frame_header.read_header(frame)) == ack
 
 
 def test_an_operator_sees_what_expired_in_the_log_and_in_the_trace() -> None:

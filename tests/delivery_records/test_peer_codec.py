@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery_records.channels import codec as channel_codec
-from delivery_records.channels.codec import Target
+from delivery_records.channels import frame_header
 from delivery_records.channels.codec_error import ChannelCodecError
+from delivery_records.channels.frame_header import Target
 from delivery_records.model.assigned import Assigned
 from delivery_records.model.messages import (
     Ack,
@@ -117,8 +118,8 @@ def test_every_message_comes_back_as_it_was_sent(
     origin: int, targets: tuple[Target, ...], message: RouterMessage
 ) -> None:
     frame = channel_codec.encode_frame(origin, targets, message)
-    header = channel_codec.read_header(frame)
-    assert (header.origin, header.targets, header.hop_limit) == (origin, targets, channel_codec.HOP_LIMIT)
+    header = frame_header.read_header(frame)
+    assert (header.origin, header.targets, header.hop_limit) == (origin, targets, frame_header.HOP_LIMIT)
     assert header.carries_body == isinstance(message, Msg | MsgPart)
     assert not header.is_datagram
     decoded = channel_codec.decode_message(frame, header)
@@ -129,7 +130,7 @@ def test_every_message_comes_back_as_it_was_sent(
 @given(U64, U64, DATAGRAMS)
 def test_every_datagram_comes_back_as_it_was_sent(origin: int, rid: int, message: Datagram) -> None:
     frame = channel_codec.encode_datagram(origin, rid, message)
-    header = channel_codec.read_header(frame)
+    header = frame_header.read_header(frame)
     assert header.is_datagram
     assert header.targets == ((rid, 0, 0),)
     assert channel_codec.decode_datagram(frame, header) == message
@@ -143,13 +144,13 @@ def test_splitting_gives_each_target_to_its_next_hop_once_with_the_same_payload(
         return hops.get(rid, rid % 4 or None)
 
     frame = channel_codec.encode_frame(7, targets, message)
-    copies = channel_codec.split(frame, channel_codec.read_header(frame), next_hop)
+    copies = frame_header.split(frame, frame_header.read_header(frame), next_hop)
     assert len({hop for hop, _ in copies}) == len(copies)
     reached: list[Target] = []
     for hop, copy in copies:
-        header = channel_codec.read_header(copy)
+        header = frame_header.read_header(copy)
         assert all(next_hop(rid) == hop for rid, _, _ in header.targets)
-        assert header.hop_limit == channel_codec.HOP_LIMIT - 1
+        assert header.hop_limit == frame_header.HOP_LIMIT - 1
         assert fields(channel_codec.decode_message(copy, header)) == fields(message)
         reached += header.targets
     assert sorted(reached) == sorted(target for target in targets if next_hop(target[0]) is not None)
@@ -158,10 +159,10 @@ def test_splitting_gives_each_target_to_its_next_hop_once_with_the_same_payload(
 def test_a_frame_that_goes_in_circles_ends() -> None:
     frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
     hops = 0
-    while copies := channel_codec.split(frame, channel_codec.read_header(frame), lambda rid: rid):
+    while copies := frame_header.split(frame, frame_header.read_header(frame), lambda rid: rid):
         ((_, frame),) = copies
         hops += 1
-    assert hops == channel_codec.HOP_LIMIT - 1
+    assert hops == frame_header.HOP_LIMIT - 1
 
 
 @given(st.binary(max_size=80))
@@ -184,7 +185,7 @@ def test_a_damaged_frame_is_a_frame_or_a_typed_error(
 
 def decode_anything(data: bytes) -> None:
     with contextlib.suppress(ChannelCodecError):
-        header = channel_codec.read_header(data)
+        header = frame_header.read_header(data)
         if header.is_datagram:
             channel_codec.decode_datagram(data, header)
         else:
@@ -195,26 +196,26 @@ def test_another_protocol_version_is_refused_by_name() -> None:
     frame = bytearray(channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5)))
     frame[0] = 9
     with pytest.raises(ChannelCodecError, match="version 9; this router speaks 1"):
-        channel_codec.read_header(bytes(frame))
+        frame_header.read_header(bytes(frame))
 
 
 def test_a_sync_that_claims_more_tags_than_it_has_bytes_is_refused_before_any_is_read() -> None:
     frame = bytearray(channel_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), (), ())))
     frame[-4:] = struct.pack(">I", 2**32 - 1)
     with pytest.raises(ChannelCodecError, match="claims"):
-        channel_codec.decode_message(bytes(frame), channel_codec.read_header(bytes(frame)))
+        channel_codec.decode_message(bytes(frame), frame_header.read_header(bytes(frame)))
 
 
 def test_a_sequenced_frame_is_not_read_as_a_datagram_nor_the_other_way_round() -> None:
     frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
     with pytest.raises(ChannelCodecError, match="not a datagram"):
-        channel_codec.decode_datagram(frame, channel_codec.read_header(frame))
+        channel_codec.decode_datagram(frame, frame_header.read_header(frame))
     datagram = channel_codec.encode_datagram(1, 2, Barrier(5))
     with pytest.raises(ChannelCodecError, match="not a sequenced frame"):
-        channel_codec.decode_message(datagram, channel_codec.read_header(datagram))
+        channel_codec.decode_message(datagram, frame_header.read_header(datagram))
 
 
 def test_trailing_bytes_are_refused() -> None:
     frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5)) + b"x"
     with pytest.raises(ChannelCodecError, match="too many"):
-        channel_codec.decode_message(frame, channel_codec.read_header(frame))
+        channel_codec.decode_message(frame, frame_header.read_header(frame))
