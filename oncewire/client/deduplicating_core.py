@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from oncewire.client.arrived_entry import ArrivedEntry
 from oncewire.client.core_effects import DeliverMessage, SubscriberEffect
 from oncewire.client.journal_records import DoneId, MessageIdentity, SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, rejected
-from oncewire.client.subscriber_core import PREFETCH, SubscriberCore, _Entry
+from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
 
 IDS_PER_USER = 2048
 """Ids kept of one user: two windows of deliveries (C-1). A stock publisher sends at most a window again, and its first
@@ -103,7 +104,7 @@ class DeduplicatingCore(SubscriberCore):
         super()._arrive(delivery_id, tag, payload, settled, message_format, effects)
         self._hold_back_copies(effects)
 
-    def _take_body(self, entry: _Entry, payload: bytes, effects: list[SubscriberEffect]) -> None:
+    def _take_body(self, entry: ArrivedEntry, payload: bytes, effects: list[SubscriberEffect]) -> None:
         super()._take_body(entry, payload, effects)
         self._hold_back_copies(effects)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oncewire.client.arrived_entry import PresentedMap
 from oncewire.client.delivery_states import state_of
 from oncewire.client.outcomes import Outcome
-from oncewire.client.subscriber_core import PresentedMap
 from oncewire.wire import Attach, Fields, LinkFlow, ReceiverLink, UnsettledMap, vocabulary
 from oncewire.wire.map_parts import entries_stated, parts_of, read_part, stated_entries
 

@@ -16,9 +16,9 @@ without an outcome and without their body; after a restart the router sends the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
+from oncewire.client.arrived_entry import ArrivedEntry, PresentedMap
 from oncewire.client.core_effects import (
     AnswerEcho,
     DeliverMessage,
@@ -42,60 +42,11 @@ SESSION_BYTES = slice(1, 11)
 """Of a network tag: cluster nonce and session, which together name the stream a delivery belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class PresentedMap:
-    """What to attach with: tag -> recorded outcome, or None."""
-
-    unsettled: dict[bytes, Outcome | None]
-    rest: dict[bytes, Outcome | None] = field(default_factory=dict)
-    """What does not fit the attach and follows behind it (C-4)."""
-
-
-class _Entry:
-    """One delivery. Hot path: a plain class."""
-
-    __slots__ = (
-        "again",
-        "attach",
-        "counts",
-        "delivery_id",
-        "lacks_body",
-        "message_format",
-        "outcome",
-        "payload",
-        "pre_settled",
-        "receiver_settles",
-        "recorded",
-        "serial",
-        "settled",
-        "stored",
-        "tag",
-    )
-
-    def __init__(self, serial: int, tag: bytes, payload: bytes) -> None:
-        self.serial = serial
-        self.tag = tag
-        self.payload = payload
-        self.delivery_id = 0
-        self.attach = 0  # the attach that delivery_id belongs to
-        self.counts = False  # takes one of this attach's prefetched places
-        # By the router, or left out for we presented null (then until it comes again): forget it when it is processed.
-        self.settled = False
-        self.pre_settled = False  # never was in the map: at-most-once
-        self.receiver_settles = False  # on this attach: the router wants the outcome settled (AMQP 2.7.5)
-        self.outcome: Outcome | None = None
-        self.stored = False  # the journal holds the tag, or will with the commit under way
-        self.recorded = False  # the journal holds the outcome
-        self.lacks_body = False  # arrived before a restart and not done: the body comes again
-        self.again = 0
-        self.message_format = 0
-
-
-def _serial(entry: _Entry) -> int:
+def _serial(entry: ArrivedEntry) -> int:
     return entry.serial
 
 
-def _states(entries: Sequence[_Entry]) -> dict[bytes, Outcome | None]:
+def _states(entries: Sequence[ArrivedEntry]) -> dict[bytes, Outcome | None]:
     return {entry.tag: entry.outcome if entry.recorded else None for entry in entries}
 
 
@@ -126,20 +77,20 @@ class SubscriberCore:
         """Deliveries that the application was not given because they are copies (D-3); see `deduplicating_core`."""
         self._incarnation = state.incarnation
         self._next_serial = 1
-        self._map: dict[bytes, _Entry] = {}  # in order of arrival (S-1)
-        self._unprocessed: dict[int, _Entry] = {}  # by serial, in order of arrival
-        self._settled_early: dict[bytes, _Entry] = {}  # settled, not processed, and the journal holds the tag
+        self._map: dict[bytes, ArrivedEntry] = {}  # in order of arrival (S-1)
+        self._unprocessed: dict[int, ArrivedEntry] = {}  # by serial, in order of arrival
+        self._settled_early: dict[bytes, ArrivedEntry] = {}  # settled, not processed, and the journal holds the tag
         # what the next commit writes
-        self._processed: list[_Entry] = []
+        self._processed: list[ArrivedEntry] = []
         self._forgotten: dict[bytes, None] = {}
         self._incarnation_changed = False
-        self._committing: list[_Entry] | None = None
+        self._committing: list[ArrivedEntry] | None = None
         # the present attach
         self._attach = 0
         self._attached = False
         self._settles_first = False
-        self._presented: list[_Entry] = []
-        self._rest: list[_Entry] = []
+        self._presented: list[ArrivedEntry] = []
+        self._rest: list[ArrivedEntry] = []
         """Presented behind the attach, if its router takes that (C-4)."""
         self._parts = 0
         self._to_resume: set[bytes] = set()
@@ -217,13 +168,13 @@ class SubscriberCore:
             return None
         return PresentedMap(_states(self._presented), _states(self._rest))
 
-    def _part(self, entries: Sequence[_Entry], bound: int) -> list[_Entry]:
+    def _part(self, entries: Sequence[ArrivedEntry], bound: int) -> list[ArrivedEntry]:
         """C-4: the oldest entries of each session, as many of one as of another, from another session on each time.
 
         A publisher gets outcomes in order (I-3), so of its deliveries only the oldest can be settled next; and those
         that come with their body again come in order (G3).
         """
-        sessions: dict[bytes, list[_Entry]] = {}
+        sessions: dict[bytes, list[ArrivedEntry]] = {}
         for entry in entries:
             sessions.setdefault(entry.tag[SESSION_BYTES], []).append(entry)
         lines = list(sessions.values())
@@ -349,7 +300,7 @@ class SubscriberCore:
         effects.append(DeliverMessage(entry.serial, tag, payload, settled, message_format=message_format))
 
     def _repeat(
-        self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
+        self, entry: ArrivedEntry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
     ) -> None:
         """S-a: a tag of the map came again. It is answered or waited for, never delivered a second time."""
         entry.settled = False  # null was presented, and it is still owed: it is answered on this attach
@@ -363,7 +314,7 @@ class SubscriberCore:
         elif entry.lacks_body:
             self._take_body(entry, payload, effects)
 
-    def _answer(self, entry: _Entry, effects: list[SubscriberEffect]) -> None:
+    def _answer(self, entry: ArrivedEntry, effects: list[SubscriberEffect]) -> None:
         """State the recorded outcome; settled, and so forgotten, where this end settles first (c.3)."""
         assert entry.outcome is not None
         settles = self._settles_first or entry.receiver_settles
@@ -371,7 +322,7 @@ class SubscriberCore:
         if settles:
             self._forget(entry)
 
-    def _take_body(self, entry: _Entry, payload: bytes, effects: list[SubscriberEffect]) -> None:
+    def _take_body(self, entry: ArrivedEntry, payload: bytes, effects: list[SubscriberEffect]) -> None:
         """S-a: "take this body, at its old place". The router repeats a session in order, so that place is now."""
         entry.lacks_body = False
         entry.payload = payload
@@ -460,10 +411,10 @@ class SubscriberCore:
         self._incarnation_changed = False
         return changes
 
-    def _earlier_unfinished(self, done: Sequence[_Entry]) -> list[_Entry]:
+    def _earlier_unfinished(self, done: Sequence[ArrivedEntry]) -> list[ArrivedEntry]:
         """S-a: what arrived before one of `done` in its session, is not done, and is not in the journal yet."""
         newest = max((entry.serial for entry in done), default=0)
-        before: list[_Entry] = []
+        before: list[ArrivedEntry] = []
         for entry in self._unprocessed.values():
             if entry.serial > newest:
                 break  # serials only fall at entries that got their body again, and those are stored
@@ -509,12 +460,12 @@ class SubscriberCore:
 
     # --------------------------------------------------------------------------------------------------- helpers
 
-    def _new_entry(self, tag: bytes, payload: bytes) -> _Entry:
+    def _new_entry(self, tag: bytes, payload: bytes) -> ArrivedEntry:
         serial = self._next_serial
         self._next_serial = serial + 1
-        return _Entry(serial, tag, payload)
+        return ArrivedEntry(serial, tag, payload)
 
-    def _settle(self, entry: _Entry, effects: list[SubscriberEffect]) -> None:
+    def _settle(self, entry: ArrivedEntry, effects: list[SubscriberEffect]) -> None:
         entry.settled = True
         if entry.recorded:
             self._forget(entry)
@@ -526,7 +477,7 @@ class SubscriberCore:
         else:
             self._free_tag(entry)
 
-    def _leave_out(self, entry: _Entry, *, names_last: bool) -> None:
+    def _leave_out(self, entry: ArrivedEntry, *, names_last: bool) -> None:
         """S-a: null was presented, so the reply says nothing of this entry. If it is still owed, it comes again.
 
         `names_last`: the tags are network tags, which name the same delivery on each link. Other routers' do not.
@@ -538,13 +489,13 @@ class SubscriberCore:
         if not names_last:
             self._free_tag(entry)
 
-    def _free_tag(self, entry: _Entry) -> None:
+    def _free_tag(self, entry: ArrivedEntry) -> None:
         """S-a: it is processed first, and forgotten then; what comes with its tag is another delivery (E-3)."""
         del self._map[entry.tag]
         if entry.stored:
             self._settled_early[entry.tag] = entry
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, entry: ArrivedEntry) -> None:
         tag = entry.tag
         if self._map.get(tag) is entry:
             del self._map[tag]

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from oncewire.client.arrived_entry import PresentedMap
 from oncewire.client.core_effects import (
     AnswerEcho,
     DeliverMessage,
@@ -17,7 +18,7 @@ from oncewire.client.core_effects import (
     ReportIncarnation,
 )
 from oncewire.client.outcomes import ACCEPTED, rejected
-from oncewire.client.subscriber_core import LAZY_FORGETS, PresentedMap, SubscriberCore
+from oncewire.client.subscriber_core import LAZY_FORGETS, SubscriberCore
 from tests.client.core_driver import SubscriberDriver, only
 
 
