@@ -21,6 +21,7 @@ PROGRAMS = {
     "nothing": "pass",
     "standard library": "import asyncio, dataclasses, ssl, urllib.parse",
     "oncewire.connect": "from oncewire import connect",
+    "oncewire.client.sync.connect": "from oncewire.client.sync import connect",
     "a client that dials": "from oncewire import connect; connect('amqp://127.0.0.1')",
     "the same with a journal": "from oncewire.client import SqliteJournal, connect; connect('amqp://127.0.0.1')",
 }

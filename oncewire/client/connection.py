@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from oncewire.client.connector import ConnectOptions, Connector
+from oncewire.client.defaults import PREFETCH, SUBSCRIPTION_TIMEOUT_S, WINDOW, WINDOW_BYTES
 from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, UsageError
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
@@ -23,13 +24,12 @@ from oncewire.client.login import check_login
 from oncewire.client.opening import Opening, first_of, resolved
 from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import Publisher
-from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
+from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_terms import PublisherTerms, publisher_of
 from oncewire.client.put_off import ended
 from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.source_terms import Start, journal_terms, member_name, source_terms
 from oncewire.client.subscriber import Subscriber
-from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.subscriber_cores import check_terms, core_of
 from oncewire.wire import LINK_REDIRECT, AmqpError, AmqpSession
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncewire.client")
 
-SUBSCRIPTION_TIMEOUT_S = 60
-"""T_sub: how long the network keeps a disconnected subscription. Publishers of its topic wait for it that long."""
 MAX_CONTAINER_ID_BYTES = 255
 """Open is the first frame and has 512 bytes at most (2.4.1), which include the host's name."""
 

@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 from oncewire.client.arrived_entry import ArrivedEntry
 from oncewire.client.core_effects import DeliverMessage, SubscriberEffect
+from oncewire.client.defaults import PREFETCH
 from oncewire.client.journal_records import DoneId, MessageIdentity, SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, rejected
-from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
+from oncewire.client.subscriber_core import SubscriberCore
 
 IDS_PER_USER = 2048
 """Ids kept of one user: two windows of deliveries (C-1). A stock publisher sends at most a window again, and its first

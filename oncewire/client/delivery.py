@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncewire.client.defaults import REJECTED
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
 from oncewire.wire import DecodeError, Message, Symbol, WireError, decode_message, vocabulary
 from oncewire.wire.journal_tags import journal_position
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from oncewire.client.codec import Codec
-
-REJECTED = "oncewire:rejected-by-application"
-"""Error condition of a rejection when the application names none."""
 
 
 _STATED_BY_ROUTERS = (

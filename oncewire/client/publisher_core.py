@@ -28,15 +28,12 @@ from oncewire.client.core_effects import (
     SendTransfer,
     SettleDeliveries,
 )
+from oncewire.client.defaults import WINDOW, WINDOW_BYTES
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
 from oncewire.client.map_entry import TAG_BYTES, MapEntry
 from oncewire.client.outcomes import UNKNOWN, DoneBy, Outcome, OutcomeKind
 from oncewire.client.requirement import Requirement
 
-WINDOW = 1024
-"""Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
-WINDOW_BYTES = 64 << 20
-"""Bytes of them; one message may be larger when it stands alone."""
 NO_BOUND = 1 << 31
 """More entries than any map holds: the peer's frame size sets no limit."""
 

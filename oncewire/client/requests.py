@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from oncewire.client.connection import Client
+from oncewire.client.defaults import PREFETCH
 from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientClosed, ClientError, LinkRefused, NotAccepted, UsageError
 from oncewire.client.journals import JournalSource, random_container_id
 from oncewire.client.outcomes import Outcome
 from oncewire.client.put_off import ended
 from oncewire.client.subscriber import Subscriber
-from oncewire.client.subscriber_core import PREFETCH
 from oncewire.wire import NOT_FOUND, Message, Properties, WireError
 
 if TYPE_CHECKING:

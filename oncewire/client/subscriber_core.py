@@ -31,11 +31,10 @@ from oncewire.client.core_effects import (
     ReportIncarnation,
     SubscriberEffect,
 )
+from oncewire.client.defaults import PREFETCH
 from oncewire.client.journal_records import SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import Outcome
 
-PREFETCH = 256
-"""Unprocessed deliveries a subscriber lets come at once: covers a round trip, bounds the application's memory."""
 LAZY_FORGETS = 1024
 """Settled tags the journal may still hold: forgetting needs no commit of its own, the router leaves them out (A-6)."""
 SESSION_BYTES = slice(1, 11)

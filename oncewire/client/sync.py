@@ -8,32 +8,39 @@ must be short, and cannot call the client.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import ssl
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from oncewire import client as asynchronous
-from oncewire.client.bodies import Body
-from oncewire.client.connection import SUBSCRIPTION_TIMEOUT_S
-from oncewire.client.defaults import CONNECT_S, IDLE_TIME_OUT_S, MAX_FRAME_SIZE, MAX_MESSAGE_SIZE
+from oncewire.client.defaults import (
+    CONNECT_S,
+    IDLE_TIME_OUT_S,
+    MAX_FRAME_SIZE,
+    MAX_MESSAGE_SIZE,
+    PREFETCH,
+    SUBSCRIPTION_TIMEOUT_S,
+    WINDOW,
+    WINDOW_BYTES,
+)
 from oncewire.client.errors import ClientClosed
-from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
-from oncewire.client.journals import JournalSource
-from oncewire.client.login import TokenSource
 from oncewire.client.loop_thread import LoopThread
 from oncewire.client.outcomes import ACCEPTED, Outcome
-from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES
-from oncewire.client.publisher_terms import PublisherTerms
-from oncewire.client.source_terms import Start
-from oncewire.client.subscriber_core import PREFETCH
 from oncewire.client.sync_delivery import Delivery, block_of
-from oncewire.wire import Properties
 
 if TYPE_CHECKING:
+    import sqlite3
+    import ssl
+
+    from oncewire.client.bodies import Body
     from oncewire.client.codec import Codec, CodecSource
+    from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
+    from oncewire.client.journals import JournalSource
+    from oncewire.client.login import TokenSource
+    from oncewire.client.publisher_terms import PublisherTerms
+    from oncewire.client.source_terms import Start
+    from oncewire.wire import Properties
 
 __all__ = ["Client", "Delivery", "Publisher", "Sending", "SettledPublisher", "StillOwed", "Subscriber", "connect"]
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncewire import client as asynchronous
-from oncewire.client.delivery import REJECTED
+from oncewire.client.defaults import REJECTED
 from oncewire.client.loop_thread import LoopThread
-from oncewire.wire import Message
+
+if TYPE_CHECKING:
+    import sqlite3
+    from datetime import datetime
+
+    from oncewire.wire import Message
 
 
 class Delivery:

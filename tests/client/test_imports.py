@@ -97,6 +97,13 @@ def test_naming_an_error_or_an_event_imports_no_engine() -> None:
 
 
 @pytest.mark.cold
+def test_naming_the_connect_of_programs_without_an_event_loop_imports_no_engine() -> None:
+    modules = imported("from oncewire.client.sync import connect")
+    assert not {name for name in ours(modules) if name.startswith(("oncewire.wire", "oncewire.transport"))}
+    assert "sqlite3" not in modules
+
+
+@pytest.mark.cold
 def test_a_client_that_dials_has_imported_no_optional_part() -> None:
     modules = imported("from oncewire import connect; connect('amqps://a.example:5671')")
     assert "oncewire.wire.connection" in modules
