@@ -81,19 +81,6 @@ class ReceivingLink(ClientLink):
         self._is_ending = False  # no process is to open it again
         self._is_deleted = False
 
-    @property
-    def incarnation(self) -> int:
-        """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
-        return self._core.incarnation
-
-    @property
-    def granted_timeout(self) -> int | None:
-        """Seconds the network keeps the subscription while it is not attached, as last stated; None = not yet.
-
-        It may be less than was asked for: routers have a cap, and a client that asks for less later gets less.
-        """
-        return self._granted_s
-
     # --- the link -----------------------------------------------------------------------------------------------------
 
     async def _opened(self) -> None:

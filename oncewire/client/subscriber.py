@@ -85,6 +85,19 @@ class Subscriber(ReceivingLink):
         """Deliveries that are here and not yet taken by the application."""
         return len(self._queue)
 
+    @property
+    def incarnation(self) -> int:
+        """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
+        return self._core.incarnation
+
+    @property
+    def granted_timeout(self) -> int | None:
+        """Seconds the network keeps the subscription while it is not attached, as last stated; None = not yet.
+
+        It may be less than was asked for: routers have a cap, and a client that asks for less later gets less.
+        """
+        return self._granted_s
+
     async def _until_available(self) -> None:
         self._check_usable()
         while not self._queue:
