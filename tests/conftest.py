@@ -13,7 +13,9 @@ from hypothesis import settings
 import oncewire
 from chaos.sources import TRANSLATED
 from oncewire.cli.version import is_compiled
+from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router
+from tests.router.relay import assert_no_internal_error
 
 # A shell starts its background jobs with Ctrl-C ignored, and processes that tests start, and stop by it, inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -72,3 +74,12 @@ async def router() -> AsyncIterator[RouterProcess]:
     """A router of the test alone, without an etcd; files that need another one have their own."""
     async with running_router("--standalone") as process:
         yield process
+
+
+@pytest.fixture
+async def network(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalNetwork]:
+    """Routers and an etcd of the test alone, as the mark `routers` says; files that need others have their own."""
+    mark = request.node.get_closest_marker("routers")
+    async with LocalNetwork(*mark.args, log_folder=tmp_path, log_level="info", **mark.kwargs) as found:
+        yield found
+    assert_no_internal_error(tmp_path)

@@ -29,6 +29,7 @@ from oncewire.client.transactions import (
 )
 from tests.client.store_world import Database
 from tests.router.processes import RouterProcess
+from tests.support.waiting import eventually
 
 LONG = 60.0
 SCHEMA = ("CREATE TABLE IF NOT EXISTS effects (body TEXT NOT NULL)",)
@@ -68,12 +69,6 @@ async def running(consumer: Consumer, process: Callable[[Transaction, ReceivedMe
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LONG):
-        while not condition():  # noqa: ASYNC110  (what another thread or process does)
-            await asyncio.sleep(0.02)
 
 
 async def take(messages: AsyncIterator[ReceivedMessage], count: int) -> list[Any]:
@@ -122,7 +117,7 @@ async def test_a_function_that_keeps_raising_is_rolled_back_and_stops_the_consum
     assert effects(database) == ["one"]  # what precedes it, and nothing of the transaction that failed
     async with running(consumer_of(router, database), note):
         await publishing
-        await until(lambda: len(effects(database)) == 3)
+        await eventually(lambda: len(effects(database)) == 3)
     assert effects(database) == ["one", "two", "three"]
 
 
@@ -165,12 +160,12 @@ async def test_a_later_process_fences_the_earlier_one_off_at_once_and_it_says_so
     async with consumer_of(router, database) as earlier:
         zombie = asyncio.create_task(earlier.run(note))
         await publish(router, b"one")
-        await until(lambda: effects(database) == ["one"])
+        await eventually(lambda: effects(database) == ["one"])
         async with running(consumer_of(router, database), note):
             with pytest.raises(StoreFenced) as caught:  # without a message that it could fail to commit
                 await asyncio.wait_for(zombie, LONG)
             await publish(router, b"two")
-            await until(lambda: effects(database) == ["one", "two"])
+            await eventually(lambda: effects(database) == ["one", "two"])
     assert "a later owner has opened it" in three_lines(caught.value)[1]
     assert "a later owner has opened it" in caplog.text
 
@@ -205,7 +200,7 @@ async def test_a_consumer_that_ends_in_good_order_misses_nothing_until_it_starts
     waiting = asyncio.create_task(publish(router, b"two"))
     async with running(consumer_of(router, database), note):
         await asyncio.wait_for(waiting, LONG)
-        await until(lambda: effects(database) == ["one", "two"])
+        await eventually(lambda: effects(database) == ["one", "two"])
 
 
 async def test_a_consumer_that_unsubscribed_keeps_no_publisher_waiting(
@@ -304,7 +299,7 @@ async def test_a_consumer_whose_sqlite_file_is_locked_for_long_goes_on_when_it_i
     database = Database("sqlite", str(tmp_path / "store.db"))
     async with running(consumer_of(router, database), note):
         await publish(router, b"one")
-        await until(lambda: effects(database) == ["one"])
+        await eventually(lambda: effects(database) == ["one"])
         with closing(database.connect()) as other:
             other.execute("BEGIN EXCLUSIVE")
             waiting = asyncio.create_task(publish(router, b"two"))
@@ -312,7 +307,7 @@ async def test_a_consumer_whose_sqlite_file_is_locked_for_long_goes_on_when_it_i
             assert not waiting.done()
             other.execute("COMMIT")
         await asyncio.wait_for(waiting, LONG)
-        await until(lambda: effects(database) == ["one", "two"])
+        await eventually(lambda: effects(database) == ["one", "two"])
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -330,7 +325,7 @@ async def test_the_next_transaction_works_while_messages_of_the_last_are_not_acc
         async with running(consumer_of(router, database), forward):
             for number in range(3):
                 await publish(router, b"%d" % number)
-                await until(lambda: len(effects(database)) == number + 1)  # noqa: B023
+                await eventually(lambda: len(effects(database)) == number + 1)  # noqa: B023
             async with asyncio.timeout(LONG):
                 for _ in range(3):
                     delivery = await slow.receive()
@@ -348,9 +343,9 @@ async def test_a_function_blocks_a_thread_and_not_the_event_loop(router: RouterP
 
     async with running(consumer_of(router, database), block):
         await publish(router, b"one")
-        await until(entered.is_set)
+        await eventually(entered.is_set)
         leave.set()  # by the loop, which runs
-        await until(lambda: effects(database) == ["one"])
+        await eventually(lambda: effects(database) == ["one"])
 
 
 async def test_what_a_transaction_publishes_to_a_topic_is_read_whole(router: RouterProcess, database: Database) -> None:
@@ -386,7 +381,7 @@ async def test_the_time_of_publishing_is_that_of_the_producers_clock(router: Rou
         await publish(router, b"none", Message(b"some", properties=Properties(creation_time=2_500)))
         async with asyncio.timeout(LONG):
             assert (await anext(aiter(totals))).published_at == 1000.5
-        await until(lambda: len(seen) == 2)
+        await eventually(lambda: len(seen) == 2)
     assert seen == [None, 2.5]
 
 
@@ -401,7 +396,7 @@ async def test_a_malformed_header_is_rejected_and_does_not_stop_the_consumer(
             publisher = await client.publisher("orders")
             _ = await publisher.submit(Message(b"bad", annotations=bad))
         await publish(router, b"two")
-        await until(lambda: len(effects(database)) == 2)
+        await eventually(lambda: len(effects(database)) == 2)
     assert effects(database) == ["one", "two"]
 
 
@@ -410,12 +405,12 @@ async def test_a_message_that_cannot_be_put_into_sequence_is_set_aside_and_the_c
 ) -> None:
     async with running(consumer_of(router, database), note):
         await publish(router, b"one")
-        await until(lambda: effects(database) == ["one"])
+        await eventually(lambda: effects(database) == ["one"])
     database.run("INSERT INTO oncewire_store_horizons VALUES ('billing', 'orders', '', 5000)")  # SQ-6
     async with running(consumer_of(router, database), note):
         late = Message(b"late", annotations=Producer(ProducerId("shop", 1)).alone().annotations())
         await publish(router, late, b"two")
-        await until(lambda: effects(database) == ["one", "two"])
+        await eventually(lambda: effects(database) == ["one", "two"])
     assert database.rows("SELECT source, owner, why FROM oncewire_store_refused") == [
         ("orders", "", "refused-pruned: producer shop@1")
     ]
@@ -485,9 +480,9 @@ async def test_a_transaction_that_fell_out_of_memory_is_read_from_the_journal_ag
     bodies = [b"%d" % number for number in range(40)]
     async with running(consumer_of(router, database, ring_messages=3, batch=7), note):
         await publish(router, *numbered(Producer(ProducerId("shop", 1)), *bodies))
-        await until(lambda: len(effects(database)) == 40)
+        await eventually(lambda: len(effects(database)) == 40)
         assert effects(database) == [str(number) for number in range(40)]
-        await until(lambda: database.rows("SELECT position FROM oncewire_store_inputs") == [])  # and then trimmed
+        await eventually(lambda: database.rows("SELECT position FROM oncewire_store_inputs") == [])  # and then trimmed
 
 
 async def test_a_named_reader_goes_on_where_it_stopped(router: RouterProcess, database: Database) -> None:

@@ -31,9 +31,10 @@ from oncewire.wire import Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import ANONYMOUS, USER
 from tests.client.sequence_world import Journal, Reader
 from tests.client.store_world import Database
-from tests.client.test_consumer import effects, note, running, until
+from tests.client.test_consumer import effects, note, running
 from tests.router.processes import running_router
 from tests.support.annotating import annotate
+from tests.support.waiting import eventually
 
 HONEST = ProducerId("shop", 1000, "ann")
 
@@ -265,6 +266,6 @@ async def test_with_logins_a_consumer_and_a_reader_get_all_of_a_producer_whose_n
                     seen.append((message.body, message.user))
                 if message.body == b"end":
                     break
-            await until(lambda: "end" in effects(database))
+            await eventually(lambda: "end" in effects(database))
     assert seen == [(b"1", "ann"), (b"2", "ann"), (b"3", "ann"), (b"5", "ann"), (b"end", "ann")]
     assert [body for body in effects(database) if body] == ["1", "2", "3", "5", "end"]

@@ -7,12 +7,14 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.support.waiting import eventually
 
 LONG_S = 120.0
 ONCEWIRE = [sys.executable, "-P", "-c", "from oncewire.cli.main import main; main()"]
@@ -87,17 +89,6 @@ class EdgeProcess:
         """The row of a part."""
         _, state = await self.ask("/api/v1/state")
         return next(row for row in state["parts"] if row["kind"] == kind and name in ("", row["name"]))
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(LONG_S):
-        while True:
-            holds = condition()
-            if holds if isinstance(holds, bool) else await holds:
-                return
-            await asyncio.sleep(0.02)
-    raise AssertionError(what)
 
 
 def settings(store: str, routers: Sequence[str], parts: str, name: str = "edge", more: str = "") -> str:

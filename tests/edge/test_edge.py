@@ -16,10 +16,11 @@ from oncewire.cli.users_file import line_of, write
 from oncewire.client import LinkInterrupted, LinkRefused, Subscriber, connect
 from oncewire.wire import ACCEPTED
 from tests.client.test_copies_with_routers import accepted, send, stock_publisher
-from tests.edge.edge_process import LONG_S, ONCEWIRE, EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import LONG_S, ONCEWIRE, EdgeProcess, running_edge, settings
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 from tests.support.certificates import TestAuthority
+from tests.support.waiting import eventually
 from tests.workqueue.amqp_world import pusher
 from tests.workqueue.queue_world import Database
 

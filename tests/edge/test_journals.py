@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Client, Outcome, connect
-from tests.edge.edge_process import EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import EdgeProcess, running_edge, settings
 from tests.router.processes import RouterProcess
 from tests.store.conftest import SQL
 from tests.store.databases import Servers, SqlDatabase, new_address
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 JOURNAL = '[[journal]]\nname = "orders"\ntopics = ["orders.#"]\n'

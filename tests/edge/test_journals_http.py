@@ -17,8 +17,9 @@ from oncewire.cli.users_file import line_of, write
 from oncewire.client import Client, connect
 from oncewire.settings.parsers import NotAllowed
 from tests.docs.code_blocks import ROOT, blocks_of
-from tests.edge.edge_process import EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import EdgeProcess, running_edge, settings
 from tests.router.processes import RouterProcess
+from tests.support.waiting import eventually
 
 (RULES,) = [
     block.text for block in blocks_of(ROOT / "docs/rights.md") if block.run_by == "tests/edge/test_journals_http.py"

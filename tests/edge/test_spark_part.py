@@ -16,8 +16,9 @@ from bridges.node.client import RemoteNode, read_secret
 from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from tests.client.store_world import Database
-from tests.edge.edge_process import EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import EdgeProcess, running_edge, settings
 from tests.router.processes import RouterProcess, running_router
+from tests.support.waiting import eventually
 
 PARTS = '[[queue]]\nname = "orders"\n[[spark]]\nconfig = "{}"\n'
 

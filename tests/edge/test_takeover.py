@@ -15,8 +15,9 @@ import pytest
 from bridges.workqueue import Queue
 from chaos.network.database_relay import relay_to
 from oncewire.client import Publisher, Subscriber, connect
-from tests.edge.edge_process import LONG_S, EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import LONG_S, EdgeProcess, running_edge, settings
 from tests.router.processes import RouterProcess, running_router
+from tests.support.waiting import eventually
 from tests.workqueue.queue_world import Database
 from topology.etcd.server import free_port
 

@@ -6,9 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
-import time
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from oncewire.wire import decode_message
 from router.commands.local_network import LocalNetwork
-from tests.router.raw_client import RawClient
+from tests.router.raw_client import RawClient, until
 from topology.inspector.ask_cli import Api
 from topology.inspector.follow_cli import Wanted, document_of, documents_of
 from topology.inspector.rows_core import COLLECTIONS
@@ -33,30 +31,13 @@ TAG = b"t1"
 BODY = b"what was ordered"
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="warning") as found:
-        yield found
-    assert_no_internal_error(tmp_path)
-
-
-def assert_no_internal_error(folder: Path) -> None:
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(), log.read_text()
+pytestmark = pytest.mark.routers(3)
 
 
 async def get(network: LocalNetwork, router: str, path: str, status: int = 200) -> Any:
     async with aiohttp.ClientSession() as session, session.get(network.routers[router].http + path) as answer:
         assert answer.status == status, await answer.text()
         return await answer.json()
-
-
-async def until(read: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool]) -> Any:
-    ends_at = time.monotonic() + DEADLINE_S
-    while not wanted(found := await read()):
-        assert time.monotonic() < ends_at, found
-        await asyncio.sleep(0.05)
-    return found
 
 
 async def client(network: LocalNetwork, router: str, name: str) -> RawClient:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from delivery_records.model.effects import Dispose
 from delivery_records.publisher.arrivals import FEW_MARKS, Arrivals
@@ -17,6 +15,7 @@ from oncewire.client import Publisher, Subscriber, connect
 from router.commands.local_network import LocalNetwork
 from router.node import RouterNode
 from router.settings.config import RouterConfig
+from tests.support.waiting import eventually
 from topology.inspector.merging_core import histories, is_own, merged
 from topology.inspector.rates_core import (
     ACCEPTANCE_S,
@@ -186,21 +185,13 @@ async def publish(publisher: Publisher) -> None:
         await asyncio.sleep(0.01)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110  (a router's inside sends no notification)
-        await asyncio.sleep(0.01)
-
-
 async def state_of(session: aiohttp.ClientSession, url: str) -> Any:
     async with session.get(url) as answer:
         assert answer.status == 200, await answer.text()
         return await answer.json()
 
 
-@pytest_asyncio.fixture
-async def network() -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(2) as found:
-        yield found
+pytestmark = pytest.mark.routers(2)
 
 
 @pytest.mark.slow
@@ -279,7 +270,7 @@ async def test_outcomes_are_looked_at_only_while_a_delivery_is_timed() -> None:
                 subscriber = await client.subscriber("orders")
                 publisher = await client.publisher("orders")
                 sending = await publisher.submit(b"one")
-                await until(lambda: handlers[Dispose] != plain)  # the publisher has sent: its next one is chosen
+                await eventually(lambda: handlers[Dispose] != plain)  # the publisher has sent: its next one is chosen
                 await (await subscriber.receive()).accept()
                 await sending
                 assert handlers[Dispose] != plain, "the one before does not count"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,15 +18,10 @@ from oncewire.store.contents import Contents
 from oncewire.store.open_store import OpenStore
 from oncewire.store.opening import open_store
 from oncewire.store.store import Transaction
+from tests.support.waiting import eventually
 
 DEADLINE_S = 60.0
 COUNT = 20
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110  # no event says it
-            await asyncio.sleep(0.02)
 
 
 @dataclass
@@ -48,7 +43,7 @@ async def edge(store_url: str, *urls: str, name: str = "edge") -> AsyncIterator[
         service = AddressService(store, urls, ADDRESSES, name)
         tasks = [asyncio.create_task(subscription.run()), asyncio.create_task(service.run())]
         try:
-            await until(lambda: subscription.subscribed.is_set() and len(service.service.connected) == len(urls))
+            await eventually(lambda: subscription.subscribed.is_set() and len(service.service.connected) == len(urls))
             yield Edge(store, subscription, tasks)
         finally:
             for task in tasks:

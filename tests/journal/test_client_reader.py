@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,17 +16,12 @@ from bridges.journal.model import JournalSettings, NewMessage
 from oncewire.client import LinkInterrupted, LinkRefused, NewIncarnation, Subscriber, UsageError, connect, sync
 from oncewire.wire import encode_data_message
 from router.commands.local_network import LocalNetwork
-from tests.journal.network_world import COUNT, DEADLINE_S, Edge, edge, publish, until
+from tests.journal.network_world import COUNT, DEADLINE_S, Edge, edge, publish
 from tests.store.killing import command
+from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.routers(1), pytest.mark.timeout(400)]
 CHILD = command("tests.journal.reader_child")
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(1, log_folder=tmp_path) as found:
-        yield found
 
 
 async def bodies(reader: Subscriber, count: int) -> list[object]:
@@ -99,7 +93,7 @@ async def test_a_reader_that_is_closed_while_no_edge_is_there_ends_its_cursor_wh
     async with connect(url, on_event=interrupted.append) as client:
         async with edge(store, url):
             reader = await client.journal("orders")
-        await until(lambda: any(isinstance(each, LinkInterrupted) for each in interrupted))
+        await eventually(lambda: any(isinstance(each, LinkInterrupted) for each in interrupted))
         closing_it = asyncio.create_task(reader.unsubscribe())
         await asyncio.wait([closing_it], timeout=0.3)
         assert not closing_it.done()
@@ -211,7 +205,7 @@ async def test_a_reader_waits_for_an_edge_that_is_started_again(
             await append(found, 0, 5)
             reader = await client.journal("orders", settled=settled)
             assert await bodies(reader, 5) == orders(0, 5)
-        await until(lambda: any(isinstance(each, LinkInterrupted) for each in interrupted))
+        await eventually(lambda: any(isinstance(each, LinkInterrupted) for each in interrupted))
         async with edge(f"sqlite:///{tmp_path}/edge.db", url) as found:
             await append(found, 5, 5)
             assert await bodies(reader, 5) == orders(5, 10)
@@ -227,7 +221,7 @@ async def test_a_reader_that_is_killed_and_started_again_processes_each_message_
         for kill_at in (60, 150, 280, 400):
             process = await asyncio.create_subprocess_exec(*CHILD, url, str(file))
             try:
-                await until(lambda kill_at=kill_at: len(processed(file)) >= kill_at)  # type: ignore[misc]
+                await eventually(lambda kill_at=kill_at: len(processed(file)) >= kill_at)
             finally:
                 process.send_signal(signal.SIGKILL)
                 await process.wait()

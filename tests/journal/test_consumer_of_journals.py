@@ -34,15 +34,9 @@ from tests.journal.network_world import DEADLINE_S, Edge, edge
 from tests.store.killing import KILLED, command
 
 __all__ = ["database", "postgresql"]
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.routers(1), pytest.mark.timeout(400)]
 POINTS = [point for point in CrashPoint if point not in (CrashPoint.RELEASED, CrashPoint.ENDED)]
 QUICK = [CrashPoint.RECORDING, CrashPoint.RECORDED, CrashPoint.COMMITTED]
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(1, log_folder=tmp_path) as found:
-        yield found
 
 
 def url_of(network: LocalNetwork) -> str:

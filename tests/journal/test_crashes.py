@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,22 +18,11 @@ from oncewire.wire import decode_message
 from router.commands.local_network import LocalNetwork
 from tests.store.databases import SqlDatabase
 from tests.store.killing import KILLED, command
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
+pytestmark = [pytest.mark.routers(1), pytest.mark.timeout(400), pytest.mark.slow]
 LONG_S = 120.0
 POINTS = [CrashPoint.FEED_RECEIVED, CrashPoint.FEED_PUSHED, CrashPoint.FEED_COMMITTED, CrashPoint.CURSOR_MOVED]
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(1, log_folder=tmp_path) as found:
-        yield found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LONG_S):
-        while not condition():  # noqa: ASYNC110  # no event says it
-            await asyncio.sleep(0.02)
 
 
 class Ends:
@@ -89,10 +78,10 @@ async def test_each_message_is_stored_and_read_once_and_in_order_wherever_the_pr
                 if point:
                     assert await asyncio.wait_for(process.wait(), LONG_S) == KILLED, point
                     continue
-                await until(ends.more_than(ends.sent + 20, publishing))
+                await eventually(ends.more_than(ends.sent + 20, publishing))
                 publishing.cancel()
                 await asyncio.wait([publishing])
-                await until(lambda: len(ends.read) >= ends.sent or following.done())
+                await eventually(lambda: len(ends.read) >= ends.sent or following.done())
             finally:
                 if process.returncode is None:
                     process.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,7 @@ from router.commands.local_network import LocalNetwork
 from tests.journal.network_world import COUNT, DEADLINE_S, edge, publish
 from tests.store.databases import SqlDatabase
 
-pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(1, log_folder=tmp_path) as found:
-        yield found
+pytestmark = [pytest.mark.routers(1), pytest.mark.timeout(400)]
 
 
 async def test_a_reader_that_comes_late_gets_all_in_order_and_the_rest_when_it_comes_back(

@@ -11,10 +11,11 @@ import pytest
 
 from oncewire.client import Client, connect
 from tests.docs.code_blocks import ROOT, blocks_of
-from tests.edge.edge_process import LONG_S, ONCEWIRE, eventually, running_edge, settings
+from tests.edge.edge_process import LONG_S, ONCEWIRE, running_edge, settings
 from tests.router.processes import RouterProcess
 from tests.store.databases import SqlDatabase
 from tests.support.postgres import find_postgresql
+from tests.support.waiting import eventually
 
 SQLITE_BACKUP, BACKUP, SQLITE_RESTORE, RESTORE = (
     block.text

@@ -12,7 +12,8 @@ import pytest
 
 from oncewire.client import Client, ClientError, Delivery, Subscriber, connect
 from router.commands.local_network import LocalNetwork
-from tests.network.test_shared_subscriptions import network_logs, urls
+from tests.network.harness import assert_no_internal_error
+from tests.network.test_shared_subscriptions import urls
 
 MESSAGES = 1500
 BAD = 3
@@ -84,8 +85,7 @@ async def test_routers_are_killed_and_each_failed_message_comes_to_each_dead_let
                 await client.close()
     expected = Counter(dict.fromkeys(range(0, MESSAGES, BAD), 1))
     assert letters == [expected, expected]
-    for log in network_logs(tmp_path):
-        assert "internal_error" not in log.read_text(), log.read_text()
+    assert_no_internal_error(tmp_path)
 
 
 async def test_a_dead_letter_that_nobody_is_there_for_waits_is_shown_and_logged_and_comes_to_who_subscribes(

@@ -17,23 +17,15 @@ from oncewire.client import Client, Publisher, Sending, Subscriber, connect
 from oncewire.wire import ReceiverLink, decode_message
 from router.commands.local_network import LocalNetwork
 from tests.client.shell_helpers import until
-from tests.network.harness import assert_no_internal_error
 from tests.router.large_clients import BODY, MIB, PartPublisher, PartSubscriber
 from tests.router.raw_client import RawClient
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.routers(3), pytest.mark.slow]
 
 HUGE = bytes(range(256)) * (48 * MIB // 256)
 """It takes so long that a fault meets it in the middle."""
 FAILOVER_S = 60.0
 """A lease, and whatever comes behind it, on a slow machine."""
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="info") as found:
-        yield found
-    assert_no_internal_error(tmp_path)
 
 
 def port(network: LocalNetwork, name: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,17 +16,7 @@ from router.commands.local_network import LocalNetwork
 MESSAGES = 2000
 END_S = 120.0
 
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="info") as found:
-        yield found
-    for log in network_logs(tmp_path):
-        assert "internal_error" not in log.read_text(), log.read_text()
-
-
-def network_logs(folder: Path) -> list[Path]:
-    return list(folder.glob("*.log"))
+pytestmark = pytest.mark.routers(3)
 
 
 def urls(network: LocalNetwork, first: int) -> list[str]:

@@ -18,8 +18,8 @@ from oncewire.cli.users_file import write
 from tests.client.shell_helpers import LONG
 from tests.node.node_process import NodeProcess
 from tests.node.test_door_tls import PASSWORD, get, line, login, node_at
-from tests.support.stores import eventually
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer
+from tests.support.waiting import eventually
 
 OF_ISSUER = {"jwt__issuer": ISSUER, "jwt__audience": AUDIENCE}
 STATE = "/api/v1/state"

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,7 @@ FAILOVER_LIST = Symbol("failover-server-list")
 DEADLINE_S = 40.0
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="info") as found:
-        yield found
-    assert_no_internal_error(tmp_path)
-
-
-def assert_no_internal_error(folder: Path) -> None:
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(), log.read_text()
+pytestmark = pytest.mark.routers(3)
 
 
 def port_of(network: LocalNetwork, name: str) -> int:

@@ -17,7 +17,8 @@ import trustme
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S, RouterProcess, router_command, run_to_end
 from tests.router.raw_client import RawClient, until
-from tests.support.stores import enable_login, eventually
+from tests.support.stores import enable_login
+from tests.support.waiting import eventually
 from topology.etcd.server import EtcdServer, free_port
 
 FORMER_PATIENCE_S = 5.0

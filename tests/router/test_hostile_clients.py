@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -19,7 +17,6 @@ from oncewire.wire import Source, Symbol, Target, ULong
 from router.commands.local_network import LocalNetwork
 from tests.router.honest_pair import others_lose_nothing
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawSubscriber
-from tests.router.relay import assert_no_internal_error
 from tests.router.test_network import port_of, state_of
 
 ROUTERS = ("r1", "r2", "r3")
@@ -27,11 +24,7 @@ AT_ONCE = 12
 """Hostile clients at one time: they steal from each other, and the routers still have turns for the honest ones."""
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(len(ROUTERS), log_folder=tmp_path, log_level="info") as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(len(ROUTERS))
 
 
 async def _assert_first_incarnation(network: LocalNetwork) -> None:

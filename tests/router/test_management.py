@@ -22,6 +22,7 @@ from router.settings.config import RouterConfig
 from tests.router.management_calls import PREFIX, call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
+from tests.router.relay import assert_no_internal_error
 
 LONG_S = 60.0
 
@@ -33,11 +34,6 @@ async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
             await until(partial(costs, found, name), lambda links: len(links) == 6)  # each with each, both ways
         yield found
     assert_no_internal_error(tmp_path)
-
-
-def assert_no_internal_error(folder: Path) -> None:
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(), log.read_text()
 
 
 async def shown(http: str, type_name: str, name: str) -> Any:

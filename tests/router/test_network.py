@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +17,7 @@ import pytest
 from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
 from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
-from tests.router.relay import assert_no_internal_error
+from tests.support.waiting import eventually
 from topology.etcd.server import free_port
 
 DEADLINE_S = 40.0
@@ -35,18 +33,7 @@ async def state_of(network: LocalNetwork, name: str) -> Any:
         return await answer.json()
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    ends_at = time.monotonic() + DEADLINE_S
-    while not await condition():
-        assert time.monotonic() < ends_at, "the condition did not become true"
-        await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "3"}) as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(3, settings={"etcd.lease_ttl_s": "3"})
 
 
 def is_running(pid: int) -> bool:
@@ -64,7 +51,7 @@ async def test_a_router_that_stood_still_beyond_its_lease_fences_itself(network:
     async def key_is_gone() -> bool:
         return all(router["id"] != "r2" for router in (await state_of(network, "r1"))["routers"])
 
-    await until(key_is_gone)
+    await eventually(key_is_gone)
     network.sigcont("r2")
     closed = await client.wait_for(ConnectionClosed)
     assert closed.error is not None
@@ -82,7 +69,7 @@ async def test_sigterm_takes_the_router_out_of_the_network_at_once(network: Loca
     async def gone() -> bool:
         return len((await state_of(network, "r1"))["routers"]) == 2
 
-    await until(gone)
+    await eventually(gone)
     assert len(routers) <= 3
 
 
@@ -160,4 +147,4 @@ async def test_routers_end_with_the_process_that_started_them(tmp_path: Path) ->
     async def all_gone() -> bool:
         return not any(is_running(router["pid"]) for router in described["routers"])
 
-    await until(all_gone)
+    await eventually(all_gone)

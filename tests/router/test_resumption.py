@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from oncewire.wire import ACCEPTED, Source, Target, UnsettledMap, decode_message
 from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import RawClient, RawPublisher
-from tests.router.relay import assert_no_internal_error
 
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(2, log_folder=tmp_path, log_level="info") as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(2)
 
 
 def port_of(network: LocalNetwork, name: str) -> int:

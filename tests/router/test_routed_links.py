@@ -29,6 +29,7 @@ from oncewire.wire import (
 from router.commands.local_network import LocalNetwork, chain
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
+from tests.router.relay import assert_no_internal_error
 
 SERVES = Symbol("x-opt-router-serves")
 SERVICE = Symbol("oncewire-service")
@@ -85,19 +86,7 @@ async def router() -> AsyncIterator[RouterProcess]:
         yield found
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    names = ["r1", "r2", "r3"]
-    async with LocalNetwork(
-        3, edges=chain(names), log_folder=tmp_path, settings={"listen.idle_timeout_s": "300"}
-    ) as found:
-        yield found
-    assert_no_internal_error(tmp_path)
-
-
-def assert_no_internal_error(folder: Path) -> None:
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text()
+pytestmark = pytest.mark.routers(3, edges=chain(["r1", "r2", "r3"]), settings={"listen.idle_timeout_s": "300"})
 
 
 async def known(client: RawClient, prefix: str = "queue://") -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,17 +10,12 @@ from oncewire.client import Delivery, StillOwed, Subscriber, connect
 from oncewire.wire import Source, Symbol, Target, ULong
 from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
-from tests.router.relay import assert_no_internal_error
 
 SETTINGS = {"etcd.lease_ttl_s": "3"}
 LONG = 60.0
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(2, log_folder=tmp_path, log_level="info", settings=SETTINGS) as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(2, settings=SETTINGS)
 
 
 async def take(subscriber: Subscriber, count: int) -> list[Delivery]:

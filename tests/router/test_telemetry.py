@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -25,6 +25,7 @@ from router.settings.config import RouterConfig
 from tests.router.processes import running_router
 from tests.router.relay import assert_no_internal_error
 from tests.support.otlp_collector import Collector, running_collector
+from tests.support.waiting import eventually
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -34,15 +35,6 @@ CONSUMER, PRODUCER, INTERNAL = 5, 4, 1
 
 def connect(url: str, container_id: str) -> Client:
     return connect_client([url], container_id=container_id)
-
-
-async def until(condition: Callable[[], Awaitable[bool]] | Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            found = condition()
-            if found is True or (not isinstance(found, bool) and await found):
-                return
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture
@@ -128,7 +120,7 @@ async def test_an_unreachable_collector_costs_spans_and_no_delivery(tmp_path: Pa
         async def has_failed() -> bool:
             return bool((await _spans(router.http)).get("failed"))
 
-        await until(has_failed, "spans are counted as failed")
+        await eventually(has_failed, "spans are counted as failed")
         assert (await _spans(router.http))["exported"] == 0
 
 
@@ -142,11 +134,11 @@ async def test_the_log_says_once_that_the_collector_refuses_and_once_that_it_tak
     try:
         for number in range(2):
             telemetry.queue(_span(number))
-            await until(lambda before=number: telemetry.failed > before, "the collector has refused")
+            await eventually(lambda before=number: telemetry.failed > before, "the collector has refused")
         collector.refuse_with = 0
         telemetry.queue(_span(3))
         await collector.wait_for(lambda spans: len(spans) == 1)
-        await until(lambda: telemetry.exported == 1, "the collector has taken one")
+        await eventually(lambda: telemetry.exported == 1, "the collector has taken one")
     finally:
         await telemetry.stop()
     assert [record.getMessage() for record in caplog.records] == ["telemetry_failed", "telemetry_back"]
@@ -173,7 +165,7 @@ async def test_many_spans_leave_in_batches(collector: Collector) -> None:
     for number in range(telemetry_module.BATCH_SPANS + 1):
         telemetry.queue(_span(number))
     try:
-        await until(lambda: telemetry.exported == telemetry_module.BATCH_SPANS + 1, "the collector has taken all")
+        await eventually(lambda: telemetry.exported == telemetry_module.BATCH_SPANS + 1, "the collector has taken all")
     finally:
         await telemetry.stop()
     assert (collector.requests, len(collector.spans)) == (2, telemetry_module.BATCH_SPANS + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -14,6 +13,7 @@ from yarl import URL
 from oncewire.client import connect
 from router.operator.trial_messages import CONTAINER_ID, MAX_BYTES, MAX_OPEN
 from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import until
 
 DEADLINE_S = 40.0
 USERS = ("--users=ada:pw,otto:pw,vera:pw", "--roles=ada=admin,otto=operator,vera=viewer")
@@ -26,15 +26,6 @@ async def publish(
     path = URL(f"{router.http}/api/v1/management/topic/{topic}/publish", encoded=True)
     async with aiohttp.ClientSession(headers=headers) as session, session.post(path, json={"body": body}) as answer:
         return answer.status, await answer.json()
-
-
-async def until(read: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool]) -> Any:
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = await read()
-            if wanted(found):
-                return found
-            await asyncio.sleep(0.05)
 
 
 async def publishers(router: RouterProcess) -> list[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from oncewire.wire import (
@@ -20,18 +17,13 @@ from oncewire.wire import (
 )
 from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
-from tests.router.relay import assert_no_internal_error
 
 SETTINGS = {"etcd.lease_ttl_s": "3"}
 REDELIVERED = Symbol("x-opt-topic-redelivered")
 SENT = 200
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, log_folder=tmp_path, log_level="info", settings=SETTINGS) as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(3, settings=SETTINGS)
 
 
 async def client_at(network: LocalNetwork, router: str, container_id: str) -> RawClient:

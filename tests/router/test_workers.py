@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,7 @@ SETTINGS = {"workers": "2", "limits.drain_limit_s": "5", "listen.idle_timeout_s"
 """Raw clients send no heartbeats."""
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(1, log_folder=tmp_path, log_level="info", settings=SETTINGS) as found:
-        yield found
-    assert_no_internal_error(tmp_path)
+pytestmark = pytest.mark.routers(1, settings=SETTINGS)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,17 +239,6 @@ async def post(url: str, path: str, body: object) -> dict[str, object]:
 def in_base64(text: str) -> str:
     """How the gateway writes keys and values."""
     return base64.b64encode(text.encode()).decode()
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds."""
-    ends_at = time.monotonic() + DEADLINE_S
-    while True:
-        holds = condition()
-        if holds if isinstance(holds, bool) else await holds:
-            return
-        assert time.monotonic() < ends_at, f"never happened: {what}"
-        await asyncio.sleep(0.01)
 
 
 async def next_batch(batches: AsyncGenerator[WatchBatch, None]) -> WatchBatch:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 from topology.etcd.gateway_store import GatewayStore
 from topology.etcd.server import (
     PORTS_VARIABLE,

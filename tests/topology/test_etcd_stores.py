@@ -20,11 +20,11 @@ from tests.support.stores import (
     OpenEtcdStore,
     TlsFiles,
     enable_login,
-    eventually,
     next_batch,
     post,
     watch_events,
 )
+from tests.support.waiting import eventually
 from topology.etcd.members import CALL_TIMEOUT_S, WATCH_SILENCE_S
 from topology.etcd.server import EtcdCluster, EtcdServer, free_port
 from topology.etcd.store import (

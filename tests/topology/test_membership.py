@@ -15,7 +15,8 @@ import pytest
 from delivery_records.model.inputs import StoreHealth, ViewChanges, ViewSnapshot
 from delivery_records.model.tags import link_key
 from delivery_records.model.view import Change, Kind, PublisherRecord, RouterRecord, View
-from tests.support.stores import DEADLINE_S, eventually
+from tests.support.stores import DEADLINE_S
+from tests.support.waiting import eventually
 from topology.etcd.gateway_http import GatewayOptions
 from topology.etcd.gateway_store import GatewayStore
 from topology.etcd.memory_store import MemoryEtcd

@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.etcd_releases import RELEASES, etcd_of
 from tests.support.slow_relay import SlowRelay, slow_relay_to
-from tests.support.stores import DEADLINE_S, ETCD_STORES, EtcdClientOptions, eventually, post
+from tests.support.stores import DEADLINE_S, ETCD_STORES, EtcdClientOptions, post
+from tests.support.waiting import eventually
 from topology.etcd.server import EtcdServer
 from topology.etcd.store import ClusterStore, CompactedError
 

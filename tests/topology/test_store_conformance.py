@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.stores import DEADLINE_S, StorePlace, eventually, next_batch, watch_events
+from tests.support.stores import DEADLINE_S, StorePlace, next_batch, watch_events
+from tests.support.waiting import eventually
 from topology.etcd.store import (
     ABSENT,
     UNCONDITIONAL,

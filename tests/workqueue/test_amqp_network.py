@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,11 @@ from tests.router.raw_client import RawClient
 from tests.workqueue.amqp_world import bridge, pusher, worker
 from tests.workqueue.queue_world import Database
 
-pytestmark = pytest.mark.timeout(400)
 NAMES = ["r1", "r2", "r3"]
 ITEMS = 40
 SETTINGS = {"listen.idle_timeout_s": "300"}
 """The clients of these tests send no heartbeats."""
+pytestmark = [pytest.mark.routers(3, edges=chain(NAMES), settings=SETTINGS), pytest.mark.timeout(400)]
 PROTON = """
 import sys
 from proton import Message, symbol
@@ -40,12 +39,6 @@ print(sorted(bodies))
 push.close()
 work.close()
 """
-
-
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    async with LocalNetwork(3, edges=chain(NAMES), log_folder=tmp_path, settings=SETTINGS) as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -19,16 +18,10 @@ from router.commands.local_network import LocalNetwork
 from tests.client.output_readers import OutputReaders, until_connected
 from tests.store.killing import KILLED, command
 from tests.support.effort import partly
+from tests.support.waiting import eventually
 from tests.workqueue.queue_world import Database
 
 LONG = 180.0
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what several processes bring about."""
-    async with asyncio.timeout(LONG):
-        while not condition():  # noqa: ASYNC110  # they have no common event
-            await asyncio.sleep(0.02)
 
 
 POINTS = {
@@ -131,7 +124,7 @@ class Pipeline:
     async def until_all_is_received(self, publisher: Publisher) -> None:
         """Every message that was sent has come out of both steps."""
         await publisher.flush(LONG)
-        await until(lambda: all(len(found) >= self.sent for found in self.received.values()))
+        await eventually(lambda: all(len(found) >= self.sent for found in self.received.values()))
 
     def judge(self) -> None:
         """Each message had one effect for each topic, and was received once, in the order of the effects."""
@@ -146,11 +139,7 @@ class Pipeline:
         assert len(endings) == len(set(endings)) == 2 * self.sent
 
 
-@pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
-    settings = {"etcd.lease_ttl_s": "3", "listen.idle_timeout_s": "3"}
-    async with LocalNetwork(2, log_folder=tmp_path, settings=settings) as found:
-        yield found
+pytestmark = pytest.mark.routers(2, settings={"etcd.lease_ttl_s": "3", "listen.idle_timeout_s": "3"})
 
 
 @pytest.fixture
@@ -192,7 +181,7 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
             await pipeline.until_subscribed(network)
             for fault in range(6):
                 await pipeline.send(publisher, 60)
-                await until(lambda: len(pipeline.received["two"]) >= pipeline.sent - 30)
+                await eventually(lambda: len(pipeline.received["two"]) >= pipeline.sent - 30)
                 if fault == 2:
                     await network.kill("r1")
                 elif fault == 4:
@@ -224,7 +213,7 @@ async def test_a_publisher_that_stands_by_continues_what_a_killed_one_has_begun(
             killed = await pipeline.start("publish", point)
             processes.append(killed)
             owner = "SELECT epoch FROM oncewire_owners WHERE name LIKE 'publisher%'"
-            await until(lambda: sql_database.rows(owner) == [(2,)])
+            await eventually(lambda: sql_database.rows(owner) == [(2,)])
             await pipeline.send(publisher, 60)
             assert await asyncio.wait_for(killed.wait(), LONG) == KILLED
             await pipeline.send(publisher, 20)
@@ -264,24 +253,24 @@ async def test_a_publisher_that_was_paused_while_another_took_over_sends_nothing
             processes.append(await pipeline.start("publish"))
             await publish(b"1")
             held = await slow.receive()
-            await until(lambda: readers.have(1))
+            await eventually(lambda: readers.have(1))
             ((container,),) = sql_database.rows("SELECT container FROM oncewire_owners")
             processes[0].send_signal(signal.SIGSTOP)
             await until_connected(network, container, 0)
             processes.append(await pipeline.start("publish"))
-            await until(lambda: sql_database.rows("SELECT epoch FROM oncewire_owners") == [(2,)])
+            await eventually(lambda: sql_database.rows("SELECT epoch FROM oncewire_owners") == [(2,)])
             await held.accept()
             await slow.close()
-            await until(lambda: sql_database.rows(outbox) == [])
+            await eventually(lambda: sql_database.rows(outbox) == [])
             with locked(sql_database):  # else its next transaction may be faster than its next connection
                 processes[0].send_signal(signal.SIGCONT)
                 await until_connected(network, container, 2)
             await publish(b"2")
-            await until(lambda: readers.have(2))
+            await eventually(lambda: readers.have(2))
             processes[1].kill()  # the first one stands by, and takes over
             await publish(b"3")
-            await until(lambda: readers.have(3))
-            await until(lambda: sql_database.rows(outbox) == [])
+            await eventually(lambda: readers.have(3))
+            await eventually(lambda: sql_database.rows(outbox) == [])
     finally:
         for process in processes:
             with suppress(ProcessLookupError):

@@ -86,12 +86,6 @@ class Scene:
         self.tasks.append(asyncio.create_task(work))
 
 
-def assert_no_internal_error(folder: Path) -> None:
-    """No router has met a fault of its own."""
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(encoding="utf-8"), log.read_text(encoding="utf-8")
-
-
 @asynccontextmanager
 async def empty_network() -> AsyncIterator[Scene]:
     """One router, no client."""

@@ -24,8 +24,9 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import Scene, assert_no_internal_error, broken_network
+from tests.inspector.page.scenes import Scene, broken_network
 from tests.router.raw_client import RawClient
+from tests.router.relay import assert_no_internal_error
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 

@@ -28,15 +28,8 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import (
-    DEADLINE_S,
-    HOSTILE,
-    Scene,
-    accept,
-    assert_no_internal_error,
-    busy_network,
-    empty_network,
-)
+from tests.inspector.page.scenes import DEADLINE_S, HOSTILE, Scene, accept, busy_network, empty_network
+from tests.router.relay import assert_no_internal_error
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 

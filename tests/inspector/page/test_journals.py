@@ -18,7 +18,7 @@ from oncewire.client import connect
 from oncewire.store.contents import Contents
 from oncewire.store.open_store import OpenStore
 from oncewire.store.store import Transaction
-from tests.edge.edge_process import EdgeProcess, eventually, running_edge, settings
+from tests.edge.edge_process import EdgeProcess, running_edge, settings
 from tests.inspector.page.browser import (
     TEST_TIMEOUT_S,
     accessibility_faults,
@@ -33,6 +33,7 @@ from tests.inspector.page.browser import (
 )
 from tests.inspector.page.scenes import HOSTILE
 from tests.router.processes import RouterProcess, running_router
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 JOURNAL = '[[journal]]\nname = "orders"\ntopics = ["orders.#"]\nmax_bytes = "1MiB"\n[[journal]]\nname = "empty"\n'
