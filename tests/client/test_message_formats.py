@@ -9,7 +9,8 @@ import pytest
 from oncewire.client import connect
 from oncewire.wire import DecodeError, Symbol, encode_data_message
 from tests.client.shell_helpers import LONG, until
-from tests.node.test_receiver_and_publisher import receiving, stored, subscription
+from tests.node.parts import receiving, stored
+from tests.node.test_receiver_and_publisher import subscription
 from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 
@@ -64,7 +65,7 @@ async def test_a_bridge_keeps_a_message_of_another_format_as_bytes_without_its_a
     router: RouterProcess, tmp_path: Path
 ) -> None:
     path = tmp_path / "node.db"
-    async with receiving(router, subscription("t"), path) as receiver:
+    async with receiving(router.url, subscription("t"), path) as receiver:
         thief = await send_forged(router, "t", OTHER_FORMAT)
         await until(lambda: sum(receiver.numbers.messages.values()) == 1)
         assert receiver.producer_count == 0

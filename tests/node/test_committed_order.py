@@ -13,47 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridges.node.errors import BadRequest, StorageError
-from bridges.node.identity import identity_of
-from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.producers_core import Judgement
 from bridges.node.receiver import Receiver, Subscription
 from bridges.node.shard_core import Shard, ShardBy
-from oncewire.client import SqliteJournal, connect
+from oncewire.client import connect
 from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
 from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from oncewire.wire import Message, Symbol, encode_message
 from oncewire.wire.vocabulary import TRANSACTION
 from tests.client.shell_helpers import LONG, until
-from tests.node.test_receiver_and_publisher import receiving, stored
+from tests.node.parts import Life, receiving, stored
 from tests.router.processes import RouterProcess
-
-NOW_US = 1_700_000_000_000_000
-
-
-class Life:
-    """A journal that may be opened again after each group, as a node that was killed does."""
-
-    def __init__(self, path: Path, level: Isolation | None = Isolation.READ_COMMITTED, **limits: int) -> None:
-        self.path = path
-        self.level = level
-        self.limits = limits
-
-    def append(self, *payloads: bytes) -> list[Judgement]:
-        """A group arrives."""
-        client = SqliteJournal(self.path)
-        try:
-            journal = ReceiverJournal(client.connection, self.path, "flights", self.level, **self.limits)
-            source = journal.source_id("orders")
-            client.begin()
-            found = journal.append([Arrival(source, each, identity_of(each)) for each in payloads], NOW_US)
-            client.commit()
-            return found
-        finally:
-            client.close()
-
-    def bodies(self) -> list[object]:
-        """What a reader gets."""
-        return [body for _, body in stored(self.path)]
 
 
 def message(body: bytes, header: SequenceHeader | None = None) -> bytes:
@@ -183,7 +153,7 @@ async def test_a_receiver_journals_committed_messages_and_rejects_a_bad_header(
     path = tmp_path / "flights.journal"
     committed = Subscription("flights", "node.flights", ("orders",), isolation=Isolation.READ_COMMITTED)
     writer = Producer(ProducerId("writer", 1))
-    async with receiving(router, committed, path) as receiver, connect(router.url) as client:
+    async with receiving(router.url, committed, path) as receiver, connect(router.url) as client:
         publisher = await client.publisher("orders")
         for header, body in ((writer.pending(), b"a"), (writer.pending(), b"b")):
             await publisher.send(Message(body, annotations=header.annotations()), timeout=LONG)
@@ -192,7 +162,8 @@ async def test_a_receiver_journals_committed_messages_and_rejects_a_bad_header(
         bad: dict[Symbol, object] = {**writer.pending().annotations(), TRANSACTION: "perhaps"}
         _ = await publisher.submit(Message(b"bad", annotations=bad))
         await until(lambda: receiver.numbers.messages["malformed-header"] == 1)
-    async with receiving(router, replace(committed, isolation=None), path) as receiver, connect(router.url) as client:
+    again = replace(committed, isolation=None)
+    async with receiving(router.url, again, path) as receiver, connect(router.url) as client:
         assert receiver.isolation is Isolation.READ_COMMITTED
         assert receiver.open_bytes > 0
         publisher = await client.publisher("orders")

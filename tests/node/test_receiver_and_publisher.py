@@ -3,80 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.errors import BadRequest
 from bridges.node.journal import JournalControl
-from bridges.node.journal_reader import JournalReader
-from bridges.node.outbox import Outbox, StagedPart, Writer
-from bridges.node.publisher import SinkPublisher
+from bridges.node.outbox import Outbox
 from bridges.node.receiver import Receiver, Subscription
 from oncewire.client import Message, NotAccepted, StillOwed, connect
-from oncewire.wire import Symbol, ULong, decode_message, encode_data_message
+from oncewire.wire import Symbol, ULong
 from tests.client.shell_helpers import LONG, until
+from tests.node.parts import decide, publishing, receiving, stored
 from tests.router.processes import RouterProcess
-
-WRITER = Writer("query", "run")
-
-
-@asynccontextmanager
-async def receiving(router: RouterProcess, subscription: Subscription, path: Path) -> AsyncIterator[Receiver]:
-    receiver = Receiver(subscription, path, [router.url])
-    running = asyncio.create_task(receiver.run())
-    try:
-        await until(lambda: receiver.numbers.active_links == len(subscription.topics) or running.done())
-        yield receiver
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        receiver.close()
-
-
-@asynccontextmanager
-async def publishing(router: RouterProcess, path: Path, inflight: int = 100) -> AsyncIterator[SinkPublisher]:
-    publisher = SinkPublisher(path, "sink", [router.url], inflight=inflight)
-    running = asyncio.create_task(publisher.run())
-    try:
-        yield publisher
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 def subscription(*topics: str, **settings: object) -> Subscription:
     return Subscription("flights", "node.flights", topics, **settings)  # type: ignore[arg-type]
 
 
-def stored(path: Path) -> list[tuple[str, object]]:
-    """(topic, body) of everything in a journal, in order."""
-    reader = JournalReader(path)
-    marks = reader.marks()
-    found = [
-        (topic, decode_message(payload).body)
-        for chunk in reader.read(marks.deleted, marks.last)
-        for topic, payload in zip(chunk.topics, chunk.payloads, strict=True)
-    ]
-    reader.close()
-    return found
-
-
-def decide(outbox: Outbox, batch: int, values: list[str], topics: list[str] | None = None) -> None:
-    body = encode_rows(topics or ["orders"] * len(values), [encode_data_message(value.encode()) for value in values])
-    part = StagedPart(0, f"attempt-{batch}", 1, len(values))
-    outbox.stage(WRITER, batch, part, 0, count_topics(body), body)
-    outbox.commit(WRITER, batch, [part])
-
-
 async def test_a_message_is_accepted_when_it_is_in_the_journal(router: RouterProcess, tmp_path: Path) -> None:
     path = tmp_path / "flights.db"
-    async with receiving(router, subscription("orders", "trains.#"), path) as receiver:
+    async with receiving(router.url, subscription("orders", "trains.#"), path) as receiver:
         async with connect(router.url, container_id="shop") as client:
             orders = await client.publisher("orders", name="p")
             trains = await client.publisher("trains.late", name="q")
@@ -107,7 +56,7 @@ async def test_a_copy_with_the_same_identity_is_accepted_and_not_stored_again(
         )
 
     async with (
-        receiving(router, subscription("orders"), path) as receiver,
+        receiving(router.url, subscription("orders"), path) as receiver,
         connect(router.url, container_id="shop") as client,
     ):
         publisher = await client.publisher("orders", name="p")
@@ -123,7 +72,7 @@ async def test_a_producer_whose_floor_stands_still_is_rejected_and_others_are_no
     monkeypatch.setattr("bridges.node.producers_core.MAX_GAPS", 2)
     path = tmp_path / "flights.db"
     async with (
-        receiving(router, subscription("orders", group_s=0.05), path) as receiver,
+        receiving(router.url, subscription("orders", group_s=0.05), path) as receiver,
         connect(router.url, container_id="shop") as client,
     ):
         publisher = await client.publisher("orders", name="p")
@@ -144,7 +93,7 @@ async def test_a_producer_whose_floor_stands_still_is_rejected_and_others_are_no
 async def test_a_full_journal_holds_publishers_back_until_it_is_trimmed(router: RouterProcess, tmp_path: Path) -> None:
     path = tmp_path / "flights.db"
     settings = subscription("orders", max_journal_bytes=20_000, credit=8, group_count=4)
-    async with receiving(router, settings, path) as receiver, connect(router.url, container_id="shop") as client:
+    async with receiving(router.url, settings, path) as receiver, connect(router.url, container_id="shop") as client:
         publisher = await client.publisher("orders", name="p", window=200)
         sendings = [await publisher.submit(bytes(1000)) for _ in range(100)]
         await until(lambda: receiver.numbers.is_full)
@@ -176,20 +125,19 @@ async def test_decided_rows_arrive_once_whichever_end_is_broken_off(router: Rout
     batch = 0
     for _ in range(4):
         async with (
-            receiving(router, settings, journal) as receiver,
-            publishing(router, outbox_path, inflight=50) as publisher,
+            receiving(router.url, settings, journal) as receiver,
+            publishing(outbox_path, router.url, inflight=50) as publisher,
         ):
             goal = len(stored(journal)) + 400
             for _ in range(6):
-                values = [f"{batch}/{n}" for n in range(100)]
-                topics = ["errors" if n % 10 == 9 else "orders" for n in range(100)]
-                decide(outbox, batch, values, topics)
+                rows = [("errors" if n % 10 == 9 else "orders", b"%d/%d" % (batch, n)) for n in range(100)]
+                decide(outbox, batch, rows)
                 publisher.wake()
-                for topic, value in zip(topics, values, strict=True):
-                    expected[topic].append(value.encode())
+                for topic, value in rows:
+                    expected[topic].append(value)
                 batch += 1
             await until(lambda goal=goal, receiver=receiver: receiver._journal.last >= goal)  # type: ignore[misc]
-    async with receiving(router, settings, journal), publishing(router, outbox_path) as publisher:
+    async with receiving(router.url, settings, journal), publishing(outbox_path, router.url) as publisher:
         await until(lambda: outbox.marks().waiting_manifests == 0)
     found = stored(journal)
     for topic, bodies in expected.items():
@@ -199,8 +147,8 @@ async def test_decided_rows_arrive_once_whichever_end_is_broken_off(router: Rout
 
 async def test_rows_that_nobody_subscribes_to_are_published(router: RouterProcess, tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "sink.db", "sink")
-    async with publishing(router, outbox.path) as publisher:
-        decide(outbox, 0, ["1", "2"])
+    async with publishing(outbox.path, router.url) as publisher:
+        decide(outbox, 0, [("orders", b"1"), ("orders", b"2")])
         publisher.wake()
         await until(lambda: outbox.marks().waiting_manifests == 0)
         assert publisher.numbers.outcomes == {"accepted": 2}

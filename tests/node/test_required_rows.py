@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bridges.node.arrow_bodies import count_topics, encode_rows
-from bridges.node.outbox import Outbox, Publishing, StagedPart, Writer
+from bridges.node.outbox import Outbox, Publishing
 from bridges.node.publisher import SinkPublisher
 from oncewire.client import Subscriber, connect
-from oncewire.wire import encode_data_message
 from tests.client.shell_helpers import LONG, until
+from tests.node.parts import decide, publishing
 from tests.router.processes import RouterProcess
 
-WRITER = Writer("query", "run")
 ONE = Publishing(require=1)
 
 
@@ -27,23 +23,8 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridges.node.publisher.RETRY_S", 0.05)
 
 
-@asynccontextmanager
-async def publishing(path: Path, url: str, inflight: int = 1000) -> AsyncIterator[SinkPublisher]:
-    publisher = SinkPublisher(path, "sink", [url], inflight=inflight)
-    running = asyncio.create_task(publisher.run())
-    try:
-        yield publisher
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-
-def decide(outbox: Outbox, batch: int, values: list[int], how: Publishing = ONE, topic: str = "out") -> None:
-    body = encode_rows([topic] * len(values), [encode_data_message(b"%d" % value) for value in values])
-    part = StagedPart(0, f"a{batch}", 1, len(values))
-    outbox.stage(WRITER, batch, part, 0, count_topics(body), body)
-    outbox.commit(WRITER, batch, [part], how)
+def rows(*values: int, topic: str = "out") -> list[tuple[str, bytes]]:
+    return [(topic, b"%d" % value) for value in values]
 
 
 async def taken(subscriber: Subscriber, count: int) -> list[int]:
@@ -79,15 +60,15 @@ async def test_rows_wait_in_order_until_their_topic_has_a_subscription(
             publishing(outbox.path, router.url, inflight=20) as publisher,
             connect(router.url, container_id="reader") as client,
         ):
-            decide(outbox, 0, list(range(50)))
+            decide(outbox, 0, rows(*range(50)), ONE)
             await until_waiting(publisher)
-            decide(outbox, 1, list(range(50, 60)))
+            decide(outbox, 1, rows(*range(50, 60)), ONE)
             subscriber = await client.subscriber("out")
             assert await taken(subscriber, 60) == list(range(60))
             await until_published(outbox)
             assert publisher.numbers.trouble == {}
             await subscriber.unsubscribe()
-            decide(outbox, 2, [60])
+            decide(outbox, 2, rows(60), ONE)
             publisher.wake()
             await until_waiting(publisher)
             subscriber = await client.subscriber("out")
@@ -108,11 +89,11 @@ async def test_rows_that_wait_are_neither_lost_nor_doubled_when_the_publisher_di
     async with connect(router.url, container_id="reader") as client:
         subscriber = await client.subscriber("out")
         async with publishing(outbox.path, router.url) as publisher:
-            decide(outbox, 0, [0, 1])
+            decide(outbox, 0, rows(0, 1), ONE)
             assert await taken(subscriber, 2) == [0, 1]
             await until_published(outbox)
             await subscriber.unsubscribe()
-            decide(outbox, 1, [2, 3])
+            decide(outbox, 1, rows(2, 3), ONE)
             publisher.wake()
             await until_waiting(publisher)
         for _ in range(3):
@@ -129,10 +110,10 @@ async def test_rows_go_to_nobody_when_a_later_commit_no_longer_requires_anybody(
     router: RouterProcess, outbox: Outbox
 ) -> None:
     async with publishing(outbox.path, router.url) as publisher:
-        decide(outbox, 0, [0, 1])
+        decide(outbox, 0, rows(0, 1), ONE)
         await until_waiting(publisher)
         assert outbox.marks().waiting_manifests == 1
-        decide(outbox, 1, [2], Publishing())
+        decide(outbox, 1, rows(2), Publishing())
         await until_published(outbox)
     assert publisher.numbers.outcomes == {"accepted": 3}
 
@@ -140,7 +121,7 @@ async def test_rows_go_to_nobody_when_a_later_commit_no_longer_requires_anybody(
 async def test_rows_of_other_topics_do_not_wait(router: RouterProcess, outbox: Outbox) -> None:
     async with publishing(outbox.path, router.url) as publisher, connect(router.url, container_id="reader") as client:
         subscriber = await client.subscriber("heard")
-        decide(outbox, 0, [0])
-        decide(outbox, 1, [1], topic="heard")
+        decide(outbox, 0, rows(0), ONE)
+        decide(outbox, 1, rows(1, topic="heard"), ONE)
         assert await taken(subscriber, 1) == [1]
         await until_waiting(publisher)

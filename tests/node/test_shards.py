@@ -21,7 +21,7 @@ from oncewire.cli.errors import CliError
 from oncewire.client import Message, connect
 from oncewire.wire import BodyKind, Header, Properties, Symbol, encode_message
 from tests.client.shell_helpers import LONG
-from tests.node.test_receiver_and_publisher import receiving, stored
+from tests.node.parts import receiving, stored
 from tests.router.processes import RouterProcess
 
 KEYS = [f"customer-{number}" for number in range(40)]
@@ -116,7 +116,7 @@ async def test_two_nodes_keep_each_message_once_and_all_of_a_key_in_order(
     shards = [Shard(0, 2), Shard(1, 2)]
     async with AsyncExitStack() as stack:
         receivers = [
-            await stack.enter_async_context(receiving(router, subscription(shard), tmp_path / f"{shard.number}.db"))
+            await stack.enter_async_context(receiving(router.url, subscription(shard), tmp_path / f"{shard.number}.db"))
             for shard in shards
         ]
         client = await stack.enter_async_context(connect(router.url, container_id="shop"))
@@ -145,10 +145,10 @@ async def test_a_node_that_comes_back_is_owed_nothing_it_has_passed_on(router: R
     theirs = [key for key in KEYS if key not in mine]
     async with connect(router.url, container_id="shop") as client:
         publisher = await client.publisher("orders", name="p")
-        async with receiving(router, subscription(shard), path):
+        async with receiving(router.url, subscription(shard), path):
             for key in theirs:
                 await publisher.send(keyed(b"theirs", key), timeout=LONG)
-        async with receiving(router, subscription(shard), path) as receiver:
+        async with receiving(router.url, subscription(shard), path) as receiver:
             for key in mine:
                 await publisher.send(keyed(key.encode(), key), timeout=LONG)
             assert receiver.numbers.messages[ELSEWHERE] == 0
@@ -170,7 +170,7 @@ def test_a_journal_has_its_share_for_good(tmp_path: Path) -> None:
 
 async def test_a_journal_with_messages_is_not_made_a_shard(router: RouterProcess, tmp_path: Path) -> None:
     path = tmp_path / "flights.db"
-    async with receiving(router, subscription(None), path), connect(router.url, container_id="shop") as client:
+    async with receiving(router.url, subscription(None), path), connect(router.url, container_id="shop") as client:
         await (await client.publisher("orders", name="p")).send(b"one", timeout=LONG)
     with pytest.raises(BadRequest, match=r"as shard 0/2 by key: its journal .* is for all messages"):
         Receiver(subscription(Shard(0, 2)), path, [router.url])
