@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,18 +14,13 @@ import pytest
 import chaos.clients.flights
 from chaos.cli import demo
 from oncewire.cli.run import run
+from tests.chaos.demo_process import break_off, run_to_its_end
+from tests.support.commands import MAIN
 from tests.support.etcd_releases import RELEASES, program_of
 from tests.support.golden import assert_golden
-from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 60.0
-PROGRAM = """
-import sys, click
-from chaos.cli import demo
-from oncewire.cli.run import run
-sys.exit(run(["demo", *sys.argv[1:]], click.Group(commands={"demo": demo})))
-"""
 WITHOUT_ETCD = """
 import importlib.util
 find_spec = importlib.util.find_spec
@@ -48,7 +42,7 @@ def test_without_the_data_set_the_error_gives_the_command_that_gets_it(
 
 def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-P", "-c", WITHOUT_ETCD + PROGRAM, "--messages", "4000"],
+        [sys.executable, "-P", "-c", WITHOUT_ETCD + MAIN, "demo", "--messages", "4000"],
         env={**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -65,14 +59,10 @@ def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
 def test_a_run_on_the_newest_etcd_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, release = tmp_path / "temporary", list(RELEASES)[-1]
+    release = list(RELEASES)[-1]
     (tmp_path / "etcd").symlink_to(program_of(release))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "6000", "--seed", "3")
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 0, err
-    (line,) = out.splitlines()
-    result = json.loads(line)
+    result, err = run_to_its_end(tmp_path / "temporary", "demo", "--messages", "6000", "--seed", "3")
     assert (result["published"], result["accepted"]) == (6000, 6000)
     assert (result["lost"], result["duplicated"], result["reordered"]) == (0, 0, 0)
     assert [kill["signal"] for kill in result["kills"]] == ["SIGKILL", "SIGSTOP", "SIGTERM"]
@@ -80,31 +70,11 @@ def test_a_run_on_the_newest_etcd_passes_and_ends_with_its_json_line_and_leaves_
     assert all(kill["unsettled_then"] >= 100 for kill in result["kills"])
     assert result["resumed_links"] >= 1
     assert f"etcd {RELEASES[release]} " in err
-    assert_nothing_left(mark, folder)
 
 
-@pytest.mark.slow
-def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    process, mark = start_marked(PROGRAM, tmp_path / "temporary", "--messages", "20000")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("SIGKILL"):
-            break
-    process.kill()
-    process.communicate(timeout=END_S)
-    assert_no_process_left(mark)
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGKILL)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW])
 def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder, "--messages", "20000")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("SIGKILL"):  # a router is gone, the clients are busy
-            break
-    process.send_signal(number)
-    out, err = process.communicate(timeout=END_S)
-    assert process.returncode == 130, out + err
-    assert "Traceback" not in err
-    assert_nothing_left(mark, folder)
+    break_off(tmp_path / "temporary", number, "demo", "--messages", "20000")

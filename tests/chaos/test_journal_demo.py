@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,17 +20,9 @@ from oncewire.cli.run import run
 from oncewire.store.contents import Contents
 from oncewire.store.opening import open_store
 from oncewire.wire import Message, encode_message
+from tests.chaos.demo_process import break_off, run_to_its_end
 from tests.store.databases import Servers, SqlDatabase, new_address
-from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
-RUN_S = 580.0
-"""Seconds that no run needs, on a machine that is busy with others, too."""
-PROGRAM = """
-import sys, click
-from chaos.experiments.journal_demo.cli import demo_journal
-from oncewire.cli.run import run
-sys.exit(run(["demo-journal", *sys.argv[1:]], click.Group(commands={"demo-journal": demo_journal})))
-"""
 ROW = b"2013,1,1,517,515,2,830,819,11,%s,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z"
 A1, B2, A3, B4 = BODIES = [body_of(number, ROW % carrier) for number, carrier in enumerate([b"AA", b"B6"] * 2, 1)]
 
@@ -94,35 +85,19 @@ def test_a_store_that_cannot_be_opened_is_an_error_before_anything_is_started(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(kind: str, tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    words = ["--json", "--messages", "2000", "--routers", "2"]
+    words = ["--messages", "2000", "--routers", "2"]
     with ExitStack() as stack:
         if kind == "postgresql":
             words += ["--store", SqlDatabase(kind, new_address(kind, tmp_path, Servers(stack))).url]
-        process, mark = start_marked(PROGRAM, folder, *words)
-        out, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == 0, err
-    (line,) = out.splitlines()
-    result = json.loads(line)
+        result, _ = run_to_its_end(tmp_path / "temporary", "demo-journal", *words)
     assert result["published"] == result["stored"] == 2000
     assert (result["lost"], result["duplicated"], result["reordered"], result["unexpected"]) == (0, 0, 0, 0)
     assert [place["count"] for place in result["places"]] == [2000] * 5
     assert result["kills"] == {"router": 2, "edge": 2, "reader": 2 + EXTRA_KILLS}
-    assert_nothing_left(mark, folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder)
-    assert process.stdout is not None
-    assert any(said.startswith("SIGKILL") for said in process.stdout)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == (130 if number == signal.SIGINT else -number), err
-    assert "Traceback" not in err
-    assert_no_process_left(mark)
-    if number == signal.SIGINT:
-        assert list(folder.iterdir()) == []
+    break_off(tmp_path / "temporary", number, "demo-journal")

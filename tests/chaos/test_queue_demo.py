@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
@@ -11,16 +10,8 @@ import pytest
 from chaos.experiments.queue_demo.flight_core import FlightFailed, Verdict, body_of, judge, parse
 from chaos.experiments.queue_demo.processes import Kind
 from chaos.experiments.queue_demo.run import QueueOptions
-from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
+from tests.chaos.demo_process import break_off, run_to_its_end
 
-RUN_S = 580.0
-"""Seconds that no run needs, on a machine that is busy with others, too."""
-PROGRAM = """
-import sys, click
-from chaos.experiments.queue_demo.cli import demo_queue
-from oncewire.cli.run import run
-sys.exit(run(["demo-queue", *sys.argv[1:]], click.Group(commands={"demo-queue": demo_queue})))
-"""
 ROWS = [
     b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z",
     b"2013,1,1,1525,1530,-5,1934,1805,NA,MQ,4525,N719MQ,LGA,XNA,NA,1147,15,30,2013-01-01T20:00:00Z",
@@ -79,31 +70,17 @@ def test_each_kind_is_killed_as_often() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "1000", "--kills", "5", "--routers", "2")
-    out, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == 0, err
-    (line,) = out.splitlines()
-    result = json.loads(line)
+    result, _ = run_to_its_end(
+        tmp_path / "temporary", "demo-queue", "--messages", "1000", "--kills", "5", "--routers", "2"
+    )
     assert result["published"] == result["received"] + result["dead_letters"] == 1000
     assert result["dead_letters"] > 0
     assert (result["lost"], result["duplicated"], result["effects_twice"], result["unexpected"]) == (0, 0, 0, 0)
     assert result["kills"] == dict.fromkeys([kind.value for kind in Kind], 1)
-    assert_nothing_left(mark, folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder)
-    assert process.stdout is not None
-    assert any(said.startswith("SIGKILL") for said in process.stdout)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == (130 if number == signal.SIGINT else -number), err
-    assert "Traceback" not in err
-    assert_no_process_left(mark)
-    if number == signal.SIGINT:
-        assert list(folder.iterdir()) == []
+    break_off(tmp_path / "temporary", number, "demo-queue")

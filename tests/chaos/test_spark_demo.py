@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -23,20 +22,12 @@ from chaos.experiments.spark_demo.sessions import kill_session, members
 from oncewire.cli.run import run
 from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
 from oncewire.wire import Message, encode_message
+from tests.chaos.demo_process import break_off, run_to_its_end
 from tests.support.golden import assert_golden
-from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 300.0
 """Seconds that no process needs to end."""
-RUN_S = 900.0
-"""Seconds that no run needs, on a machine that is busy with others, too: each part of it has its own, shorter end."""
-PROGRAM = """
-import sys, click
-from chaos.experiments.spark_demo.cli import demo_spark
-from oncewire.cli.run import run
-sys.exit(run(["demo-spark", *sys.argv[1:]], click.Group(commands={"demo-spark": demo_spark})))
-"""
 
 # --- the checker ------------------------------------------------------------------------------------------------------
 
@@ -204,17 +195,11 @@ def test_without_java_the_error_says_how_to_get_it(
 @pytest.mark.needs("spark")
 @pytest.mark.timeout(1000)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "1000", "--kills", "3")
-    out, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == 0, err
-    (line,) = out.splitlines()
-    result = json.loads(line)
+    result, _ = run_to_its_end(tmp_path / "temporary", "demo-spark", "--messages", "1000", "--kills", "3")
     assert (result["published"], result["received"]) == (1000, 1000)
     assert (result["lost"], result["duplicated"], result["torn"]) == (0, 0, 0)
     assert result["kills"] == {"driver": 1, "node": 1, "router": 1}
     assert all(each["unsettled_then"] >= 20 for each in result["strikes"] if each["what"] != "driver")
-    assert_nothing_left(mark, folder)
 
 
 @pytest.mark.spark
@@ -226,14 +211,4 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
     ids=["at-work", "while-spark-starts"],
 )
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals, line: str) -> None:
-    folder = tmp_path / "temporary"
-    process, mark = start_marked(PROGRAM, folder)
-    assert process.stdout is not None
-    assert any(re.match(line, said) for said in process.stdout)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=END_S)
-    assert process.returncode == (130 if number == signal.SIGINT else -number), err
-    assert "Traceback" not in err
-    assert_no_process_left(mark)
-    if number == signal.SIGINT:
-        assert list(folder.iterdir()) == []
+    break_off(tmp_path / "temporary", number, "demo-spark", line=line)
