@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bridges.spark.options import SourceOptions, source_options
 from bridges.spark.reading import BatchPlanner, Limits, Range, read_range
+from bridges.spark.sharded_planner import Planner
 from tests.spark.offline_node import OfflineNode
 
 SUB = "billing"
@@ -32,9 +33,15 @@ class Clock:
 class Query:
     """One query's life as Spark lives it: offsets are written down first, as text; then tasks; then the commit."""
 
+    planner: Planner
+
     def __init__(self, node: OfflineNode, query: str = "query-1", **given: str) -> None:
-        self.options = options(**given)
-        self.node = node
+        self.begin(options(**given), [node], query)
+
+    def begin(self, chosen: SourceOptions, nodes: Sequence[OfflineNode], query: str) -> None:
+        """The first start, with one node or several."""
+        self.options = chosen
+        self.nodes = nodes
         self.query = query
         self.clock = Clock()
         self.log: list[str] = []
@@ -43,8 +50,8 @@ class Query:
 
     def start_over(self) -> None:
         """The driver dies and is started again."""
-        self.planner = BatchPlanner(self.options, self.node, self.clock)
-        self.reported = self.committed
+        (node,) = self.nodes
+        self.planner = BatchPlanner(self.options, node, self.clock)
 
     def place(self, batch: int) -> dict[str, Any]:
         """The end of a batch; -1 is the beginning."""
@@ -71,7 +78,12 @@ class Query:
 
     def read(self, ranges: list[Range], *, first: bool = True) -> list[str]:
         """Run the tasks."""
-        return [value for part in ranges for value in read(self.node, self.options, part, self.query, first=first)]
+        each = self.options.shards()
+        return [
+            value
+            for part in ranges
+            for value in read(self.nodes[part.shard], each[part.shard], part, self.query, first=first)
+        ]
 
     def run(self, batch: int | None = None) -> list[str]:
         """A whole batch: the next one, or one again; nothing if there is none."""
