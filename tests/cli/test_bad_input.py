@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from oncewire.client import SqliteJournal
 from tests.router.processes import RouterProcess, running_router
-from tests.support.commands import run
+from tests.support.commands import run, start
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "bad_input"
@@ -195,15 +194,7 @@ async def test_inspect_in_a_pipe_folds_no_name(router: RouterProcess) -> None:
     name = "a-container-with-a-name-that-is-longer-than-a-terminal-is-wide-" + "x" * 60
     url = f"amqp://ann:pa@127.0.0.1:{router.port}"
     arguments = ("sub", "orders", "--url", url, "--container-id", name, "--name", "till")
-    sub = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        *arguments,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    sub = await start(*arguments, program=PROGRAM)
     try:
         assert sub.stderr is not None
         assert await asyncio.wait_for(sub.stderr.readline(), END_S) == b"subscribed to orders\n"

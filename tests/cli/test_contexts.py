@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +19,9 @@ from oncewire.cli.token import token_of_command, token_option
 from oncewire.cli.where import amqp_addresses, context_option, http_address
 from tests.router.processes import running_router
 from tests.support.certificates import TestAuthority
+from tests.support.commands import run as command
 from tests.support.isolation import refusing_network
 from tests.support.ports import PortBlock
-from tests.support.terminal import ONCEWIRE
 
 SEEN: list[dict[str, object]] = []
 LONG_S = 60.0
@@ -193,23 +191,6 @@ def test_a_damaged_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: Path) -> None:
-    commands = "pub=oncewire.client.cli:pub,inspect=topology.cli:inspect"
-
-    async def command(*arguments: str) -> tuple[int | None, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            ONCEWIRE,
-            commands,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
-
     password = tmp_path / "password"
     password.write_text("pa\n")
     flags = ("--standalone", "--id=alpha", "--listen-allow-anonymous=never", "--users=ann:pa", "--roles=ann=viewer")
@@ -232,18 +213,8 @@ async def test_queue_unsubscribe_finds_its_routers_and_login_by_the_context(
 ) -> None:
     words = ("queue", "unsubscribe", "orders", "in", "--store", f"sqlite:///{tmp_path / 'work.db'}", "--json")
 
-    async def unsubscribe() -> tuple[int | None, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", ONCEWIRE, "queue=bridges.workqueue.cli:queue", *words),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), LONG_S)
-        return process.returncode, out.decode(), err.decode()
-
     with refusing_network(ports_of_this_run):
-        code, _, err = await unsubscribe()
+        code, _, err = await command(*words)
     assert code == 2
     assert "there is no router to connect to" in err
 
@@ -255,7 +226,7 @@ async def test_queue_unsubscribe_finds_its_routers_and_login_by_the_context(
     async with running_router(*flags, "--roles=ann=operator") as router:
         login = ("--user", "ann", "--password-file", str(password))
         assert oncewire("context", "add", "prod", "--url", router.url, "--vhost", "sales", *login) == 0
-        code, out, err = await unsubscribe()
+        code, out, err = await command(*words)
         assert (code, json.loads(out)["unsubscribed"]) == (0, True), err
         attached = [line for line in (await router.stop()).splitlines() if '"subscriber_attached"' in line]
     assert [(json.loads(line)["topic"], json.loads(line)["vhost"]) for line in attached] == [("orders", "sales")]

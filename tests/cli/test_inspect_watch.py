@@ -14,15 +14,9 @@ import pytest
 
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
+from tests.support.commands import MAIN, start
 
 DEADLINE_S = 60.0
-PROGRAM = """
-import sys
-import click
-from oncewire.cli.run import run
-from topology.cli import inspect
-sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={"inspect": inspect})))
-"""
 
 
 @pytest.fixture
@@ -32,20 +26,7 @@ async def router() -> AsyncIterator[RouterProcess]:
 
 
 async def test_into_a_pipe_each_change_is_one_line_of_json_until_ctrl_c(router: RouterProcess) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        "inspect",
-        "subscriptions",
-        "--watch",
-        "--json",
-        "--url",
-        router.http,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start("inspect", "subscriptions", "--watch", "--json", "--url", router.http)
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         assert json.loads(await process.stdout.readline())["subscriptions"] == []
@@ -62,7 +43,7 @@ async def test_on_a_terminal_the_screen_follows_and_is_left_as_it_was(router: Ro
         sys.executable,
         "-P",
         "-c",
-        PROGRAM,
+        MAIN,
         "inspect",
         "--watch",
         "--url",
@@ -100,19 +81,7 @@ async def test_on_a_terminal_the_screen_follows_and_is_left_as_it_was(router: Ro
 
 
 async def test_the_end_of_the_router_is_said(router: RouterProcess) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        "inspect",
-        "routers",
-        "--watch",
-        "--url",
-        router.http,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start("inspect", "routers", "--watch", "--url", router.http)
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         assert b"router" in await process.stdout.readline()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from oncewire.store.contents import Contents
 from oncewire.store.opening import open_store
 from oncewire.wire import encode_data_message
 from router.commands.local_network import LocalNetwork
-from tests.edge.edge_process import ONCEWIRE
-from tests.journal.network_world import DEADLINE_S, edge, publish
+from tests.journal.network_world import edge, publish
+from tests.support.commands import run as typed
 
 
 class Shell:
@@ -163,12 +162,3 @@ async def test_sub_reads_a_journal_of_an_edge_and_goes_on_where_it_was(tmp_path:
             assert (code, "--share is of a topic" in err) == (2, True)
             code, _, err = await typed(*address, "--start", "begin")
             assert (code, "it is no place, position or time" in err) == (2, True)
-
-
-async def typed(*words: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *ONCEWIRE, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(DEADLINE_S):
-        out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()

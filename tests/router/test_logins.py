@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +31,7 @@ from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, login_outcome, until
 from tests.support.certificates import TestAuthority
+from tests.support.commands import finish, start
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer
 from topology.etcd.server import free_port
 
@@ -65,14 +65,6 @@ PATIENCE_S = 60.0
 
 def scram(user: str, password: str, number: int = 0) -> SaslClient:
     return SaslClient([ScramClient(SCRAM_HASHES[number], user, password, nonce())])
-
-
-async def oncewire_command(*arguments: str) -> asyncio.subprocess.Process:
-    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
-    to, errors = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", program, *arguments, stdout=to, stderr=errors
-    )
 
 
 def text_of(path: str | Path) -> str:
@@ -319,12 +311,12 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
         for headers in over_http:
             reported.append(str(await call(router.http, "GET", LOG, headers=headers)))
         arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
-        process = await oncewire_command(*arguments, "--token-file", str(token_file))
+        process = await start(*arguments, "--token-file", str(token_file))
         reported.append(text_of(f"/proc/{process.pid}/cmdline"))
-        output, _ = await asyncio.wait_for(process.communicate(), 30)
-        assert process.returncode == 2, output
-        assert b"does not accept the token" in output
-        reported.append(output.decode())
+        code, _, output = await finish(process)
+        assert code == 2, output
+        assert "does not accept the token" in output
+        reported.append(output)
         for path in ("/api/v1/management/settings", "/api/v1/state", "/metrics", "/api/v1/events"):
             reported.append(str(await call(router.http, "GET", path)))
         reported.append(text_of(f"/proc/{router.process.pid}/cmdline"))

@@ -17,6 +17,7 @@ import pytest
 from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
 from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
+from tests.support.commands import start
 from tests.support.waiting import eventually
 from topology.etcd.server import free_port
 
@@ -99,14 +100,8 @@ async def test_messages_cross_a_chain_and_go_on_when_the_middle_is_replaced(tmp_
 
 
 async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behind() -> None:
-    code = (
-        "import sys, click; from oncewire.cli.run import run; from router.commands.cli import local;"
-        "sys.exit(run(sys.argv[1:], click.Group(commands={'local': local})))"
-    )
     arguments = ("local", "--routers=2", "--json", f"--port={free_port()}", f"--http-port={free_port()}")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", code, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+    process = await start(*arguments)
     assert process.stdout is not None
     described = json.loads(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
     assert set(described) == {"routers", "etcd"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from router.operator.stuck_notice import MOST, StuckNotice
 from router.process.logs import EventLog
 from tests.delivery_records.harness import Net
 from tests.router.processes import running_router
+from tests.support.commands import run
 
 
 def logged(log: EventLog) -> list[dict[str, Any]]:
@@ -83,10 +83,6 @@ async def test_a_routers_log_names_the_consumer_that_stopped_and_its_command_let
             assert (found[0]["subscription"], found[0]["owner"]) == ("billing/orders", "Consumer or bridge node")
             command = shlex.split(found[0]["ends_with"])
             assert command[:2] == ["oncewire", "manage"]
-            run = "import sys; from router.commands.manage import manage; manage(sys.argv[1:])"
-            done = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", run, *command[2:], "--yes", "--url", router.http),
-                stdout=asyncio.subprocess.DEVNULL,
-            )
-            assert await done.wait() == 0
+            code, _, err = await run(*command[1:], "--yes", "--url", router.http)
+            assert code == 0, err
             assert (await asyncio.wait_for(sending, 60)).is_accepted

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -401,17 +400,8 @@ async def test_a_shell_ends_the_subscription_of_a_feed_and_says_what_is_not_publ
 async def test_the_program_of_the_page_works(router: RouterProcess, tmp_path: Path) -> None:
     blocks = blocks_of(ROOT / "docs" / "workqueue.md")
     (program,) = [block.text for block in blocks if block.run_by == "tests/workqueue/test_topics.py"]
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        program.replace("amqp://127.0.0.1:5672", router.url),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(child.communicate(), LONG)
-    assert (out, child.returncode) == (b'{"order":17}\n', 0), err
+    code, out, err = await run(program=program.replace("amqp://127.0.0.1:5672", router.url), folder=tmp_path)
+    assert (code, out) == (0, '{"order":17}\n'), err
 
 
 @pytest.mark.needs("mongodb")
