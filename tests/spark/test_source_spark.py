@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,16 +79,6 @@ class Pipeline:
 @pytest.fixture
 def pipeline(spark: Any, router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path) -> Iterator[Pipeline]:
     found = Pipeline(spark, router, node, names, tmp_path)
-    yield found
-    found.client.close()
-
-
-@pytest.fixture
-def own_pipeline(
-    spark: Any, router: RouterChild, own_node: NodeProcess, names: Names, tmp_path: Path
-) -> Iterator[Pipeline]:
-    """At a node of its own."""
-    found = Pipeline(spark, router, own_node, names, tmp_path)
     yield found
     found.client.close()
 
@@ -203,31 +192,6 @@ def test_a_second_query_and_a_new_checkpoint_are_refused_and_the_first_goes_on(p
     pipeline.send(5)
     pipeline.run()
     assert pipeline.batches() == [numbers(0, 10), numbers(10, 15)]
-
-
-def test_messages_that_are_lost_fail_the_query_unless_it_may_go_on_without(pipeline: Pipeline) -> None:
-    pipeline.send(10)
-    pipeline.run()
-    pipeline.send(10)
-    pipeline.client.trim(pipeline.subscription, 15)
-    assert "start the query with failOnDataLoss=false" in pipeline.failure()
-    pipeline.run(failOnDataLoss="false")
-    assert pipeline.batches() == [numbers(0, 10), numbers(15, 20)]
-
-
-def test_a_journal_that_was_replaced_is_refused_unless_the_query_may_go_on_without(own_pipeline: Pipeline) -> None:
-    pipeline = own_pipeline
-    pipeline.send(10)
-    pipeline.run()
-    pipeline.node.end()
-    shutil.rmtree(pipeline.node.folder / "journals")
-    pipeline.node.start()
-    pipeline.client.close()
-    pipeline.client.subscribe(pipeline.subscription, [pipeline.topic])
-    pipeline.send(3)
-    assert "the old one was deleted or replaced" in pipeline.failure()
-    pipeline.run(failOnDataLoss="false")
-    assert pipeline.batches() == [numbers(0, 10), numbers(10, 13)]
 
 
 def test_a_batch_read_gives_what_the_journal_holds(pipeline: Pipeline) -> None:
