@@ -10,12 +10,10 @@ import pytest
 from bridges.journal import cursors, log
 from bridges.journal.model import Place
 from oncewire.client import connect
-from oncewire.store.errors import SubscriptionEnded, TakenOver
-from oncewire.store.owners import lease_left, take_over
-from oncewire.wire import decode_message
+from oncewire.store.errors import SubscriptionEnded
+from oncewire.store.owners import lease_left
 from router.commands.local_network import LocalNetwork
 from tests.journal.network_world import COUNT, DEADLINE_S, edge, publish
-from tests.store.databases import SqlDatabase
 
 pytestmark = [pytest.mark.routers(1), pytest.mark.timeout(400)]
 
@@ -42,23 +40,6 @@ async def test_a_reader_that_comes_late_gets_all_in_order_and_the_rest_when_it_c
                 await reader.suspend()
         journal = await first.store.transact(lambda do: log.state(do, "orders"))
         assert (journal.last, journal.kept) == (COUNT, COUNT)
-
-
-async def test_another_process_takes_over_and_what_the_former_one_does_is_refused(
-    network: LocalNetwork, sql_database: SqlDatabase
-) -> None:
-    url = network.routers["r1"].url
-    async with edge(sql_database.url, url, name="edge1") as first, connect(url, container_id="shop") as shop:
-        await publish(shop, 0, 5)
-        former = await first.store.transact(lambda do: take_over(do, "journal 'orders' from 'orders.#'"))
-        async with edge(sql_database.url, url, name="edge2"):
-            with pytest.raises(TakenOver):
-                await first.store.transact(former.check)
-            await publish(shop, 5, 5)
-            journal = await first.store.transact(lambda do: log.state(do, "orders"))
-            assert journal.last == 10
-            _, found = await first.store.transact(lambda do: log.read(do, "orders", 0, 100, 1 << 20))
-            assert [decode_message(each.payload).body for each in found] == [f"order {number}" for number in range(10)]
 
 
 async def test_a_deleted_journal_ends_its_subscription_so_that_publishers_wait_for_nobody(

@@ -280,19 +280,6 @@ async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
         assert (await queue.statistics()).ready == 3
 
 
-async def test_two_bridges_serve_one_store(sql_database: Database, queue: Queue, router: RouterProcess) -> None:
-    async with bridge(sql_database.url, [router.url], "b1") as first, bridge(sql_database.url, [router.url], "b2"):
-        clients = [await RawClient.connect(router.port) for _ in range(2)]
-        pushers = [await pusher(client, "mails") for client in clients]
-        for number, push in enumerate(pushers):
-            push.send(b"t", b"%d" % number)
-            assert (await push.outcome(b"t")).state == ACCEPTED
-        first.kill()
-        client = await RawClient.connect(router.port)
-        work = await worker(client, "mails", credit=2)
-        assert {(await work.item())[1] for _ in range(2)} == {b"0", b"1"}
-
-
 async def test_a_push_of_another_program_wakes_a_worker(
     sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:

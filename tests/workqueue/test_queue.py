@@ -19,7 +19,6 @@ from bridges.workqueue import (
     PayloadTooLarge,
     Pushed,
     Queue,
-    QueueEmpty,
     QueueStore,
     StatementFailed,
     StoreFull,
@@ -142,23 +141,6 @@ async def test_a_block_that_took_too_long_is_reported_and_the_item_is_done_once(
         with pytest.raises(AlreadyReassigned):
             await work()
         assert [entry.reservation for entry in (await queue.history()).entries] == [2]
-
-
-async def test_workers_compete_and_each_item_is_done_once(database: Database) -> None:
-    async with Queue.open(database.url, "work") as queue:
-        await asyncio.gather(*(queue.push(b"%d" % number) for number in range(60)))
-        done: list[bytes] = []
-
-        async def worker() -> None:
-            while True:
-                try:
-                    async with queue.reserve(wait=0) as item:
-                        done.append(item.payload)
-                except QueueEmpty:
-                    return
-
-        await asyncio.gather(*(worker() for _ in range(8)))
-        assert sorted(done, key=int) == [b"%d" % number for number in range(60)]
 
 
 async def test_a_waiter_gets_what_another_task_pushes(database: Database) -> None:
