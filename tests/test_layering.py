@@ -94,6 +94,8 @@ LAYERS: Mapping[str, Layer] = {
     ),
     # Imported by applications that make spans.
     "oncewire/client/tracing.py": Layer(frozenset({"oncewire.client", "oncewire.wire"}), frozenset({"opentelemetry"})),
+    # Imported by applications that serve metrics.
+    "oncewire/client/metrics.py": Layer(frozenset({"oncewire.client"}), frozenset({"prometheus_client"})),
     # Stands in the application's database; its client's consumers and what edges keep stand on it.
     "oncewire/store": Layer(frozenset({"oncewire.store", "oncewire.client.put_off", "oncewire.errors"})),
     "oncewire/client/transactions": Layer(

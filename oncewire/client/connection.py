@@ -19,7 +19,7 @@ from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.journals import Journals, JournalSource, random_container_id
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
-from oncewire.client.links import Links
+from oncewire.client.links import Links, OpenLink
 from oncewire.client.login import check_login
 from oncewire.client.opening import Opening, first_of, resolved
 from oncewire.client.own_loop import require_loop
@@ -466,6 +466,11 @@ class Client:
     def _writer(self, journal: JournalSource | None) -> JournalWriter:
         assert self._group is not None
         return self._journals.writer(journal, self.container_id, self._group.create_task)
+
+    @property
+    def links(self) -> list[OpenLink]:
+        """Its open publishers and subscribers: each has `name`, `topic` and `statistics`."""
+        return list(self._links.by_key.values())
 
     # --- what links ask of their client -------------------------------------------------------------------------------
 

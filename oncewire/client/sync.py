@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oncewire.client.codec import Codec, CodecSource
     from oncewire.client.events import ClientEvent, ClientStatistics
     from oncewire.client.journals import JournalSource
+    from oncewire.client.links import OpenLink
     from oncewire.client.login import TokenSource
     from oncewire.client.publisher_terms import PublisherTerms
     from oncewire.client.source_terms import Start
@@ -97,6 +98,11 @@ class Client:
     def container_id(self) -> str:
         """The identity in use, once it is connected."""
         return self._client.container_id
+
+    @property
+    def links(self) -> list[OpenLink]:
+        """Its open publishers and subscribers, as the client of its event loop has them: read their `statistics`."""
+        return self._client.links
 
     def start(self) -> Self:
         """Connect. Errors as of the client that this waits for."""

@@ -33,7 +33,7 @@ async def answer_of(*arguments: str, text: str = "") -> str:
 async def test_a_program_publishes_and_subscribes_with_a_journal(tmp_path: Path) -> None:
     async with running_router("--standalone") as router:
         answer = await answer_of("use", router.url, str(tmp_path))
-    need_an_extra = ["oncewire.cli.json_web_tokens", "oncewire.transport.websocket"]
+    need_an_extra = ["oncewire.cli.json_web_tokens", "oncewire.client.metrics", "oncewire.transport.websocket"]
     assert json.loads(answer) == {"in_order": True, "not_importable": need_an_extra}
 
 

@@ -39,13 +39,14 @@ def say(what: object) -> None:
 def not_importable() -> list[str]:
     """Modules of the client that need what is hidden."""
     import oncewire
+    from oncewire.client import UsageError
 
     found = []
     for _, name, _ in pkgutil.walk_packages(oncewire.__path__, "oncewire."):
         try:
             if not name.endswith("__main__"):
                 importlib.import_module(name)
-        except ImportError:
+        except (ImportError, UsageError):  # the latter states what to install
             found.append(name)
     return found
 

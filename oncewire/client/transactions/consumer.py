@@ -150,6 +150,11 @@ class Consumer:
         self._running: asyncio.Task[object] | None = None
 
     @property
+    def name(self) -> str:
+        """Its name."""
+        return self._plan.name
+
+    @property
     def statistics(self) -> ConsumerStatistics:
         """What it has processed since it was made."""
         return self._plan.statistics
