@@ -17,7 +17,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md", "examples/shop/README.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})(\S*)$")
