@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shlex
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router
 from tests.support.requirements import TOOLS
+from tests.support.stores import eventually
 from topology.etcd.server import free_port
 
 STEP_S = 120.0
@@ -68,38 +69,56 @@ async def until_it_answers(url: str) -> None:
                 return
 
 
-async def until_cooked(url: str, dishes: list[str]) -> None:
+async def until_shown(url: str, dishes: list[str]) -> None:
     async with asyncio.timeout(STEP_S):
         while True:
             _, shown = await answer("GET", f"{url}/dishes")
-            if shown == [{"dish": dish} for dish in dishes]:
+            if shown == dishes:
                 return
             await asyncio.sleep(0.05)
 
 
+def rows(file: Path, table: str) -> list[int]:
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        return [number for (number,) in database.execute(f"SELECT number FROM {table} ORDER BY number")]
+
+
+async def ordered(url: str, number: int, dish: str) -> None:
+    """An order is taken, and taken again without an effect."""
+    taken = (202, {"number": number, "state": "will be cooked"})
+    for _ in range(2):
+        assert await answer("POST", f"{url}/orders?number={number}&dish={dish}") == taken
+
+
 @pytest.mark.slow
 @pytest.mark.needs("fastapi")
-async def test_the_fastapi_service_does_what_its_page_says(tmp_path: Path) -> None:
-    shop, kitchen = texts_of("fastapi.md")
-    (tmp_path / "shop.py").write_text(shop)
-    (tmp_path / "kitchen.py").write_text(kitchen)
+async def test_the_fastapi_service_and_those_behind_it_do_each_order_once_though_each_is_killed(tmp_path: Path) -> None:
+    for name, text in zip(("shop", "kitchen", "courier"), texts_of("fastapi.md"), strict=True):
+        (tmp_path / f"{name}.py").write_text(text)
     port = str(free_port())
     url = f"http://127.0.0.1:{port}"
     uvicorn = (sys.executable, "-m", "uvicorn", "shop:app", "--port", port, "--log-level", "warning")
-    async with running_router("--standalone") as router, running(tmp_path, *uvicorn, ROUTERS=router.url):
-        await until_it_answers(f"{url}/dishes")
-        async with running(tmp_path, sys.executable, "kitchen.py", ROUTERS=router.url) as cooks:
-            assert await line_of(cooks) == "the kitchen is open\n"
-            assert await answer("POST", f"{url}/orders?dish=soup") == (202, {"dish": "soup", "state": "will be cooked"})
-            assert await answer("POST", f"{url}/orders/now?dish=cake") == (200, {"dish": "cake", "state": "cooked"})
-            await until_cooked(url, ["soup", "cake"])
-        # Without the kitchen: one order is taken, the reply to the other one states who does not answer.
-        assert (await answer("POST", f"{url}/orders?dish=tea"))[0] == 202
-        status, body = await answer("POST", f"{url}/orders/now?dish=bread")
-        assert status == 503
-        assert "kitchen" in json.dumps(body)
-        async with running(tmp_path, sys.executable, "kitchen.py", ROUTERS=router.url):
-            await until_cooked(url, ["soup", "cake", "tea", "bread"])
+    kitchen, courier = (sys.executable, "kitchen.py"), (sys.executable, "courier.py")
+    async with running_router("--standalone") as router:
+        environment = {"ROUTERS": router.url}
+        async with running(tmp_path, *uvicorn, **environment):
+            await until_it_answers(f"{url}/dishes")
+            async with running(tmp_path, *kitchen, **environment) as cooks:
+                async with running(tmp_path, *courier, **environment) as brings:
+                    assert await line_of(cooks) == "the kitchen is open\n"
+                    assert await line_of(brings) == "the courier is here\n"
+                    await ordered(url, 1, "soup")
+                    await ordered(url, 2, "cake")
+                    await until_shown(url, ["soup", "cake"])
+                await ordered(url, 3, "tea")  # without a courier
+                await until_shown(url, ["soup", "cake", "tea"])
+            await ordered(url, 4, "bread")  # without a kitchen
+        async with running(tmp_path, *uvicorn, **environment):  # the service was killed, too
+            await until_it_answers(f"{url}/dishes")
+            async with running(tmp_path, *kitchen, **environment), running(tmp_path, *courier, **environment):
+                await until_shown(url, ["soup", "cake", "tea", "bread"])
+                await eventually(lambda: len(rows(tmp_path / "courier.db", "brought")) >= 4, "all are brought")
+    assert rows(tmp_path / "kitchen.db", "cooked") == rows(tmp_path / "courier.db", "brought") == [1, 2, 3, 4]
 
 
 async def jms_and_python(folder: Path, router: RouterProcess) -> tuple[str, str]:
