@@ -224,7 +224,7 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
 	$(PIP) 'sqlalchemy[asyncio]' asyncpg || { failed=1; \
 	echo "not fetched: SQLAlchemy and asyncpg, which applications use with the outbox" >&2; }; \
-	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
+	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial and examples/shop use" >&2; }; \
 	$(PIP) kubernetes-validate || { failed=1; echo "not fetched: kubernetes-validate, which tests the chart" >&2; }; \
 	$(PIP) 'pymongo>=4.13' || { failed=1; echo "not fetched: PyMongo, which tests queues in MongoDB" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \

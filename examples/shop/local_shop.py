@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ START_S = 120.0
 STOP_S = 30.0
 POLL_S = 0.1
 T = TypeVar("T")
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+"""No service outlives this program, if it is killed; routers look after that themselves."""
 ONCEWIRE = (sys.executable, "-P", "-c", "from oncewire.cli.main import main; main()")
 
 
@@ -130,7 +133,7 @@ class Shop:
         with self._log(name).open("ab") as log:
             # In a session of its own: Ctrl-C is for this program, which then ends its processes in good order.
             self._processes[name] = subprocess.Popen(
-                self._commands[name],
+                (*ENDS_WITH_US, *self._commands[name]),
                 cwd=HERE,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

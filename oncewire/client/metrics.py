@@ -196,7 +196,7 @@ class ClientCollector:
 
     def _oldest(self, publisher: Publisher) -> float:
         """Seconds; messages do not carry the time at which they were sent, so it begins with the first look."""
-        oldest, now = next(iter(publisher.unanswered), None), self._clock()
+        oldest, now = next(iter(publisher._unanswered), None), self._clock()
         if oldest is None:
             self._seen.pop(publisher, None)
             return 0.0

@@ -16,7 +16,7 @@ from oncewire.client import UsageError, connect
 from oncewire.client.asgi import Background
 from oncewire.client.transactions import Consumer
 from oncewire.testing import AmqpNetwork
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 from topology.etcd.server import free_port
 
 LONG = 60.0

@@ -17,7 +17,7 @@ from oncewire.client import NotAccepted, connect, sync
 from oncewire.client.metrics import ClientCollector
 from oncewire.client.transactions import Consumer, ReceivedMessage, Transaction
 from oncewire.testing import AmqpNetwork
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 LONG = 60.0
 

@@ -124,6 +124,23 @@ def test_the_shop_of_the_page_loses_and_doubles_nothing_over_the_kills_and_leave
 
 
 @pytest.mark.slow
+@pytest.mark.needs("fastapi")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
+    mark = os.urandom(8).hex()
+    environment = {**os.environ, MARK: mark, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command(BLOCKS[0], {}), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert any(line.startswith("SIGKILL") for line in process.stdout)
+    process.send_signal(number)
+    process.communicate(timeout=LIMIT_S)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert_no_process_left(mark)
+    if number == signal.SIGINT:
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 @pytest.mark.needs("fastapi", "curl")
 def test_the_shop_takes_the_orders_of_the_pages_commands_and_ends_in_good_order(tmp_path: Path) -> None:
     start, use = BLOCKS[2:]

@@ -17,7 +17,7 @@ import pytest
 from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router
 from tests.support.requirements import TOOLS
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 from topology.etcd.server import free_port
 
 STEP_S = 120.0

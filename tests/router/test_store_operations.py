@@ -24,7 +24,7 @@ from router.incarnations.lanes import UNDER_WAY
 from router.incarnations.store_operations import StoreOperations
 from router.process.logs import EventLog
 from router.records_driver import RecordsDriver
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 from topology.etcd.memory_store import MemoryEtcd, MemoryStore
 from topology.etcd.store import MAX_WRITES, PREFIX, UNCONDITIONAL, Beside, PutResult, Stored, StoreRejected, Write
 from topology.keys.attachments import change_of_event, encode_record, readable_changes, store_key
