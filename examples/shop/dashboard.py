@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from fastapi import FastAPI
+from prometheus_client import make_asgi_app
 
 import oncewire
 from oncewire.client import SqliteJournal, Subscriber
 from oncewire.client.asgi import Background
+from oncewire.client.metrics import ClientCollector
 
 ROUTERS = os.environ.get("ROUTERS", "amqp://127.0.0.1:5672").split()
 DATABASE = Path(os.environ.get("SHOP_DATA", ".")) / "dashboard.db"
@@ -38,10 +40,12 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with oncewire.connect(ROUTERS, container_id="dashboard") as connection, Background() as background:
             payments = await connection.subscriber("shop.paid", name="dashboard", journal=journal, codec=dict)
             background.start(show(payments, journal))
+            ClientCollector().watch(connection)
             yield
 
 
 app = FastAPI(lifespan=lifespan)
+app.mount("/metrics", make_asgi_app())
 
 
 @app.get("/")

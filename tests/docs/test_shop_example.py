@@ -158,6 +158,8 @@ def test_the_shop_takes_the_orders_of_the_pages_commands_and_ends_in_good_order(
         assert judged.returncode == 0, judged.stdout
         shown = json.loads(subprocess.check_output([*look, "-s"], text=True))
         assert shown["orders"] == 200
+        metrics = subprocess.check_output([*look[:-1], f"{look[-1]}metrics", "-sL"], text=True)
+        assert 'oncewire_client_link_accepted_total{container="dashboard",link="dashboard",' in metrics
         shop.send_signal(signal.SIGINT)
         shop.wait(LIMIT_S)
         assert left_behind(mark) == []
