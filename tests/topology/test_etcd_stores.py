@@ -33,6 +33,7 @@ from topology.etcd.store import (
     ClusterStore,
     EventKind,
     StoreAuthError,
+    StoreRejected,
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
@@ -316,6 +317,19 @@ async def test_a_login_is_renewed_when_its_token_ends_for_calls_and_watch(open_s
         assert await store.keep_alive(lease) > 0
         await store.close()
         await writer.close()
+
+
+async def test_where_etcd_takes_fewer_operations_the_whole_is_refused_and_each_alone_is_not(
+    open_store: OpenEtcdStore,
+) -> None:
+    async with EtcdServer(arguments=["--max-txn-ops=8"]) as etcd:
+        store = open_store(etcd.urls)
+        writes = [Write(f"/t/{number}", b"", ABSENT) for number in range(10)]
+        with pytest.raises(StoreRejected):
+            await store.write_each(writes)
+        assert (await store.snapshot("/t/"))[1] == []
+        assert all([(await store.write_each([write])) == [True] for write in writes])
+        await store.close()
 
 
 async def test_a_user_with_permission_for_the_prefix_writes_and_reads_several_keys_together(

@@ -27,6 +27,7 @@ from topology.etcd.store import (
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
+    Write,
 )
 
 QUICK = GatewayOptions(call_timeout_s=2.0, connect_timeout_s=QUICK_TIMEOUT_S, watch_silence_s=QUICK_TIMEOUT_S)
@@ -70,6 +71,31 @@ async def test_what_is_not_etcd_is_named(unused_tcp_port: int) -> None:
             await next_batch(batches)
     await store.close()
     await runner.cleanup()
+
+
+@pytest.mark.parametrize("answers", [[], [{"response_put": {}}] * 2, [{"response_txn": {"succeeded": True}}]])
+async def test_a_transaction_whose_answer_does_not_say_what_was_done_is_of_unknown_fate(
+    unused_tcp_port: int, answers: list[object]
+) -> None:
+    app = web.Application()
+
+    async def answer(_request: web.Request) -> web.Response:
+        header = {"cluster_id": "1", "revision": "5"}
+        return web.json_response({"header": header, "succeeded": True, "responses": answers})
+
+    app.router.add_route("*", "/v3/kv/txn", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
+    store = GatewayStore([f"http://127.0.0.1:{unused_tcp_port}"], QUICK)
+    try:
+        with pytest.raises(StoreTimeout):
+            await store.write_each([Write("/t/a", b"", ABSENT), Write("/t/b", b"", ABSENT)])
+        with pytest.raises(StoreUnavailable):
+            await store.get_each(["/t/a", "/t/b"])
+    finally:
+        await store.close()
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize("endpoint", ["", "127.0.0.1:2379", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:x"])

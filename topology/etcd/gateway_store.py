@@ -23,6 +23,8 @@ from topology.etcd.store import (
     StoreAuthError,
     Stored,
     StoreRejected,
+    StoreTimeout,
+    StoreUnavailable,
     WatchBatch,
     Write,
 )
@@ -95,7 +97,12 @@ class GatewayStore:
         floor = self._client.highest_revision
         answer = await self._call("kv/txn", codec.get_each_body(keys), write=False)
         self._client.check_revision(codec.header(answer).revision, floor)
-        found = [codec.stored_keys(each) for each in codec.responses(answer, "response_range", len(keys))]
+        try:
+            found = [codec.stored_keys(each) for each in codec.responses(answer, "response_range", len(keys))]
+        except GatewayFormatError as error:
+            raise StoreUnavailable(
+                f"etcd at {self._client.endpoint} has not answered what was asked: {error}"
+            ) from None
         return [each[0] if each else None for each in found]
 
     async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
@@ -124,7 +131,12 @@ class GatewayStore:
         """See `Store`."""
         answer = await self._call("kv/txn", codec.write_each_body(writes), write=True)
         self._client.note_revision(codec.header(answer).revision)
-        return [codec.succeeded(each) for each in codec.responses(answer, "response_txn", len(writes))]
+        try:
+            return [codec.succeeded(each) for each in codec.responses(answer, "response_txn", len(writes))]
+        except GatewayFormatError as error:
+            raise StoreTimeout(
+                f"the answer of etcd at {self._client.endpoint} does not say what was done: {error}"
+            ) from None
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """See `Store`."""
