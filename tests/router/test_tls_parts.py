@@ -17,21 +17,19 @@ from delivery_records.model.view import RouterRecord
 from oncewire.client.failover import parse_url, reported_address
 from oncewire.transport.accepting import port_of
 from oncewire.transport.connecting import connect
-from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.file_watch import FileWatch
 from oncewire.transport.tls import TlsFiles, rotating_client_context, server_context
-from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Fields, Role
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.authentication.revocation_core import MalformedDerError, certificate_id, revoked_in
 from router.clients.redirect import LIST_BYTES, redirect_info, server_list
 from router.process.listening import listen
 from router.settings.config_loading import load
+from tests.router.plain_flow import HIGH_BYTES, Flow
 from tests.support.certificates import TestAuthority
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 DEADLINE_S = 60.0
-HIGH_BYTES = 1 << 16
 CHUNK = bytes(1 << 16)
 
 
@@ -196,42 +194,6 @@ def test_what_is_no_certificate_and_no_list_is_refused(tmp_path: Path, cut: int)
 # --- transports -------------------------------------------------------------------------------------------------------
 
 
-class Flow(EngineProtocol):
-    """Writes past the engine, to see the transport's limits."""
-
-    high_water_bytes = HIGH_BYTES
-
-    def __init__(self) -> None:
-        super().__init__(Connection(Role.SERVER, container_id="x", now=0.0), Turn(), lambda: 0.0)
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.behind, self.caught_up = asyncio.Event(), asyncio.Event()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
-
-    def process_events(self) -> None:
-        """None are of interest."""
-
-    def on_disconnected(self, exc: Exception | None) -> None:
-        self.closed.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        self.bytes_in += len(data)
-
-    def on_fault(self, error: Exception, doing: str) -> None:
-        raise error
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.behind.set()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.caught_up.set()
-
-
 async def slow_reader(authority: TestAuthority) -> None:
     """A peer that does not read makes the writer wait; it goes on when the peer reads, and abort ends both."""
     own = authority.issue("own")
@@ -253,17 +215,17 @@ async def slow_reader(authority: TestAuthority) -> None:
         reader.transport.pause_reading()
         assert not reader.transport.is_reading()
         written = 0
-        while not writer.behind.is_set():
+        while not writer.is_behind:
             writer.transport.write(CHUNK)
             written += len(CHUNK)
             await asyncio.sleep(0)
-        assert writer.is_behind
         assert writer.transport.get_write_buffer_size() > HIGH_BYTES
+        writer.caught_up.clear()
         reader.transport.resume_reading()
         await writer.caught_up.wait()
         writer.abort()
         await asyncio.wait([reader.closed, writer.closed])
-        assert reader.bytes_in <= written
+        assert len(reader.read) <= written
     server.close()
 
 

@@ -12,7 +12,8 @@ from aiohttp import web
 
 from oncewire.transport.websocket import SUBPROTOCOL, WebSocketTransport, pass_on_frames
 from oncewire.transport.websocket_frames_core import FRAMES_IN_A_TURN
-from tests.router.test_websocket_transport import DEADLINE_S, Flow
+from tests.router.plain_flow import Flow
+from tests.router.test_websocket_transport import DEADLINE_S
 
 UPGRADE = (
     "GET /amqp HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
