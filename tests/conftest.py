@@ -70,9 +70,17 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 @pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    """A router of the test alone, without an etcd; files that need another one have their own."""
-    async with running_router("--standalone") as process:
+async def router(request: pytest.FixtureRequest) -> AsyncIterator[RouterProcess]:
+    """A router of the test alone, without an etcd, with the flags of the mark `router`; some files have another one."""
+    mark = request.node.get_closest_marker("router")
+    async with running_router("--standalone", *(() if mark is None else mark.args)) as process:
+        yield process
+
+
+@pytest.fixture
+async def alpha() -> AsyncIterator[RouterProcess]:
+    """One whose name does not change from test to test."""
+    async with running_router("--standalone", "--id=alpha") as process:
         yield process
 
 

@@ -8,21 +8,17 @@ import os
 import pty
 import signal
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import RawClient
 from tests.support.commands import MAIN, start
 
 DEADLINE_S = 60.0
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--id=alpha") as process:
-        yield process
+pytestmark = pytest.mark.router("--id=alpha")
 
 
 async def test_into_a_pipe_each_change_is_one_line_of_json_until_ctrl_c(router: RouterProcess) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-
-import pytest
 
 from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router
@@ -27,12 +24,6 @@ sys.exit(run(["manage", *sys.argv[1:]], click.Group("oncewire", commands={"manag
 
 
 run_manage = partial(run, program=PROGRAM)
-
-
-@pytest.fixture
-async def alpha() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--id=alpha") as router:
-        yield router
 
 
 async def assert_refused(name: str, *arguments: str, hide: str = "", **environment: str) -> None:

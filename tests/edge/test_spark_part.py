@@ -17,16 +17,10 @@ from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from tests.client.store_world import Database
 from tests.edge.edge_process import EdgeProcess, running_edge, settings
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.support.waiting import eventually
 
 PARTS = '[[queue]]\nname = "orders"\n[[spark]]\nconfig = "{}"\n'
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
-        yield found
 
 
 def node_file(folder: Path, router: RouterProcess | None = None, more: str = "") -> Path:

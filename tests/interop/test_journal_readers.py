@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from bridges.journal import cursors, log
 from oncewire.client import connect
 from tests.journal.network_world import edge, publish
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.support.java import java_command
 from tests.support.requirements import TOOLS, go_amqp
 
@@ -47,12 +46,6 @@ async def said_by(*command: str) -> list[str]:
 
 def orders(first: int, end: int) -> list[str]:
     return [f"{position} order {position - 1}" for position in range(first, end + 1)]
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
-        yield process
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from oncewire.wire import ACCEPTED, DeliveryReceived, Source, Symbol, Target, decode_message, read_annotations
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
 
 REDELIVERED = Symbol("x-opt-topic-redelivered")
 AWAY_S = 1
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", f"--limits-publisher-timeout-s={AWAY_S}") as process:
-        yield process
+pytestmark = pytest.mark.router(f"--limits-publisher-timeout-s={AWAY_S}")
 
 
 async def test_a_subscriber_away_beyond_its_time_is_owed_nothing_and_hears_of_it(router: RouterProcess) -> None:

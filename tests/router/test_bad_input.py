@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from oncewire.wire import AmqpError, ConnectionClosed, Described, Source, Symbol, Target, ULong
 from oncewire.wire.frames import encode_frame
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    limits = ("--limits-max-message-size=2048", "--limits-max-frame-size=4096")
-    async with running_router("--standalone", *limits) as process:
-        yield process
+pytestmark = pytest.mark.router("--limits-max-message-size=2048", "--limits-max-frame-size=4096")
 
 
 async def a_third_theft_within_ten_seconds(port: int) -> AmqpError | None:

@@ -170,12 +170,6 @@ async def test_what_is_no_http_or_ends_too_soon_is_no_fault_of_the_router() -> N
     assert "error" not in {json.loads(line)["level"] for line in log.splitlines()}
 
 
-@pytest.fixture
-async def alpha() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--id=alpha") as router:
-        yield router
-
-
 # --- subscriptions (K-5a) ---------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,6 @@ from tests.router.management_calls import PREFIX, call, entity
 from tests.router.management_client import NODE, ManagementClient
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
-
-
-@pytest.fixture
-async def alpha() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--id=alpha") as router:
-        yield router
 
 
 async def test_the_node_notifies_what_there_is(alpha: RouterProcess) -> None:

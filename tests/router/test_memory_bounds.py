@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,12 +19,8 @@ FRAME = 64 * KIB
 READ = 512 * KIB
 """One read may bring so much before the router looks at the session's window again."""
 
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-window=64")
-    async with running_router("--standalone", *flags) as process:
-        yield process
+FLAGS = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-window=64")
+pytestmark = pytest.mark.router(*FLAGS)
 
 
 async def held(router: RouterProcess) -> int:

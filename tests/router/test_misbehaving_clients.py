@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from oncewire.wire import ACCEPTED, ConnectionClosed, Source, Target, encode_data_message
@@ -11,18 +9,14 @@ from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
 from oncewire.wire.performatives import Transfer
 from tests.router.honest_pair import others_lose_nothing
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher
 
 MAX_MESSAGE = 2048
 MAX_FRAME = 4096
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    limits = (f"--limits-max-message-size={MAX_MESSAGE}", f"--limits-max-frame-size={MAX_FRAME}")
-    async with running_router("--standalone", *limits) as process:
-        yield process
+pytestmark = pytest.mark.router(f"--limits-max-message-size={MAX_MESSAGE}", f"--limits-max-frame-size={MAX_FRAME}")
 
 
 async def _misbehaving(port: int) -> RawPublisher:

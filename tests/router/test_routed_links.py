@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -80,13 +79,10 @@ async def receiver(client: RawClient, service: RawClient, name: str = "work") ->
     return ours, theirs
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--listen-idle-timeout-s=300") as found:
-        yield found
-
-
-pytestmark = pytest.mark.routers(3, edges=chain(["r1", "r2", "r3"]), settings={"listen.idle_timeout_s": "300"})
+pytestmark = [
+    pytest.mark.router("--listen-idle-timeout-s=300"),
+    pytest.mark.routers(3, edges=chain(["r1", "r2", "r3"]), settings={"listen.idle_timeout_s": "300"}),
+]
 
 
 async def known(client: RawClient, prefix: str = "queue://") -> None:

@@ -43,10 +43,7 @@ def websocket_url(http: str) -> str:
     return http.replace("http", "ws", 1) + "/amqp"
 
 
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", ON, f"--limits-max-frame-size={MAX_FRAME}") as process:
-        yield process
+pytestmark = pytest.mark.router(ON, f"--limits-max-frame-size={MAX_FRAME}")
 
 
 @pytest.fixture

@@ -34,11 +34,7 @@ from tests.router.raw_client import RawClient, until
 from tests.workqueue.amqp_world import Worker, attach, bridge, pusher, worker
 from tests.workqueue.queue_world import Database
 
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--listen-idle-timeout-s=300") as found:
-        yield found
+pytestmark = pytest.mark.router("--listen-idle-timeout-s=300")
 
 
 @pytest.fixture

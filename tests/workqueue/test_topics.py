@@ -35,18 +35,12 @@ from oncewire.store import owners
 from oncewire.store.owners import take_over
 from oncewire.wire import BodyKind, Message
 from tests.docs.code_blocks import ROOT, blocks_of
-from tests.router.processes import RouterProcess, running_router, start_router
+from tests.router.processes import RouterProcess, start_router
 from tests.support.commands import run
 from tests.workqueue.queue_world import Database, World
 
 LONG = 120.0
-pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone", "--limits-on-reject=report") as process:
-        yield process
+pytestmark = [pytest.mark.router("--limits-on-reject=report"), pytest.mark.timeout(300)]
 
 
 @asynccontextmanager
