@@ -7,42 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from bridges.journal import cursors, log
 from bridges.journal.cli import journal as group
 from bridges.journal.contents import JOURNALS
 from bridges.journal.model import NewMessage, Place
-from oncewire.cli.run import run
 from oncewire.client import connect
 from oncewire.store.contents import Contents
 from oncewire.store.opening import open_store
 from oncewire.wire import encode_data_message
 from router.commands.local_network import LocalNetwork
 from tests.journal.network_world import edge, publish
+from tests.store.shell import Shell
 from tests.support.commands import run as typed
-
-
-class Shell:
-    """Runs commands on one store."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def run(self, *words: str, code: int = 0, stdin: bytes = b"") -> str:
-        with CliRunner().isolation(input=stdin) as streams:
-            got = run([*words, "--store", self.url], group)
-            output = streams[-1].getvalue().decode()
-        assert got == code, output
-        return output
-
-    def json(self, *words: str, stdin: bytes = b"") -> list[Any]:
-        return [json.loads(line) for line in self.run(*words, "--json", stdin=stdin).splitlines()]
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return Shell(f"sqlite:///{tmp_path}/edge.db")
+    return Shell(group, f"sqlite:///{tmp_path}/edge.db")
 
 
 def test_a_journal_is_made_filled_read_trimmed_and_deleted(shell: Shell, tmp_path: Path) -> None:

@@ -6,42 +6,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from bridges.workqueue.cli import queue as group
-from oncewire.cli.run import run
+from tests.store.shell import Shell
 from tests.workqueue.queue_world import Database
-
-
-class Shell:
-    """Runs commands on one store."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def run(self, *words: str, code: int = 0, stdin: bytes = b"") -> str:
-        with CliRunner().isolation(input=stdin) as streams:
-            got = run([*words, "--store", self.url], group)
-            output = streams[-1].getvalue().decode()
-        assert got == code, output
-        return output
-
-    def json(self, *words: str, code: int = 0, stdin: bytes = b"") -> Any:
-        lines = self.run(*words, "--json", code=code, stdin=stdin).splitlines()
-        return [json.loads(line) for line in lines]
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return Shell(f"sqlite:///{tmp_path}/q.db")
+    return Shell(group, f"sqlite:///{tmp_path}/q.db")
 
 
 @pytest.fixture
 def mongo_shell(mongo_database: Database) -> Shell:
-    return Shell(mongo_database.url)
+    return Shell(group, mongo_database.url)
 
 
 def test_an_item_goes_from_push_to_history(shell: Shell) -> None:
@@ -188,7 +168,7 @@ def test_bad_input_gets_three_lines_and_changes_nothing(shell: Shell, words: lis
 
 @pytest.mark.parametrize("url", ["mongodb://127.0.0.1:1", "mysql://host/db", "sqlite:////nowhere/at/all/q.db", "q.db"])
 def test_a_store_that_cannot_be_opened_gets_three_lines(url: str) -> None:
-    output = Shell(url).run("pop", "q", code=2)
+    output = Shell(group, url).run("pop", "q", code=2)
     assert len(output.splitlines()) == 3
 
 

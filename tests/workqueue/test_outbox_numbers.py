@@ -7,12 +7,13 @@ import json
 from bridges.store.outbox_publisher import NAME
 from bridges.store.statements import END_ROW
 from bridges.workqueue import new_message
+from bridges.workqueue.cli import queue as group
 from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.client.outcomes import rejected
 from oncewire.client.sqlite_journal import outcome_to_text
 from oncewire.store.owners import take_over
+from tests.store.shell import Shell
 from tests.workqueue.queue_world import World
-from tests.workqueue.test_cli import Shell
 
 
 def test_what_waits_in_the_outbox_is_in_the_numbers_and_on_the_command_line(sql_world: World) -> None:
@@ -26,7 +27,7 @@ def test_what_waits_in_the_outbox_is_in_the_numbers_and_on_the_command_line(sql_
     assert (first.topic, first.unsent, first.oldest_s, first.unpublished) == ("a", 2, 30.0, 0)
     assert (second.topic, second.unsent, second.oldest_s, second.unpublished) == ("b", 0, None, 1)
     assert not first.has_publisher
-    shell = Shell(sql_world.database.url)
+    shell = Shell(group, sql_world.database.url)
     (numbers,) = shell.json("stats")
     topics = [(each["topic"], each["unsent"]) for each in numbers if "topic" in each]
     assert topics == [("a", 2), ("b", 0)]
