@@ -9,7 +9,7 @@ from bridges.doors.tokens import OF_TOKENS, DoorTokens, tokens_of
 from oncewire.client import ClientError, connect
 from oncewire.settings.parsers import one_of, optional_path, text, whole_number, yes_or_no
 from oncewire.settings.schema import REQUIRED, Setting
-from oncewire.transport.connecting import is_loopback
+from oncewire.transport.hosts import is_loopback
 
 HOST = text(r"\S*")
 PORT = whole_number(0, 65535)

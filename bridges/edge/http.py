@@ -15,7 +15,7 @@ from bridges.edge.journals_api import JournalsApi
 from bridges.edge.metrics import Metrics
 from bridges.edge.openapi import openapi_route
 from oncewire.cli.errors import CliError
-from oncewire.transport.connecting import is_loopback
+from oncewire.transport.hosts import is_loopback
 
 
 def http_of(edge: Edge, doors: Doors, logins: Logins | None) -> OperatorDoor:

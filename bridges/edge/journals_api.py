@@ -28,7 +28,7 @@ from oncewire.store.errors import EdgeError, InvalidRequest, LimitReached, Unkno
 from oncewire.store.open_store import until_set
 from oncewire.store.rules_core import to_s
 from oncewire.store.store import Transaction
-from oncewire.transport.connecting import is_loopback
+from oncewire.transport.hosts import is_loopback
 
 PATH = "/api/v1/journals"
 COUNT = 100

@@ -11,7 +11,7 @@ import click
 
 from oncewire.cli import variables
 from oncewire.cli.where import context_in_use
-from oncewire.transport.connecting import is_loopback
+from oncewire.transport.hosts import is_loopback
 
 _META = "oncewire.token_file"
 

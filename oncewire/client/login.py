@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from oncewire.client.errors import UsageError
 from oncewire.client.failover import Address
-from oncewire.transport.connecting import is_loopback
+from oncewire.transport.hosts import is_loopback
 from oncewire.wire import (
     ANONYMOUS,
     EXTERNAL,

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.tls import SHUTDOWN_S
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent to `host` stays on this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def connect(

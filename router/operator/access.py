@@ -21,6 +21,7 @@ from aiohttp import BasicAuth, web
 from oncewire.cli.users import Users
 from oncewire.transport import login_work
 from oncewire.transport.guarded_logins import GuardedLogins, TooManyLogins
+from oncewire.transport.hosts import is_loopback
 from oncewire.wire import PLAIN, Deferred
 from oncewire.wire.bearer import OAUTHBEARER
 from router.authentication.authenticators import Checks, Login, LoginRefused, LoginUndecided
@@ -28,7 +29,7 @@ from router.authentication.users import load_users
 from router.operator.stated_callers import STATED_CALLER, StatedCallers, StatementRefused
 from router.process.logs import EventLog, RouterEvent
 from router.settings.certificate_users import certificate_of, user_of
-from router.settings.config import RouterConfig, anonymous_is_allowed, is_loopback
+from router.settings.config import RouterConfig, anonymous_is_allowed
 from router.settings.groups import MARK, groups_of
 from topology.inspector.schema.model import Role
 

@@ -6,7 +6,6 @@ Here are those of services, limits, traces and logs, and what follows from all o
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from delivery_records.model import limits
 from oncewire.settings.parsers import KIB, MIB, number, one_of, size, text, whole_number
 from oncewire.settings.schema import Applies, setting
+from oncewire.transport.hosts import is_loopback
 from router.routed.limits import RoutedLimits
 from router.settings.of_network import NetworkSettings
 from router.settings.topic_rules import (
@@ -323,16 +323,6 @@ class RouterConfig(NetworkSettings):
     def policy_of(self, topic: str) -> limits.TopicPolicy:
         """What operators decide for a topic, named as routers know it (I-3d)."""
         return policy_by(self.topic_rules, self._default_policy, topic)
-
-
-def is_loopback(host: str) -> bool:
-    """True when only this machine can connect to `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def anonymous_is_allowed(setting_value: str, host: str) -> bool:

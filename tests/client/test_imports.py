@@ -21,7 +21,7 @@ NAMED = {
     "oncewire.public_names",
 }
 """Our modules behind `from oncewire import connect`."""
-CONNECTED = 90
+CONNECTED = 91
 """The most of our modules that a client may have imported before it dials: a module costs 0.3 ms of CPU, or more."""
 OF_PYTHON = 122
 """The most of the standard library's, 103 of them asyncio's and ssl's."""
@@ -104,6 +104,11 @@ def test_naming_the_connect_of_programs_without_an_event_loop_imports_no_engine(
     modules = imported("from oncewire.client.sync import connect")
     assert not {name for name in ours(modules) if name.startswith(("oncewire.wire", "oncewire.transport"))}
     assert "sqlite3" not in modules
+
+
+@pytest.mark.cold
+def test_the_options_of_pub_and_sub_import_no_engine() -> None:
+    assert not {name for name in imported("import oncewire.client.cli") if name.startswith("oncewire.wire")}
 
 
 @pytest.mark.cold
