@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -373,6 +372,8 @@ def _identity(name: str | None, container_id: str | None, journal: str | None) -
 
 def run_client(job: Coroutine[Any, Any, T]) -> T:
     """Run it; SIGTERM stops it in order, and the client's errors are shown in the usual shape."""
+    import asyncio  # here, because `--help` runs nothing
+
     from oncewire.client.errors import ClientError
 
     try:
@@ -384,6 +385,7 @@ def run_client(job: Coroutine[Any, Any, T]) -> T:
 
 
 async def _until_sigterm(job: Awaitable[T]) -> T:
+    import asyncio
     import signal
 
     task = asyncio.ensure_future(job)
