@@ -24,7 +24,8 @@ from pathlib import Path
 from harness import BenchmarkError, carry_out, is_missing, machine, standalone_router
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
-from bridges.node.client import Node, RemoteNode, read_secret
+from bridges.node.client import RemoteNode, read_secret
+from bridges.node.interface import Node
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.outbox import Outbox, StagedPart, Writer
 from bridges.node.producers_core import Identity

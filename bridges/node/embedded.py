@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bridges.node.arrow_bodies import count_topics, range_batch
-from bridges.node.client import Commit, Node, Offsets
 from bridges.node.gaps import Gap
+from bridges.node.interface import Commit, Node, Offsets
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
 from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bridges.node.client import Node, Offsets
 from bridges.node.errors import BadRequest, SubscriptionEnded, SubscriptionGap
 from bridges.node.gaps import Gap
+from bridges.node.interface import Node, Offsets
 
 logger = logging.getLogger("oncewire.spark")
 

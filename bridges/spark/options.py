@@ -14,9 +14,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from bridges.doors.tls import NO_FILES, TlsFiles, node_context, tls_context
 from bridges.node.addresses import parse_address
-from bridges.node.client import Node, RemoteNode, read_secret
+from bridges.node.client import RemoteNode, read_secret
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
+from bridges.node.interface import Node
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.shard_core import Shard

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridges.node.arrow_bodies import arrow
-from bridges.node.client import Node, Offsets
 from bridges.node.errors import BadRequest, SnapshotUnknown
+from bridges.node.interface import Node, Offsets
 from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
 from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_join_core import (

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from bridges.node.client import Node
+from bridges.node.interface import Node
 from bridges.spark.options import SourceOptions, open_node, source_options
 from bridges.spark.plain_errors import errors_first
 from bridges.spark.processor_join_core import InputJournal, Join, input_journals

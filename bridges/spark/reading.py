@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridges.node.client import Node, Offsets
 from bridges.node.errors import (
     BadRequest,
     JournalReplaced,
@@ -28,6 +27,7 @@ from bridges.node.errors import (
     RangeTrimmed,
 )
 from bridges.node.gaps import Gap
+from bridges.node.interface import Node, Offsets
 from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
 from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place, is_pattern

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridges.node.client import Node
 from bridges.node.errors import BadRequest
+from bridges.node.interface import Node
 from bridges.node.shard_core import ShardBy, parse_shard
 from bridges.node.shards import refuse_part
 from bridges.spark.options import SourceOptions

@@ -26,8 +26,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from bridges.node.client import Node
 from bridges.node.errors import BadRequest, BatchForgotten
+from bridges.node.interface import Node
 from bridges.node.outbox import StagedPart, Writer
 from bridges.spark.options import SinkOptions, open_node, sink_options
 from bridges.spark.plain_errors import errors_first

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bridges.node.arrow_bodies import encode_rows
-from bridges.node.client import Node
+from bridges.node.interface import Node
 from bridges.node.outbox import StagedPart, Writer
 from bridges.store.crash_points import CrashPoint
 from bridges.workqueue import Queue, new_message

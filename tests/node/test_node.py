@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from bridges.cli import bridge
 from bridges.node.arrow_bodies import encode_rows, range_schema
-from bridges.node.client import Node, RemoteNode
+from bridges.node.client import RemoteNode
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import (
     BadRequest,
@@ -29,6 +29,7 @@ from bridges.node.errors import (
     PartMissing,
     RangeTrimmed,
 )
+from bridges.node.interface import Node
 from bridges.node.node import NodeSettings
 from bridges.node.outbox import StagedPart, Writer
 from oncewire.client import Client, connect

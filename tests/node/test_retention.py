@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from bridges.cli import bridge
-from bridges.node.client import Node
 from bridges.node.embedded import EmbeddedNode
+from bridges.node.interface import Node
 from bridges.node.journal import Arrival, JournalControl, ReceiverJournal
 from bridges.node.node import NodeSettings
 from bridges.node.retention import NOTE_S, Attention

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.client import Node
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest, SnapshotUnknown
+from bridges.node.interface import Node
 from bridges.node.node import NodeSettings
 from bridges.node.outbox import Outbox
 from bridges.node.snapshots import KEPT_SNAPSHOTS, MAX_SNAPSHOT_TEXT

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bridges.doors.tls import NO_FILES, TlsFiles, tls_context
-from bridges.node.client import Node
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
+from bridges.node.interface import Node
 from bridges.node.node import BridgeNode, NodeSettings
 from bridges.spark.options import source_options
 from oncewire.client import connect

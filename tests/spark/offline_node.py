@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bridges.node.client import Offsets
 from bridges.node.embedded import EmbeddedNode
+from bridges.node.interface import Offsets
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription

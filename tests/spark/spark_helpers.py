@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.node.client import Node
+from bridges.node.interface import Node
 from oncewire.client import connect
 from tests.client.shell_helpers import LONG
 from tests.node.node_process import NodeProcess

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.node.client import Node
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeTrimmed
+from bridges.node.interface import Node
 from bridges.node.shard_core import Shard, ShardBy
 from bridges.spark.options import SourceOptions, sink_options, source_options
 from bridges.spark.progress import join_progress, join_states
