@@ -110,7 +110,7 @@ class PublisherAttach:
     sends_again: bool = False
     """It desires the capability, which it may not get (c.3): what it presents it sends again, under the same tags."""
     require_processed: int | None = None
-    """So many of them must process it, and not only store it (I-3g); None: its client cannot tell them apart."""
+    """So many of them must process it, and not only store it (I-3g); None: its client does not distinguish them."""
     waits: bool = False
     """It wants no outcome of what fewer subscriptions than it requires have processed, but waits for them (I-3f)."""
 

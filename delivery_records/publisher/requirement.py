@@ -17,8 +17,8 @@ the names change: a statement is about one delivery and all behind it.
 when there are enough subscriptions. Those for which the delivery had expired count, because they were there; a
 delivery with a verdict of its own, or a failure, needs no count.
 
-All three tell those that process messages from those that store them for others (I-3g). Which a subscription does is in
-its record; of one that has ended it is kept with its name.
+All three distinguish those that process messages from those that store them for others (I-3g). Which a subscription
+does is in its record; of one that has ended it is kept with its name.
 """
 
 from __future__ import annotations
