@@ -323,12 +323,11 @@ class Fanout:
         if not self.is_active:
             return
         to = self._find_destinations()
-        message = Settle(self._endpoint.epoch, runs)
         if to.all_local:
-            self._to_egresses.to_these(message, to.all_local)
+            self._to_egresses.settle_these(self._endpoint.epoch, runs, to.all_local)
         if to.all_remote:
             self._make_settles_wait()
-            self._channels.broadcast(to.all_remote, message)
+            self._channels.broadcast(to.all_remote, Settle(self._endpoint.epoch, runs))
         for policy in self.policies:
             policy.after_settling()
 

@@ -70,20 +70,19 @@ class Pieces:
         line.append(Rest(origin, message, egresses))
         return True
 
-    def put(self, origin: int, message: Msg | Settle, egresses: Sequence[Egress]) -> None:
-        """Hand a message to all of these, or to as many as a turn may; nothing of its stream waits.
+    def take(self, origin: int, message: Msg | Settle, egresses: Sequence[Egress]) -> bool:
+        """Whether a message to several is too much for a turn: then as many have it as a turn may, and others wait.
 
-        One at a time is begun: another one that is too much for a turn waits until that one is through.
+        Nothing of its stream waits. One at a time is begun: another one that is too much waits until it is through.
         """
         most = self._turn.limits.piece
-        if len(egresses) > 1 and self.heaviest(message) > most and _is_much(message, egresses, most):
-            is_first = not self.lines
-            self.lines[message.publisher_epoch] = deque((Rest(origin, message, _by_filter(egresses)),))
-            if is_first:  # what answers at once may send more of its stream, which waits
-                self.on_timer()
-            return
-        for egress in egresses:
-            self._hand_over(egress, message)
+        if self.heaviest(message) <= most or not _is_much(message, egresses, most):
+            return False
+        is_first = not self.lines
+        self.lines[message.publisher_epoch] = deque((Rest(origin, message, _by_filter(egresses)),))
+        if is_first:  # what answers at once may send more of its stream, which waits
+            self.on_timer()
+        return True
 
     def heaviest(self, message: Msg | Settle | None = None) -> int:
         """What a message to all egresses here would cost, in deliveries; None: one that is no SETTLE."""

@@ -79,12 +79,24 @@ class ToEgresses:
         egresses = self._begin(origin, message)
         if egresses:
             assert isinstance(message, Msg | Settle)
-            self.pieces.put(origin, message, egresses)
+            self._give(origin, message, egresses)
 
     def to_these(self, message: Msg | Settle, egresses: Sequence[Egress]) -> None:
         """The same of an ingress here, which knows those that it is for."""
         if not (self.pieces.lines and self.pieces.wait(self._turn.rid, message, egresses)):
-            self.pieces.put(self._turn.rid, message, egresses)
+            self._give(self._turn.rid, message, egresses)
+
+    def settle_these(self, epoch: int, runs: tuple[Run, ...], egresses: Sequence[Egress]) -> None:
+        """The SETTLE of an ingress here; most have one subscription, for which no message is made."""
+        if len(egresses) == 1 and not self.pieces.lines:
+            self.settle(egresses[0], epoch, runs)
+        else:
+            self.to_these(Settle(epoch, runs), egresses)
+
+    def _give(self, origin: int, message: Msg | Settle, egresses: Sequence[Egress]) -> None:
+        if len(egresses) == 1 or not self.pieces.take(origin, message, egresses):
+            for egress in egresses:
+                self._hand_over(egress, message)
 
     def _begin(self, origin: int, message: ToEgress) -> Sequence[Egress]:
         """Carry out a message, but for handing it to those that it returns."""
