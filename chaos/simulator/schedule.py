@@ -179,8 +179,9 @@ def _where(error: BaseException) -> str:
 
 
 def _run(world: World, rng: random.Random, budget: dict[str, int], result: Result, fault_rate: float) -> None:
+    drawn = {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS}
     tempo = Tempo(
-        _REFUSALS | {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS} | _SELDOM,
+        _REFUSALS | drawn | {"k.together": drawn["k.apply"]} | _SELDOM,
         rng.choice([1.0, 0.02]),
         *rng.choice(PAUSES),
     )
@@ -237,7 +238,6 @@ _VERBS = (
     "r.fence",
     "k.lease",
     "k.apply",
-    "k.together",
     "c.lost",
 )
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1, "s.decline": 0.1, "p.abort": 0.05, "s.early": 0.1}
