@@ -93,6 +93,11 @@ def command(line: str, replaced: dict[str, str]) -> list[str]:
     return [sys.executable, *words[1:]] if words[0] == "python" else words
 
 
+def environment(**more: str) -> dict[str, str]:
+    """As readers have it: their Python finds the programs beside the one that they start."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | more
+
+
 def verdict_of(printed: str) -> dict[str, object]:
     found: dict[str, object] = json.loads(printed.splitlines()[-1])
     return found
@@ -107,7 +112,7 @@ def test_the_shop_of_the_page_loses_and_doubles_nothing_over_the_kills_and_leave
     done = subprocess.run(
         command(kill, {}),
         cwd=ROOT,
-        env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path)},
+        env=environment(**{MARK: mark, "TMPDIR": str(tmp_path)}),
         capture_output=True,
         text=True,
         check=False,
@@ -128,8 +133,8 @@ def test_the_shop_of_the_page_loses_and_doubles_nothing_over_the_kills_and_leave
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
     mark = os.urandom(8).hex()
-    environment = {**os.environ, MARK: mark, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(command(BLOCKS[0], {}), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    given = environment(**{MARK: mark, "TMPDIR": str(tmp_path)})
+    process = subprocess.Popen(command(BLOCKS[0], {}), cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert any(line.startswith("SIGKILL") for line in process.stdout)
     process.send_signal(number)
@@ -147,8 +152,8 @@ def test_the_shop_takes_the_orders_of_the_pages_commands_and_ends_in_good_order(
     port = free_port()
     replaced = {"8000": str(port), "8001": str(port + 1), "shop-data": str(tmp_path / "data")}
     mark = os.urandom(8).hex()
-    environment = {**os.environ, MARK: mark}
-    shop = subprocess.Popen(command(start, replaced), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    given = environment(**{MARK: mark})
+    shop = subprocess.Popen(command(start, replaced), cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True)
     try:
         assert shop.stdout is not None
         assert shop.stdout.readline() == f"orders: http://127.0.0.1:{port}/orders\n"
