@@ -309,14 +309,12 @@ async def test_closing_a_client_whose_block_does_not_end_fails_and_frees_its_own
 
 
 async def test_a_link_that_has_failed_is_not_attached_again_when_the_router_answers_its_detach(
-    server: WireServer, tmp_path: Path
+    server: WireServer, journal: SqliteJournal
 ) -> None:
     async with connect(server.url, container_id="c") as client:
-        journal = SqliteJournal(tmp_path / "other.db")
         subscriber = await client.subscriber("t", name="s", journal=journal)
         subscriber._commit_failed(JournalUnusable("nothing was stored", "the database does not answer", "do it again"))
         await client.publisher("t", name="p")  # the router's answers come in order: that to the detach is here, too
         assert subscriber._retry is None
         with pytest.raises(JournalUnusable):
             await subscriber.receive(LONG)
-        journal.close()
