@@ -67,11 +67,6 @@ def run_node(settings: DaemonSettings, *, announce: bool) -> None:
             runner.run(_run(settings, announce))
     except (NodeError, ClientError) as error:
         raise CliError(error.what, error.why, error.fix) from None
-    except BaseExceptionGroup as group:
-        first = group.exceptions[0]
-        if isinstance(first, NodeError | ClientError):
-            raise CliError(first.what, first.why, first.fix) from None
-        raise
 
 
 async def _run(settings: DaemonSettings, announce: bool) -> None:
@@ -137,6 +132,11 @@ async def serve(settings: DaemonSettings, on_started: Callable[[BridgeNode, Desc
         on_started(node, described)
         await asyncio.wait([running])
         running.result()  # it ends by an error only
+    except BaseExceptionGroup as group:  # of the node's tasks: what one of them met is the error
+        first = group.exceptions[0]
+        if isinstance(first, NodeError | ClientError):
+            raise first from None
+        raise
     finally:
         await server.stop()
         await http.stop()

@@ -93,6 +93,19 @@ async def test_a_node_that_cannot_start_is_a_part_that_failed_and_others_run(
         await eventually(waits_for_the_node_alone, "the queue is served, the node is not")
 
 
+async def test_a_journal_of_the_node_that_cannot_be_read_is_no_fault_of_the_edge(
+    tmp_path: Path, sqlite: Database, router: RouterProcess
+) -> None:
+    (tmp_path / "node" / "journals").mkdir(parents=True)
+    (tmp_path / "node" / "journals" / "flights.db").write_bytes(b"no database" * 1000)
+    received = '[[subscription]]\nname = "flights"\ntopics = ["orders"]\n'
+    text = settings(sqlite.url, [router.url], PARTS.format(node_file(tmp_path, router, received)))
+    async with running_edge(tmp_path / "edge.toml", text, is_ready=False) as edge:  # logs no internal error
+        await edge.logged("part_failed", kind="spark", part="node")
+        failed = next(line for line in edge.log if line["event"] == "part_failed")
+        assert "flights.db" in failed["why"]
+
+
 def test_a_wrong_file_of_the_node_is_one_clear_error(tmp_path: Path) -> None:
     edge = tmp_path / "edge.toml"
     edge.write_text(settings("sqlite:///e.db", ["amqp://r1"], '[[spark]]\nconfig = "/nowhere/node.toml"\n'))
