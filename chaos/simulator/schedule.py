@@ -181,9 +181,7 @@ def _where(error: BaseException) -> str:
 def _run(world: World, rng: random.Random, budget: dict[str, int], result: Result, fault_rate: float) -> None:
     drawn = {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS}
     tempo = Tempo(
-        _REFUSALS | drawn | {"k.together": drawn["k.apply"]} | _SELDOM,
-        rng.choice([1.0, 0.02]),
-        *rng.choice(PAUSES),
+        _REFUSALS | drawn | {"k.together": drawn["k.apply"]} | _SELDOM, rng.choice([1.0, 0.02]), *rng.choice(PAUSES)
     )
     for _ in range(STEPS_WITH_FAULTS + STEPS_PER_MESSAGE * world.publishers[0].messages):
         if rng.random() < fault_rate:
