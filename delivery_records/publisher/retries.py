@@ -74,7 +74,10 @@ class Retries(Policy):
         self._trace(slot, Rule.RETRY, subscription.name, delay)
         # The SYNC of its present epoch has repeated what the former one wanted again; members are sent nothing by it.
         is_repeated = nack.subscription_epoch != subscription.epoch and not subscription.record.shared
-        self._fanout.scheduled[pair] = REPLACED if is_repeated else self._turn.now + delay
+        if is_repeated:
+            self._fanout.scheduled.setdefault(pair, REPLACED)  # what the present epoch has asked for stays (E-4a)
+        else:
+            self._fanout.scheduled[pair] = self._turn.now + delay
         self._arm()
         return 0
 

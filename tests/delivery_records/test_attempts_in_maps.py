@@ -111,6 +111,21 @@ def test_a_request_of_a_former_epoch_schedules_nothing_behind_the_repeat_of_the_
     assert subscriber.deliveries == [b"1", b"1"]
 
 
+def test_a_late_request_of_a_former_epoch_leaves_the_attempt_of_the_new_one_as_scheduled() -> None:
+    net = Net(2)
+    former, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    net.held.add((0, 1))
+    former.answer(DeliveryOutcome.RELEASED, b"1")  # its NACK is slow
+    moved = net.subscriber(net.nodes[1], unsettled={})
+    moved.answer(FAILED, b"1")  # its router is the publisher's, which schedules an attempt at once
+    net.held.clear()
+    net.run()
+    assert attempts(moved) == [0]
+    net.advance(1.0)
+    assert attempts(moved) == [0, 1]
+
+
 def test_a_failure_of_the_map_comes_out_of_its_frame_as_it_went_in() -> None:
     nack = Nack(5, 7, 0, True, is_presented=True)
     frame = codec.encode_frame(1, ((2, 1, 1),), nack)
