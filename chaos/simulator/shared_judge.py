@@ -227,7 +227,9 @@ class SharedJudge:
         self._open.get((publisher, group), {}).pop(number, None)
         place = publisher, group, self._life
         last = self._last.get(place, -1)
-        if number < last and self._owed.get(message) == self._life:  # else it was sent before this life was confirmed
+        is_given_up = number in self._world.publishers[publisher].given_up
+        # What is not owed to this life was sent before it was confirmed.
+        if number < last and self._owed.get(message) == self._life and not is_given_up:
             raise Violation(f"ORDER: s{member} processes p{publisher}/{number} of group {group}, after {last} was")
         self._world.coverage[coverage.GROUPED] += last >= 0
         self._last[place] = number

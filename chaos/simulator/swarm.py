@@ -401,6 +401,9 @@ def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) ->
     traits = replace(small.traits, **{name: kinds[name](value) for name, value in said.items() if name in kinds})
     if traits.sharers and "settled_subscriber" not in said:
         traits = replace(traits, settled_subscriber=False)  # as where sharing is drawn
+    if traits.waits:  # as where waiting is drawn: somebody is there who answers
+        unsaid = {"settled_subscriber", "late_joiner"} - said.keys()
+        traits = replace(traits, **dict.fromkeys(unsaid, False))
     return replace(small, traits=traits, **{name: value for name, value in said.items() if name in sizes})
 
 
