@@ -111,6 +111,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
+            raise StorageError(f"{path} cannot be used", "it was closed meanwhile", "open the node again") from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
         raise StorageError(f"{path} cannot be used", f"SQLite reports: {error}", _fix(code)) from error
     except (NodeError, ClientError):  # some of ours are an OSError, too

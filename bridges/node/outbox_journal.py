@@ -115,6 +115,9 @@ class OutboxJournal(Journal):
         except BaseException:
             self._lock.close()
             raise
+        self._writing = threading.RLock()
+        """Held while the handle is used, so that none is closed in the middle of a statement."""
+        self._is_closed = False
         self._reading = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._topics: dict[str, _Topic] = {}
@@ -238,7 +241,7 @@ class OutboxJournal(Journal):
 
     def open_publisher(self, link_name: str) -> PublisherState:
         """Read a topic's stream; see Journal. The link's name is the topic."""
-        return self._run(lambda: self._open_publisher(link_name))
+        return self._write(lambda: self._open_publisher(link_name))
 
     def _open_publisher(self, topic: str) -> PublisherState:
         row = self._connection.execute(
@@ -310,11 +313,11 @@ class OutboxJournal(Journal):
 
     def begin(self) -> None:
         """Start a transaction; see Journal."""
-        self._run(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        self._write(lambda: self._connection.execute("BEGIN IMMEDIATE"))
 
     def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
         """Add a publisher's changes; see Journal. Messages are there already; every outcome is final here."""
-        self._run(lambda: self._write_publisher(link_name, changes))
+        self._write(lambda: self._write_publisher(link_name, changes))
 
     def _write_publisher(self, topic: str, changes: PublisherChanges) -> None:
         known = self._topics[topic]
@@ -363,26 +366,38 @@ class OutboxJournal(Journal):
 
     def commit(self) -> None:
         """Make the transaction durable; see Journal."""
-        self._run(lambda: self._connection.execute("COMMIT"))
+        self._write(lambda: self._connection.execute("COMMIT"))
         if self._progress:
             self._progress = False
             self._on_progress()
 
     def rollback(self) -> None:
         """Drop the transaction; see Journal. The publishers have failed: open the outbox again."""
-        if self._connection.in_transaction:
-            self._run(lambda: self._connection.execute("ROLLBACK"))
+        with self._writing:
+            if not self._is_closed and self._connection.in_transaction:  # closing it has dropped the transaction
+                self._run(lambda: self._connection.execute("ROLLBACK"))
 
     def close(self) -> None:
         """Let go of the file; see Journal."""
-        self._connection.close()
-        with self._reading:
+        with self._writing, self._reading:
+            self._is_closed = True
+            self._connection.close()
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
-        self._lock.close()
+            self._lock.close()
+
+    def _write(self, work: Callable[[], T]) -> T:
+        with self._writing:
+            return self._run(work)
 
     def _run(self, work: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise JournalUnusable(
+                f"the outbox {self._path} cannot be used",
+                "it was closed, while its publishers used it",
+                "open it again: they resume from it",
+            )
         try:
             return work()
         except sqlite3.Error as error:

@@ -14,6 +14,7 @@ from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
+from oncewire.client.put_off import in_thread
 from oncewire.client.transactions.sequencer import Isolation
 
 MAX_TEXT = 1024
@@ -190,7 +191,7 @@ class Operations:
             return None if chunk is None else encode_batches([range_batch(chunk)], schema)
 
         try:
-            while (body := await asyncio.to_thread(next_body)) is not None:
+            while (body := await in_thread(None, next_body)) is not None:  # its file is closed behind it
                 yield body
         finally:
             chunks.close()

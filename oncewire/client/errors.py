@@ -141,7 +141,7 @@ class JournalCorrupt(JournalError):
 
 
 class JournalUnusable(JournalError):
-    """The file cannot be opened or written (permissions, read-only or failing disk)."""
+    """The file cannot be opened or written (rights, a read-only or failing disk), or was closed before its client."""
 
 
 class StoreError(ClientError):

@@ -117,9 +117,16 @@ class Journal(ABC):
     def rollback(self) -> None:
         """Drop the transaction."""
 
+    def explain(self, error: BaseException) -> BaseException:
+        """Return what an error inside a block of `transaction()` means: itself, or that the journal was closed."""
+        return error
+
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file. Nothing may be called afterwards; closing twice is harmless."""
+        """Let go of the file, when what its thread does there has ended; closing twice is harmless.
+
+        What a client asks of it afterwards fails with JournalUnusable, and its links with it: nothing is lost.
+        """
 
 
 class MemoryJournal(Journal):

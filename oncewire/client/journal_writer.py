@@ -134,9 +134,12 @@ class JournalWriter:
                 user._check_usable()  # S-2: it may have ended while this waited
                 yield add_changes
             except BaseException as error:
+                meant = self.journal.explain(error)
                 self.journal.rollback()
                 if added:  # the core counts on changes that are not there
-                    user._commit_failed(as_journal_error(error))
+                    user._commit_failed(as_journal_error(meant))
+                if meant is not error:
+                    raise meant from error
                 raise
             await self._finish(self.journal.commit, [user])
 

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,8 @@ class SqliteJournal(Journal):
     Attributes:
         connection: the SQLite connection in autocommit mode. Use it inside `transaction()` of a delivery or
             publisher, or before any link is opened (to make tables).
+
+    Next: close it when its client is closed.
     """
 
     is_durable = True
@@ -119,6 +122,9 @@ class SqliteJournal(Journal):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._turn = threading.RLock()
+        """Held while the handle is used: SQLite's takes the process along when it is closed in the middle."""
+        self._closed = self._is_begun = False
         self._let_go = self._take_lock()
         try:
             # Before SQLite makes it with the process's umask: it holds messages. One that exists is not opened here: to
@@ -131,7 +137,6 @@ class SqliteJournal(Journal):
         except (OSError, sqlite3.Error) as error:
             self._let_go()
             raise self._unusable(error) from error
-        self._closed = False
         try:
             self._run(self._prepare)
         except BaseException:
@@ -247,7 +252,12 @@ class SqliteJournal(Journal):
 
     def begin(self) -> None:
         """Start a transaction; see Journal."""
-        self._run(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+
+        def begin() -> None:
+            self.connection.execute("BEGIN IMMEDIATE")
+            self._is_begun = True
+
+        self._run(begin)
 
     def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
         """Add a publisher's changes; see Journal."""
@@ -304,26 +314,60 @@ class SqliteJournal(Journal):
 
     def commit(self) -> None:
         """Make the transaction durable; see Journal."""
-        if not self.connection.in_transaction:
-            raise JournalUnusable(
-                f"nothing was committed to the journal {self.path}",
-                "the transaction was ended inside `transaction()`",
-                "do not call commit() or rollback() there; leave the block to commit, raise to roll back",
-            )
-        self._run(lambda: self.connection.execute("COMMIT"))
+
+        def commit() -> None:
+            if not self.connection.in_transaction:
+                raise JournalUnusable(
+                    f"nothing was committed to the journal {self.path}",
+                    "the transaction was ended inside `transaction()`",
+                    "do not call commit() or rollback() there; leave the block to commit, raise to roll back",
+                )
+            self.connection.execute("COMMIT")
+
+        try:
+            self._run(commit)
+        finally:
+            self._end()
 
     def rollback(self) -> None:
         """Drop the transaction; see Journal."""
+        with self._turn:
+            self._drop()
+            self._end()
+
+    def _drop(self) -> None:
         if not self._closed and self.connection.in_transaction:  # closing it has dropped the transaction
             with suppress(sqlite3.Error):  # what a rollback cannot undo, the next opening does
                 self.connection.execute("ROLLBACK")
 
+    def _end(self) -> None:
+        """The transaction has ended, and with it the application's use of the connection."""
+        with self._turn:
+            self._is_begun = False
+            if self._closed:
+                self.connection.close()
+
     def close(self) -> None:
         """Let go of the file; see Journal."""
-        if not self._closed:
+        with self._turn:
+            if self._closed:
+                return
+            if self._is_begun:
+                self._break_off()
+            else:
+                self.connection.close()
             self._closed = True
-            self.connection.close()
             self._let_go()
+
+    def _break_off(self) -> None:
+        """Drop the transaction under the application, which may be executing a statement of its own in any thread.
+
+        So the handle stays until the block of `transaction()` ends; nothing can be written with it. What it executes
+        now ends first, for SQLite runs one statement of a handle at a time.
+        """
+        self._drop()
+        with suppress(sqlite3.Error):  # then it is the handle of a file that cannot be used
+            self.connection.execute("PRAGMA query_only = ON")
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
@@ -332,11 +376,25 @@ class SqliteJournal(Journal):
 
     def _run(self, work: Callable[[], T]) -> T:
         """Do it, and turn SQLite's errors into ours; what it began is rolled back."""
-        try:
-            return work()
-        except sqlite3.Error as error:
-            self.rollback()
-            raise self._explain(error) from error
+        with self._turn:
+            if self._closed:
+                raise self._was_closed()
+            try:
+                return work()
+            except sqlite3.Error as error:
+                self._drop()
+                raise self._explain(error) from error
+
+    def explain(self, error: BaseException) -> BaseException:
+        """Return what an error of the application's block means; see Journal."""
+        return self._was_closed() if self._closed and isinstance(error, sqlite3.Error) else error
+
+    def _was_closed(self) -> JournalError:
+        return JournalUnusable(
+            f"the journal {self.path} cannot be used",
+            "it was closed, while a client used it or a block of `transaction()` was open",
+            "leave the block, close the client, and then the journal; opened again, the links resume from it",
+        )
 
     def _explain(self, error: sqlite3.Error) -> JournalError:
         # The extended code's low byte is the primary one.

@@ -62,6 +62,11 @@ class StoreUnreachable(StoreError, ConnectionError):
     """The store cannot be reached or opened, or the connection broke."""
 
 
+def closed_store() -> StoreUnreachable:
+    """Another part of the program has closed the store."""
+    return StoreUnreachable("the store cannot be used", "it was closed", "open it again")
+
+
 class TakenOver(EdgeError):
     """Another process has taken over (W-23), or the subscription of this feed was ended: only that ends `run`."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from oncewire.store.errors import StoreUnreachable
+from oncewire.store.errors import StoreUnreachable, closed_store
 from oncewire.store.merging_core import Merge
 from oncewire.store.store import Job, Store
 
@@ -34,6 +34,8 @@ class GroupCommit:
         self._merge = merge
         self._on_touched = on_touched
         self._on_finished = on_finished
+        self._submitting = threading.Lock()
+        self._is_closed = False
         self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
@@ -42,14 +44,22 @@ class GroupCommit:
         """Run a job soon; jobs run in the order of `merge`. The future is done when it is durable.
 
         A cancelled job may be left out.
+
+        Raises:
+            StoreUnreachable: it was closed, perhaps by another thread a moment ago: nobody would run the job.
         """
         future: Future[Any] = Future()
-        self._jobs.put((job, future))
+        with self._submitting:
+            if self._is_closed:
+                raise closed_store()
+            self._jobs.put((job, future))
         return future
 
     def close(self) -> None:
         """Finish what was submitted, and end the thread."""
-        self._jobs.put(None)
+        with self._submitting:
+            self._is_closed = True
+            self._jobs.put(None)
         self._thread.join()
 
     def _work(self) -> None:

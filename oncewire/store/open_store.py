@@ -11,7 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from oncewire.client.put_off import ended, in_thread
 from oncewire.store.contents import Contents
-from oncewire.store.errors import EdgeError, StoreUnreachable
+from oncewire.store.errors import EdgeError, StoreUnreachable, closed_store
 from oncewire.store.group_commit import GroupCommit
 from oncewire.store.merging_core import Merge, unmerged
 from oncewire.store.notices import EVERYTHING
@@ -145,7 +145,7 @@ class OpenStore(Generic[Work]):
 
     def _check_open(self) -> None:
         if self._closing is not None:
-            raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
+            raise closed_store()
 
     @contextmanager
     def waiting(self, name: str) -> Iterator[asyncio.Event]:

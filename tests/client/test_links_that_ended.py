@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -303,7 +302,7 @@ async def test_closing_a_client_whose_block_does_not_end_fails_and_frees_its_own
     journal = SqliteJournal(path)  # another process could have it now
     may_go_on.set()
     await asyncio.wait([holding])
-    assert isinstance(holding.exception(), sqlite3.ProgrammingError)  # the connection is closed
+    assert isinstance(holding.exception(), JournalUnusable)  # the journal was closed
     assert journal.connection.execute("SELECT name FROM sqlite_master WHERE name = 'effects'").fetchall() == []
     journal.close()
 

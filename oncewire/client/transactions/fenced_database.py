@@ -82,9 +82,10 @@ class FencedDatabase(Generic[Connection]):
             return int(self._database.peek(_FENCE, (self._owned,))[0][0])
 
     def close(self) -> None:
-        """Let go of the database. Closing twice is harmless."""
-        self._failed = True
-        self._database.close()
+        """Let go of the database, when the transaction of another thread has ended. Closing twice is harmless."""
+        with self.lock:  # a driver's handle that is closed in the middle of a statement takes the process along
+            self._failed = True
+            self._database.close()
 
     def check_fence(self) -> None:
         """Check that no later owner has opened the store.
