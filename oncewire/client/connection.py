@@ -488,6 +488,10 @@ class Client:
         """Write the links' output at the end of this turn."""
         self._connected.flush()
 
+    def _put_off(self, link: ClientLink) -> bool:
+        """Call its `_end_turn()` before the output of this turn is written, if there is any."""
+        return self._connected.put_off(link)
+
     def _jitter(self, tries: int) -> float:
         """Seconds to wait before the next try of something that failed `tries` times."""
         return self._random.uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2 ** min(tries, 16)))

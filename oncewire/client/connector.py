@@ -184,6 +184,14 @@ class Connector:
         if self._transport is not None:
             self._transport.mark_dirty()
 
+    def put_off(self, link: ClientLink) -> bool:
+        """Call its `_end_turn()` before the output of this turn is written; False: there is none to be written yet."""
+        transport = self._transport
+        if transport is None or not transport.is_dirty:
+            return False
+        transport.put_off[link] = None
+        return True
+
     def leave_router(self, redirect: AmqpError | None) -> None:
         """Drop this connection and continue with the next router, or the one a redirect names."""
         if self._address is None or self._transport is None:

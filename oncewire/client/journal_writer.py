@@ -32,6 +32,9 @@ class JournalUser(Protocol):
     def _take_commit(self) -> Callable[[], None]:
         """Take the core's changes; the callable writes them into the open transaction (it may run in a thread)."""
 
+    def _skip_commit(self) -> None:
+        """Take the core's changes, which nobody writes."""
+
     def _commit_done(self) -> None:
         """The changes taken are durable."""
 
@@ -80,7 +83,7 @@ class JournalWriter:
         """There may be something to write for `user`. With a memory journal it is done when this returns."""
         if self._thread is None:
             while user._wants_commit:
-                user._take_commit()
+                user._skip_commit()
                 user._commit_done()
         elif user._wants_commit:
             self._wake.set()

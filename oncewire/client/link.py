@@ -87,6 +87,9 @@ class LinkOwner(Protocol):
     def _link_active(self, event: LinkActive) -> None:
         """A link works: so does its router."""
 
+    def _put_off(self, link: ClientLink) -> bool:
+        """Call its `_end_turn()` before the output of this turn is written; False: there is none to be written yet."""
+
     def _forget(self, link: ClientLink) -> None:
         """The link has ended."""
 
@@ -179,6 +182,10 @@ class ClientLink:
         """Take the core's changes; see JournalUser."""
         raise NotImplementedError
 
+    def _skip_commit(self) -> None:
+        """Take the core's changes, which nobody writes; see JournalUser."""
+        raise NotImplementedError
+
     def _commit_done(self) -> None:
         """The changes are durable; see JournalUser."""
         raise NotImplementedError
@@ -186,6 +193,20 @@ class ClientLink:
     def _release_all(self, error: ClientError) -> None:
         """The link has ended: notify all waiters of the core."""
         raise NotImplementedError
+
+    def _work_in_turns(self) -> None:
+        """There is something to write, as the application does it message by message.
+
+        What is durable is written in groups anyway. Else what comes first in a turn of the loop is done now, and what
+        follows together, before the turn's output is written: a commit of its own for each would cost more than all
+        the rest of a message.
+        """
+        if self._journal.journal.is_durable or not self.client._put_off(self):
+            self._journal.work(self)
+
+    def _end_turn(self) -> None:
+        """The output of this turn is about to be written; see `LinkOwner._put_off`."""
+        self._journal.work(self)
 
     # --- called by the client -----------------------------------------------------------------------------------------
 

@@ -97,11 +97,14 @@ class Publisher(PublisherLink):
             ClientError: the publisher failed or was closed.
         """
         payload = self._encode(body, properties, application_properties)
-        sending: Sending | None = None
+        sending = self._take_at_once(payload)
         try:
-            async with asyncio.timeout(timeout):
-                sending = (await self._submit([payload]))[0]
+            if timeout is None and sending is not None:
                 outcome = await sending
+            else:
+                async with asyncio.timeout(timeout):
+                    sending = sending or (await self._submit([payload]))[0]
+                    outcome = await sending
         except TimeoutError:
             if sending is None:
                 raise WindowFull(timeout or 0.0, self._core.unfinished) from None
@@ -125,7 +128,8 @@ class Publisher(PublisherLink):
             UsageError: the message cannot be encoded, or is too large.
             ClientError: the publisher failed or was closed.
         """
-        return (await self._submit([self._encode(body, properties, application_properties)]))[0]
+        payload = self._encode(body, properties, application_properties)
+        return self._take_at_once(payload) or (await self._submit([payload]))[0]
 
     async def submit_many(
         self, bodies: Sequence[Body], *, effect: Callable[[sqlite3.Connection], object] | None = None
@@ -162,7 +166,7 @@ class Publisher(PublisherLink):
         self._check_usable()
         unhappy = list(self._unhappy)
         self._unhappy.clear()
-        unseen = [sending.future.result() for sending in unhappy if not sending.was_awaited]
+        unseen = [sending._result() for sending in unhappy if not sending.was_awaited]
         if unseen:
             raise NotAccepted(unseen)
 
@@ -316,8 +320,6 @@ class Publisher(PublisherLink):
     ) -> list[Sending]:
         self._check_open()
         size = sum(map(len, payloads))
-        if not durable and not self._turn.locked() and self._core.has_room(size, len(payloads)):
-            return self._take(payloads)
         if len(payloads) > self._core.window:
             raise UsageError(
                 f"{len(payloads)} messages cannot be taken in one transaction",
@@ -334,6 +336,15 @@ class Publisher(PublisherLink):
                 return self._take(payloads)
             return await self._take_durably(payloads, effect)
 
+    def _take_at_once(self, payload: bytes) -> Sending | None:
+        """Take a message if nobody waits for room and there is some; None: there is not."""
+        self._check_open()
+        if self._turn.locked() or not self._core.has_room(len(payload)):
+            return None
+        sending = self._sending(self._core.submit(payload))
+        self._taken(1)
+        return sending
+
     def _check_held(self) -> None:
         if self._core.is_holding:
             raise NotAccepted([self._core.requirement.released()])
@@ -347,10 +358,13 @@ class Publisher(PublisherLink):
 
     def _take(self, payloads: list[bytes]) -> list[Sending]:
         sendings = [self._sending(self._core.submit(payload)) for payload in payloads]
-        self.statistics.messages += len(payloads)
-        self._journal.work(self)
-        self._notice.work()
+        self._taken(len(payloads))
         return sendings
+
+    def _taken(self, count: int) -> None:
+        self.statistics.messages += count
+        self._work_in_turns()
+        self._notice.work()
 
     def _take_stored(self, number: int, payload: bytes) -> Sending:
         """Take an encoded message that the journal holds already, under its number there (ST-7); wait for no room.
@@ -364,9 +378,7 @@ class Publisher(PublisherLink):
             check_size(payload, self._max_message_size, self.client._router_name)
         self._core.take_stored(number, payload)
         sending = self._sending(number)
-        self.statistics.messages += 1
-        self._journal.work(self)
-        self._notice.work()
+        self._taken(1)
         return sending
 
     async def _recorded(self) -> None:

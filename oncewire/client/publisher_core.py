@@ -88,7 +88,8 @@ class PublisherCore:
         self._forgotten: list[int] = []
         self._doubted: list[int] = []
         self._state_changed = False
-        self._committing: PublisherChanges | None = None
+        self._exposing: int | None = None
+        """The mark of P-1 in the commit that is under way; None: none is."""
         self._committing_messages: list[MapEntry] = []
         self._committing_decided: list[MapEntry] = []
         self._expiring = False
@@ -443,7 +444,7 @@ class PublisherCore:
     @property
     def wants_commit(self) -> bool:
         """Whether there is something to write and no commit is under way."""
-        return self._committing is None and bool(
+        return self._exposing is None and bool(
             self._unstored
             or self._decided
             or self._forgotten
@@ -462,26 +463,31 @@ class PublisherCore:
 
     def next_commit(self) -> PublisherChanges:
         """What is to be written now, in one transaction; `committed()` must follow when it is durable."""
-        assert self._committing is None
-        stored = self._unstored
-        decided = self._decided
-        self._unstored, self._decided = [], []
-        changes = PublisherChanges(
-            stored=tuple(StoredMessage(message.number, message.payload) for message in stored),
+        forgotten, doubted = tuple(self._forgotten), tuple(self._doubted)
+        exposed_before = self.skip_commit()
+        stored, decided = self._committing_messages, self._committing_decided
+        return PublisherChanges(
+            stored=tuple([StoredMessage(message.number, message.payload) for message in stored]),
             next_number=self._next_number,
-            exposed_before=self._exposure(stored),
+            exposed_before=exposed_before,
             session=self._session,
-            decided=tuple((message.number, message.outcome) for message in decided if message.outcome is not None),
-            forgotten=tuple(self._forgotten),
-            doubted=tuple(self._doubted),
+            decided=tuple([(message.number, message.outcome) for message in decided if message.outcome is not None]),
+            forgotten=forgotten,
+            doubted=doubted,
         )
-        self._forgotten, self._doubted = [], []
+
+    def skip_commit(self) -> int:
+        """As `next_commit`, where nothing outlives the process and so nothing is written; returns the mark of P-1."""
+        assert self._exposing is None
+        stored = self._unstored
+        self._exposing = self._exposure(stored)
+        self._committing_messages, self._committing_decided = stored, self._decided
+        self._unstored, self._decided = [], []
+        if self._forgotten or self._doubted:
+            self._forgotten, self._doubted = [], []
         self._state_changed = False
         self._expiry_in_commit = self._expiring
-        self._committing = changes
-        self._committing_messages = stored
-        self._committing_decided = decided
-        return changes
+        return self._exposing
 
     def _exposure(self, stored: list[MapEntry]) -> int:
         """P-1: the mark below which messages may reach a socket, moved as far as the credit at hand goes.
@@ -504,15 +510,14 @@ class PublisherCore:
 
     def committed(self) -> list[PublisherEffect]:
         """The changes are durable: send what was stored, settle and report what was decided (P-a, in this order)."""
-        changes = self._committing
-        assert changes is not None
-        self._committing = None
+        exposing, self._exposing = self._exposing, None
+        assert exposing is not None
         effects: list[PublisherEffect] = []
         if self.is_holding:  # this commit may have begun before the release
-            self._exposed_before = min(self._exposed_before, changes.exposed_before)
+            self._exposed_before = min(self._exposed_before, exposing)
             self._expiring = self._expiring and not self._expiry_in_commit
         elif self._expiry_in_commit or not self._expiring:
-            self._exposed_before = changes.exposed_before
+            self._exposed_before = exposing
             self._expiring = False  # else: this commit began before the session expired and carries the old mark
         self._queue.extend(self._committing_messages)
         self._committing_messages = []

@@ -112,7 +112,7 @@ class PublisherLink(ClientLink):
         """Messages that the journal held when the publisher was opened; they are sent again by themselves."""
 
     def _sending(self, number: int) -> Sending:
-        self._sendings[number] = sending = Sending(number)
+        self._sendings[number] = sending = Sending(number, self._loop)
         return sending
 
     async def _opened(self) -> None:
@@ -245,6 +245,10 @@ class PublisherLink(ClientLink):
         changes = self._core.next_commit()
         return lambda: self._journal.journal.write_publisher(self.name, changes)
 
+    def _skip_commit(self) -> None:
+        """Take the core's changes, which nobody writes; see JournalUser."""
+        self._core.skip_commit()
+
     def _commit_done(self) -> None:
         """The changes are durable."""
         self._perform(self._core.committed())
@@ -280,7 +284,7 @@ class PublisherLink(ClientLink):
                     wire.settle(effect.delivery_ids)
             else:
                 self._perform_rare(effect, is_attached=is_attached)
-        if is_attached:
+        if is_attached and effects:
             self.client._flush()
 
     def _perform_rare(self, effect: PublisherEffect, *, is_attached: bool) -> None:
@@ -355,8 +359,8 @@ class PublisherLink(ClientLink):
             self._core.reported(report.number)
             if sending is not None and not sending.was_awaited:
                 self._unhappy.append(sending)
-        if sending is not None and not sending.future.done():
-            sending.future.set_result(report.outcome)
+        if sending is not None:
+            sending._end(report.outcome)
         if not self._sendings and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
@@ -364,9 +368,7 @@ class PublisherLink(ClientLink):
     def _release_all(self, error: ClientError) -> None:
         sendings, self._sendings = self._sendings, {}
         for sending in sendings.values():
-            if not sending.future.done():
-                sending.future.set_exception(error)
-                sending.future.exception()  # whoever does not wait for it needs no warning
+            sending._end(None, error)
 
 
 def _done_by(properties: Fields) -> DoneBy:

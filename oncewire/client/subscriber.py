@@ -70,14 +70,12 @@ class Subscriber(ReceivingLink):
             TimeoutError: none came in `timeout` seconds.
             ClientError: the subscriber failed or was closed.
         """
-        async with asyncio.timeout(timeout):
-            await self._until_available()
+        await self._until_available(timeout)
         return self._pop()
 
     async def receive_many(self, limit: int, timeout: float | None = None) -> list[Delivery]:
         """All deliveries that are there, at least one, at most `limit`; for ``transaction``. Errors as `receive`."""
-        async with asyncio.timeout(timeout):
-            await self._until_available()
+        await self._until_available(timeout)
         return [self._pop() for _ in range(min(limit, len(self._queue)))]
 
     @property
@@ -98,8 +96,13 @@ class Subscriber(ReceivingLink):
         """
         return self._granted_s
 
-    async def _until_available(self) -> None:
+    async def _until_available(self, timeout: float | None = None) -> None:
         self._check_usable()
+        if self._queue:  # asyncio's timeout costs more than to take a delivery that is here
+            return
+        if timeout is not None:
+            async with asyncio.timeout(timeout):
+                await self._until_available()
         while not self._queue:
             taker: asyncio.Future[None] = self._loop.create_future()
             self._takers.append(taker)
@@ -172,7 +175,7 @@ class Subscriber(ReceivingLink):
         if effect is not None:
             self._effects.append(effect)
         if not self._journal.journal.is_durable:
-            self._journal.work(self)
+            self._work_in_turns()
             return
         recorded: asyncio.Future[None] = self._loop.create_future()
         self._recording.append(recorded)

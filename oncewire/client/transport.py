@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from typing import Protocol
 
 from oncewire.client.put_off import ended
 from oncewire.transport.engine_protocol import EngineProtocol
@@ -18,6 +19,13 @@ logger = logging.getLogger("oncewire.client")
 
 OUTPUT_BYTES = 1 << 20
 """Of large messages, on their way into the socket at one time: else one of a gigabyte would be there three times."""
+
+
+class TurnEnd(Protocol):
+    """Somebody with more output before the turn's is written."""
+
+    def _end_turn(self) -> None:
+        """Make it."""
 
 
 class Transport(EngineProtocol):
@@ -36,6 +44,8 @@ class Transport(EngineProtocol):
         """
         super().__init__(engine, Turn(), asyncio.get_running_loop().time)
         self._on_event = on_event
+        self.put_off: dict[TurnEnd, None] = {}
+        """Who has more output for this turn: it is made when the turn ends."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection has ended."""
         self.tls_fault = ""
@@ -56,6 +66,18 @@ class Transport(EngineProtocol):
         super().connection_lost(exc)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def write_output(self) -> None:
+        """Write what the turn produced, and what was put off to its end."""
+        if self.put_off:
+            waiting, self.put_off = self.put_off, {}
+            self.is_dirty = True  # what they add is written now
+            try:
+                for each in waiting:
+                    each._end_turn()
+            finally:
+                self.is_dirty = False
+        super().write_output()
 
     def write_engine(self, transport: asyncio.Transport) -> None:
         """Write what the engine has, and let it go on with large messages when that is taken."""

@@ -98,6 +98,7 @@ class ServerConnection(asyncio.Protocol):
             now=asyncio.get_running_loop().time(),
         )
         self.transport: asyncio.Transport | None = None
+        self.reads = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -117,6 +118,7 @@ class ServerConnection(asyncio.Protocol):
         loop.call_later(TICK_S, self._tick)
 
     def data_received(self, data: bytes) -> None:
+        self.reads += 1
         if self.server.is_silent:
             return
         self.engine.receive_data(data, asyncio.get_running_loop().time())
@@ -173,6 +175,8 @@ class WireServer:
         self.max_frame_size = 1 << 20
         self.max_message_size = 1 << 20
         self.properties: dict[Symbol, object] | None = None
+        self.dispositions = 0
+        """Frames with outcomes of subscribers."""
         self.presented: list[tuple[str, int]] = []
         """(link name, entries of its map) of each attach."""
         self.verify: Callable[[str, str], bool] = lambda user, password: (user, password) == ("ann", "secret")
@@ -268,6 +272,7 @@ class WireServer:
         elif isinstance(event, DispositionReceived) and isinstance(attachment.link, ReceiverLink):
             up.append(("settle", [number for number, _ in event.deliveries]))
         elif isinstance(event, DispositionReceived):
+            self.dispositions += 1
             egress = topic.egresses.get(attachment.identity)
             if egress is not None:
                 ids = {tag: number for number, tag in egress.ids.items()}
