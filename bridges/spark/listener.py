@@ -21,6 +21,11 @@ MAX_QUERIES = 1_000
 """Reports that are kept, the newest of each query; the oldest goes first."""
 
 
+def print_line(report: QueryReport) -> None:
+    """Print the line of a report: `AmqpListener(report=print_line)` is for terminals and notebooks."""
+    print(report.line(), flush=True)  # noqa: T201  # it is what it is for
+
+
 class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has no types for us
     """Joins each progress with the state of the node, or nodes. Spark calls it in a thread of its own.
 
@@ -29,7 +34,7 @@ class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has
 
     Args:
         options: `bridge` and what belongs to it, as for the source; None = no node is asked.
-        report: called with each report; None = a line in the log `oncewire.spark`.
+        report: called with each report, such as `print_line`; None = a line in the log `oncewire.spark`, level INFO.
 
     Raises:
         BadRequest: the options cannot be used.

@@ -84,6 +84,8 @@ class QueryReport:
     def line(self) -> str:
         """One line for a log."""
         parts = [f"query {self.name or self.query} batch {self.batch}: {self.rows} rows in {self.seconds:.2f} s"]
+        if self.rows:
+            parts[0] += f", {self.rows_per_s:.0f} rows/s"
         for source in self.inputs:
             full = ", journal full" if source.is_full else ""
             lost = f", deleted by the network {source.losses} times" if source.losses else ""

@@ -64,7 +64,7 @@ def test_a_report_says_how_far_a_query_is_behind_and_what_it_waits_for() -> None
     assert (source.kept_bytes, source.is_full, source.repeats, source.losses) == (4096, True, 3, 1)
     assert (sink.sink, sink.waiting_batches, sink.waiting_bytes, sink.outcomes) == ("s", 2, 99, {"accepted": 5})
     assert report.line() == (
-        "query billing batch 7: 30 rows in 0.50 s; "
+        "query billing batch 7: 30 rows in 0.50 s, 60 rows/s; "
         "orders 10 behind, journal full, deleted by the network 1 times, amqp://r:5672: refused; "
         "sink s 2 batches unpublished, no router"
     )
