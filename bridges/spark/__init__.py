@@ -16,6 +16,8 @@ from typing import Any
 
 _QUERY_ID = "sql.streaming.queryId"
 """What Spark calls it in the properties of a thread that runs a query."""
+_CONNECTIONS = "spark.oncewire."
+"""What the session's settings of connections begin with."""
 
 
 def register(spark: Any) -> None:
@@ -32,6 +34,37 @@ def register(spark: Any) -> None:
     check_spark(spark.version)
     for kind in (AmqpDataSource, OncewireDataSource):
         spark.dataSource.register(kind)
+
+
+def connection(spark: Any, name: str) -> dict[str, str]:
+    """The options of a connection that the session's configuration has: `spark.oncewire.NAME.OPTION` for each.
+
+        --conf spark.oncewire.shop.edge=https://edge:7074 --conf spark.oncewire.shop.edge.tokenFile=/etc/token
+
+        spark.readStream.format("oncewire").options(**connection(spark, "shop")).option("journal", "orders")...
+
+    A source of journals takes other options than a sink: give each a connection of its own.
+
+    Args:
+        spark: the session. Spark Connect hides settings with secret, password or token in their names: add those.
+        name: of the connection, without dots.
+
+    Raises:
+        BadRequest: the configuration has no such connection.
+    """
+    begin = f"{_CONNECTIONS}{name}."
+    settings: Mapping[str, str] = spark.conf.getAll
+    found = {key.removeprefix(begin): value for key, value in settings.items() if key.startswith(begin)}
+    if found:
+        return found
+    from bridges.node.errors import BadRequest
+
+    names = sorted({key.removeprefix(_CONNECTIONS).split(".")[0] for key in settings if key.startswith(_CONNECTIONS)})
+    raise BadRequest(
+        f"there is no connection {name!r}",
+        f"the session's configuration has {', '.join(names) or 'none'}",
+        f"set {begin}edge or {begin}bridge, as with --conf of spark-submit, or give the options themselves",
+    )
 
 
 def publish_batches(options: Mapping[str, str]) -> Callable[[Any, int], None]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bridges.spark import connection
 from bridges.spark.java import prepare_java
 from bridges.spark.processor import processor
 from tests.spark.spark_helpers import QUERY_S, publish_numbers, run_available
@@ -26,7 +27,8 @@ def main(url: str, bridge: str, secret: str, topic: str, copy: str, copies: str,
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "1").getOrCreate()
-    node = {"bridge": bridge, "bridge.secretFile": secret}
+    spark.conf.set("spark.oncewire.shop.bridge", bridge)
+    node = {**connection(spark, "shop"), "bridge.secretFile": secret}  # Spark hides settings with such a name
     publish_numbers(url, topic, 0, 3)
     frame = spark.readStream.format("oncewire").options(**node, subscribe=topic, subscription=topic).load()
     run_available(frame.select("value"), Path(folder) / "query", format="oncewire", **node, topic=copy)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bridges.node.errors import BadRequest
+from bridges.spark import connection
 from tests.spark.journal_edge import JournalEdge
 from tests.spark.query_life import numbers
 from tests.spark.spark_helpers import forget_last_commit, run_available, run_query, wait_until
@@ -105,3 +107,23 @@ def test_a_journal_is_a_table_for_sql_and_errors_say_what_to_do_first(
     with pytest.raises(Exception, match="STREAM_FAILED") as caught:
         run_available(frame, tmp_path / "checkpoint")
     assert "cannot be read from position 6" in str(caught.value).split("\n", 1)[0]
+
+
+def test_a_connection_of_the_configuration_is_options_and_one_that_is_missing_is_named(
+    spark: Any, edge: JournalEdge
+) -> None:
+    edge.make("visits")
+    edge.append_numbers("visits", 0, 3)
+    settings = {"spark.oncewire.shop.edge": edge.url, "spark.oncewire.shop.includeMetadata": "false"}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        given = connection(spark, "shop")
+        assert given == {"edge": edge.url, "includeMetadata": "false"}
+        frame = spark.read.format("oncewire").options(**given).option("journal", "visits").load()
+        assert (frame.count(), "subject" in frame.columns) == (3, False)
+        with pytest.raises(BadRequest, match=r"no connection 'shops': .* has shop; set spark\.oncewire\.shops\.edge"):
+            connection(spark, "shops")
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
