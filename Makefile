@@ -35,7 +35,7 @@ help:
 	@echo 'make compiled                                  compiles the cores, and what is installed from then on; needs a C compiler and Python.h, takes one to two minutes'
 	@echo 'make pure                                      goes back to pure Python'
 	@echo 'make wheel                                     dist/: the packages, the server compiled for this Python; ONCEWIRE_PURE=1: pure'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, etcd 3.5 to 3.7, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients and brokers, etcd 3.5 to 3.7, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make docs                                      site/: the documentation as a web site, with every link checked'
@@ -214,6 +214,8 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	echo "not fetched: rhea, ws and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
 	scripts/fetch_qpid_jms.sh .tools/qpid-jms || { failed=1; \
 	echo "not fetched: Qpid JMS (sudo apt-get install -y maven default-jdk-headless, then make tools)" >&2; }; \
+	scripts/fetch_brokers.sh .tools/brokers || { failed=1; \
+	echo "not fetched: RabbitMQ, ActiveMQ Artemis and Qpid Broker-J (sudo apt-get install -y maven default-jdk-headless; they need Debian's apt-get, and its mirror)" >&2; }; \
 	$(MAKE) --no-print-directory inspector-map || { failed=1; echo "not fetched: the map of the inspector" >&2; }; \
 	$(PIP) playwright || { failed=1; echo "not fetched: Playwright, which tests the inspector's page" >&2; }; \
 	$(PIP) schemathesis 'atheris; platform_machine == "x86_64"' || { failed=1; echo "not fetched: schemathesis and atheris, for fuzzing" >&2; }; \

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SubscriptionExpired,
         SubscriptionsEnded,
     )
+    from oncewire.client.guarantee import Guarantee
     from oncewire.client.journal import Journal, MemoryJournal
     from oncewire.client.link_names import RandomContainerWarning
     from oncewire.client.outcomes import Outcome, OutcomeKind, Subscriptions
@@ -75,6 +76,7 @@ else:
             "LinkInterrupted LinkStatistics MessageSetAside NewIncarnation PublisherWaits SessionExpired "
             "SubscriptionExpired SubscriptionsEnded"
         ),
+        "oncewire.client.guarantee": "Guarantee",
         "oncewire.client.journal": "Journal MemoryJournal",
         "oncewire.client.link_names": "RandomContainerWarning",
         "oncewire.client.outcomes": "Outcome OutcomeKind Subscriptions",
@@ -106,6 +108,7 @@ __all__ = [
     "Delivery",
     "DeliveryGivenUp",
     "Disconnected",
+    "Guarantee",
     "Header",
     "Journal",
     "JournalCorrupt",

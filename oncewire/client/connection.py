@@ -15,6 +15,7 @@ from oncewire.client.defaults import PREFETCH, SUBSCRIPTION_TIMEOUT_S, WINDOW, W
 from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, UsageError
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
+from oncewire.client.guarantee import Peer
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.journals import Journals, JournalSource, random_container_id
 from oncewire.client.link import ClientLink
@@ -480,6 +481,11 @@ class Client:
         return "no router" if self._connector is None else self._connector.router_name
 
     @property
+    def _peer(self) -> Peer:
+        """What the connection leads to."""
+        return self._connected.peer
+
+    @property
     def _map_bound(self) -> int:
         """Entries an unsettled map may have (C-4)."""
         return self._connected.map_bound
@@ -532,6 +538,12 @@ class Client:
             self._first_session.set_result(None)
         for link in list(self._links.by_key.values()):
             link._connected(session)
+
+    def _session_refused(self, error: AmqpError | None) -> None:
+        """A broker may mean one of the links, which would be refused again and again."""
+        link = None if self._peer.is_network else self._links.refused_with_session(error)
+        if link is not None and error is not None:
+            link._fail(link._refusal(str(error.condition), error.description or ""))
 
     def _session_lost(self) -> None:
         """All links wait for the next session."""

@@ -14,6 +14,7 @@ from oncewire.client import defaults
 from oncewire.client.errors import AuthenticationFailed, UsageError
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, reported_address
+from oncewire.client.guarantee import Peer, peer_of
 from oncewire.client.link import ClientLink
 from oncewire.client.login import TokenSource, refusal_of, sasl_client, token_of
 from oncewire.client.transport import Transport
@@ -69,6 +70,9 @@ class Owner(Protocol):
 
     def _session_begun(self, session: AmqpSession) -> None:
         """Links may be attached."""
+
+    def _session_refused(self, error: AmqpError | None) -> None:
+        """The peer has ended the session; all links are still there."""
 
     def _session_lost(self) -> None:
         """All links have ended."""
@@ -172,6 +176,11 @@ class Connector:
         remote = None if self._transport is None else self._transport.engine.remote_container_id
         where = "no router" if self._address is None else str(self._address)
         return where if remote is None else f"{remote} at {where}"
+
+    @property
+    def peer(self) -> Peer:
+        """What the connection leads to."""
+        return peer_of(None if self._transport is None else self._transport.engine.remote_open)
 
     @property
     def map_bound(self) -> int:
@@ -357,6 +366,7 @@ class Connector:
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
             if self._session is not None:
+                self._owner._session_refused(event.error)
                 self._close_engine()
         elif isinstance(event, (ConnectionClosed, ConnectionLost)):
             what = "the connection was closed" if isinstance(event, ConnectionClosed) else "the connection was lost"

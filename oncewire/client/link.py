@@ -15,6 +15,7 @@ from oncewire.client.core_effects import AnswerEcho, ProveOwner
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
 from oncewire.client.events import ClientEvent, LinkActive, LinkInterrupted, LinkStatistics
 from oncewire.client.failover import LinkEnd, Steals, end_of
+from oncewire.client.guarantee import Guarantee, Peer
 from oncewire.client.journal_writer import JournalWriter, as_journal_error
 from oncewire.client.own_loop import require_loop
 from oncewire.wire import (
@@ -69,6 +70,10 @@ class LinkOwner(Protocol):
         """The router in use, for texts."""
 
     @property
+    def _peer(self) -> Peer:
+        """What the connection leads to."""
+
+    @property
     def _map_bound(self) -> int:
         """Entries an unsettled map may have (C-4)."""
 
@@ -107,9 +112,11 @@ class ClientLink:
         statistics: counts since it was opened.
         topic: the address that it is attached to.
         trouble: why the last attach ended, for errors; empty if none did.
+        guarantee: what it promises at the peer where it was attached last.
     """
 
     topic: str
+    guarantee: Guarantee
 
     def __init__(self, client: LinkOwner, name: str, journal: JournalWriter, *, is_named: bool) -> None:
         self.client = client
@@ -255,7 +262,7 @@ class ClientLink:
         self._refusals += 1
         if condition == NOT_FOUND and self._was_active and SERVICE in self.topic:
             self._retry_later()  # R-2: a process of the service is started again, or a path has changed
-        elif end is LinkEnd.REFUSED:
+        elif end is LinkEnd.REFUSED or (condition and not self._was_active and not self.client._peer.is_network):
             self._fail(self._refusal(condition, description))
         elif end is LinkEnd.STOLEN and self._steals.is_too_many(self._loop.time()):
             self._fail(

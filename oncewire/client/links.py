@@ -9,12 +9,14 @@ from typing import TypeAlias
 
 from oncewire.client.connector import Connector
 from oncewire.client.errors import ClientClosed, JournalLocked, LinkRefused, UsageError
+from oncewire.client.failover import LinkEnd, end_of
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.journals import JournalSource
 from oncewire.client.link import ClientLink
 from oncewire.client.publisher import Publisher
 from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.subscriber import Subscriber
+from oncewire.wire import AmqpError
 
 OpenLink: TypeAlias = Publisher | SettledPublisher | Subscriber
 Key: TypeAlias = tuple[str, bool]
@@ -95,6 +97,18 @@ class Links:
     def receiving(self) -> list[Subscriber]:
         """Those that receive."""
         return [link for link in self.by_key.values() if isinstance(link, Subscriber)]
+
+    def refused_with_session(self, error: AmqpError | None) -> OpenLink | None:
+        """The link for which a broker has ended the session, as RabbitMQ does where others detach.
+
+        Brokers carry out attaches in order, so it is the first one without a reply. None: all links have one, or the
+        error may be another one at the next try.
+        """
+        if error is None or end_of(str(error.condition), error.info) is not LinkEnd.REFUSED:
+            return None
+        sent = [(link._wire, link) for link in self.by_key.values() if link._wire is not None]
+        waiting = {wire.handle: link for wire, link in sent if wire.remote_attach is None}
+        return waiting[min(waiting)] if waiting else None
 
     async def open(self, link: OpenLink, connector: Connector) -> None:
         """Attach it, and wait until a router has granted it.

@@ -45,6 +45,7 @@ class Publisher(PublisherLink):
         topic: where its messages go.
         name: of the link.
         statistics: counts since it was opened.
+        guarantee: what it promises at the peer where it was attached last.
         recovered: messages that the journal held when it was opened, in order; they are sent again by themselves.
     """
 

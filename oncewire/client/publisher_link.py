@@ -43,6 +43,7 @@ from oncewire.client.core_effects import (
 from oncewire.client.delivery_states import outcome_of
 from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
 from oncewire.client.events import SessionExpired, SubscriptionsEnded
+from oncewire.client.guarantee import LACKS
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import ClientLink, LinkOwner
 from oncewire.client.outcomes import DoneBy, Subscriptions, counted
@@ -126,6 +127,11 @@ class PublisherLink(ClientLink):
     def _attach(self, session: AmqpSession) -> SenderLink | None:
         if not self._core.may_attach:
             return None
+        peer = self.client._peer
+        if self._exactly_once and not peer.is_network:
+            self._refuse(LACKS)
+            return None
+        self.guarantee = peer.guarantee(exactly_once=self._exactly_once)
         bound = self.client._map_bound
         if not self._core.fits(bound):
             self._fail(
@@ -155,6 +161,7 @@ class PublisherLink(ClientLink):
                 timeout=self._timeout_s,
                 capabilities=(vocabulary.TOPIC,),
             ),
+            rcv_settle_mode=peer.receiver_settles,
             unsettled=None if presented is None else dict(presented),
             desired_capabilities=(vocabulary.EXACTLY_ONCE,) if self._exactly_once else (),
             properties=properties or None,
@@ -302,14 +309,7 @@ class PublisherLink(ClientLink):
             if answer is not None and not answer.done():
                 answer.set_result(effect)
         elif isinstance(effect, RefuseLink):
-            self._fail(
-                LinkRefused(
-                    f"the publisher {self.name!r} cannot work with {self.client._router_name}",
-                    effect.reason,
-                    "connect to an Oncewire router of this release, or open the publisher with exactly_once=False and "
-                    "without require",
-                )
-            )
+            self._refuse(effect.reason)
         elif is_attached:
             assert isinstance(wire, SenderLink)
             if isinstance(effect, (AnswerEcho, ProveOwner)):
@@ -318,6 +318,16 @@ class PublisherLink(ClientLink):
                 wire.flow({vocabulary.ASK: effect.tag})
             elif isinstance(effect, AnswerDrain):
                 wire.drained()
+
+    def _refuse(self, reason: str) -> None:
+        self._fail(
+            LinkRefused(
+                f"the publisher {self.name!r} cannot work with {self.client._router_name}",
+                reason,
+                "connect to an Oncewire router of this release, or open the publisher with exactly_once=False and "
+                "without require",
+            )
+        )
 
     def _report_ended(self, report: ReportEnded) -> None:
         self.statistics.subscriptions_ended += report.count

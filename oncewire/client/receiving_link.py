@@ -20,6 +20,7 @@ from oncewire.client.core_effects import (
 from oncewire.client.delivery_states import state_of
 from oncewire.client.errors import ClientError, JournalError, LinkRefused
 from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
+from oncewire.client.guarantee import OTHERWISE, Guarantee
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.presenting import Presenting
@@ -69,6 +70,7 @@ class ReceivingLink(ClientLink):
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
         self._terms = terms
+        self.guarantee = Guarantee.AT_MOST_ONCE
         self._core = core
         self._granted_s: int | None = None
         self._presenting = Presenting(None, 0)
@@ -94,16 +96,27 @@ class ReceivingLink(ClientLink):
     def _attach(self, session: AmqpSession) -> ReceiverLink | None:
         target = Target(address=self.client.container_id)
         capabilities = (vocabulary.EXACTLY_ONCE,) if self._terms.exactly_once else ()
+        peer = self.client._peer
+        settles = peer.receiver_settles
         if self._looked_up is not None:
-            source = self._source_to_close()
-            return session.attach_receiver(self.name, source=source, target=target, desired_capabilities=capabilities)
+            source = self._source_to_close() if peer.is_network else peer.source(self._terms, self.topic)
+            return session.attach_receiver(
+                self.name, source=source, target=target, rcv_settle_mode=settles, desired_capabilities=capabilities
+            )
+        lacks = peer.lacks(self._terms)
+        if lacks is not None:
+            self._refuse(*lacks)
+            return None
+        if not self._terms.settled:
+            self.guarantee = peer.guarantee(exactly_once=self._terms.exactly_once)
         bound = self.client._map_bound
         presenting = self._presenting = Presenting(self._core.begin_attach(bound), bound)
         link = session.attach_receiver(
             self.name,
-            source=self._terms.source(self.topic),
+            source=peer.source(self._terms, self.topic),
             target=target,
             snd_settle_mode=SenderSettleMode.SETTLED if self._terms.settled else SenderSettleMode.UNSETTLED,
+            rcv_settle_mode=settles,
             unsettled=presenting.unsettled,
             incomplete_unsettled=presenting.is_incomplete,
             max_message_size=self.client.max_message_size,
@@ -271,8 +284,7 @@ class ReceivingLink(ClientLink):
             if isinstance(effect, DeliverMessage):
                 self._deliver(effect)
             elif isinstance(effect, RefuseLink):
-                remedy = "connect to an Oncewire router, or open the subscriber with exactly_once=False"
-                self._refuse(effect.reason, remedy)
+                self._refuse(effect.reason, OTHERWISE)
             elif isinstance(effect, ReportConfirmed):
                 self._confirm()
             elif isinstance(effect, ReportIncarnation):
@@ -318,13 +330,17 @@ class ReceivingLink(ClientLink):
         """E-8: only an answer without an error counts; after any other the link is looked up and closed again."""
         error = await self._leave(closed=True)
         for attempt in range(1, UNSUBSCRIBE_TRIES):
-            if error is None or error.condition in self._gone:
+            if self._is_gone(error):
                 return None
             await asyncio.sleep(self.client._jitter(attempt))
             error = await self._look_up()
             if error is None:
                 error = await self._leave(closed=True)
-        return None if error is None or error.condition in self._gone else error
+        return None if self._is_gone(error) else error
+
+    def _is_gone(self, error: AmqpError | None) -> bool:
+        """Whether the answer to a close means that nothing of ours is left to end."""
+        return error is None or error.condition in self._gone or self.client._peer.keeps_for_others(error)
 
     def _source_to_close(self) -> Source | None:
         """Null, so that nothing new is created if the subscription was deleted."""

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from oncewire.client.bodies import Body, check_size, encode_body
 from oncewire.client.errors import ClientError
+from oncewire.client.guarantee import Guarantee
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import ClientLink, LinkOwner
 from oncewire.wire import (
@@ -42,11 +43,13 @@ class SettledPublisher(ClientLink):
         topic: where its messages go.
         name: of the link.
         statistics: counts since it was opened; `accepted` stays 0.
+        guarantee: at most once.
     """
 
     def __init__(self, client: LinkOwner, name: str, topic: str, journal: JournalWriter, *, is_named: bool) -> None:
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
+        self.guarantee = Guarantee.AT_MOST_ONCE
         self._turn = asyncio.Lock()  # senders wait in the order they came
         self._room: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()

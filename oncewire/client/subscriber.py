@@ -33,6 +33,12 @@ class Subscriber(ReceivingLink):
 
     ``async for delivery in subscriber`` gives deliveries in order; each must be finished. Deliveries of one publisher
     come in the order they were sent, each is given once, whichever routers or connections fail.
+
+    Attributes:
+        topic: what it subscribes to.
+        name: of the link.
+        statistics: counts since it was opened.
+        guarantee: what it promises at the peer where it was attached last.
     """
 
     def __init__(

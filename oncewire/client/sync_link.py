@@ -10,6 +10,7 @@ from oncewire.client.loop_thread import LoopThread
 if TYPE_CHECKING:
     from oncewire import client as asynchronous
     from oncewire.client.events import LinkStatistics
+    from oncewire.client.guarantee import Guarantee
 
 
 class SyncLink:
@@ -25,9 +26,15 @@ class SyncLink:
         self, thread: LoopThread, link: asynchronous.Publisher | asynchronous.SettledPublisher | asynchronous.Subscriber
     ) -> None:
         self._thread = thread
+        self._attached = link
         self.topic = link.topic
         self.name = link.name
         self.statistics: LinkStatistics = link.statistics
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it promises at the peer where it was attached last."""
+        return self._attached.guarantee
 
     def close(self) -> None:
         """End the link in good order."""

@@ -368,19 +368,30 @@ class Connection:
         """Return when ``handle_timer`` is due, on the clock of ``now``; None = never. It changes with every call."""
         if self.state is ConnectionState.ENDED:
             return None
-        deadline = self._last_received + self._idle_time_out if self._idle_time_out else None
+        deadline = self._silence_ends
         if self._heartbeat_every and self.state in _CARRIES:
             heartbeat = self._last_sent + self._heartbeat_every
             if deadline is None or heartbeat < deadline:
                 deadline = heartbeat
         return deadline
 
+    @property
+    def _silence_ends(self) -> float | None:
+        """When the peer has been silent for too long; None = never.
+
+        Servers delay the refusal of a login, RabbitMQ by 3 s: whoever dials bounds that by a deadline of their own.
+        """
+        if not self._idle_time_out or self._negotiation.waits_for_login:
+            return None
+        return self._last_received + self._idle_time_out
+
     def handle_timer(self, now: float) -> None:
         """Send a heartbeat that is due, or give up a peer that was silent for too long. Harmless when called early."""
         self._now = now
         if self.state is ConnectionState.ENDED:
             return
-        if self._idle_time_out and now >= self._last_received + self._idle_time_out:
+        silence_ends = self._silence_ends
+        if silence_ends is not None and now >= silence_ends:
             self._fail(RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {self._idle_time_out:g} s")
         elif self._heartbeat_every and self.state in _CARRIES and now >= self._last_sent + self._heartbeat_every:
             self._out.append(HEARTBEAT_FRAME)
@@ -489,14 +500,15 @@ class Connection:
         following = CONNECTION_NEXT.get((self.state, Step.RECEIVE_START))
         if following is None or self.remote_open is not None:
             raise RemoteProtocolError(ILLEGAL_STATE, "a second open")
-        if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
+        if remote.max_frame_size < MIN_MAX_FRAME_SIZE and self.role is Role.SERVER:
             raise RemoteProtocolError(INVALID_FIELD, f"max-frame-size is at least {MIN_MAX_FRAME_SIZE} bytes (2.7.1)")
         idle = remote.idle_time_out or 0
         if 0 < idle < MIN_PEER_IDLE_TIME_OUT_MS:
             raise RemoteProtocolError(NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up")
         self.remote_open = remote
         self._channels.limit = min(self._channels.limit, remote.channel_max)
-        self._writer.learn_limit(remote.max_frame_size)
+        # A server that refuses may state nothing of use in its open (Broker-J: 0): its close says why.
+        self._writer.learn_limit(max(remote.max_frame_size, MIN_MAX_FRAME_SIZE))
         self._heartbeat_every = idle / 2000
         self.state = following
         if following is ConnectionState.OPEN_RECEIVED:

@@ -55,6 +55,11 @@ class Negotiation:
         self._due = _Due.FIRST_HEADER
         self.finished = False
 
+    @property
+    def waits_for_login(self) -> bool:
+        """Whether a client has named a mechanism and the server has not decided yet."""
+        return self._due is _Due.SASL_FRAMES and isinstance(self._sasl, SaslClient) and self._sasl.has_chosen
+
     def start(self) -> None:
         """Send a client's first header."""
         if self._is_server or self._due is not _Due.FIRST_HEADER:

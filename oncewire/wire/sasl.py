@@ -413,6 +413,11 @@ class SaslClient:
         self._challenges = 0
 
     @property
+    def has_chosen(self) -> bool:
+        """Whether it has named a mechanism."""
+        return self._mechanism is not None
+
+    @property
     def work(self) -> Callable[[], bytes] | None:
         """What the dialogue waits for; `resume` takes its result. No frame is taken before that."""
         return None if self._deferred is None else self._deferred.work

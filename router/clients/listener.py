@@ -273,7 +273,7 @@ class ClientListener:
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
             incoming_window=FIRST_WINDOW,
             channel_max=MAX_CHANNEL,
-            offered_capabilities=(ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS, SOLE_CONNECTION),
+            offered_capabilities=(ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS, SOLE_CONNECTION, EXACTLY_ONCE),
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),

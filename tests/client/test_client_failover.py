@@ -15,6 +15,7 @@ from oncewire.client import (
     Connected,
     ConnectFailed,
     Disconnected,
+    Guarantee,
     JournalOwnerError,
     LinkActive,
     LinkRefused,
@@ -264,11 +265,24 @@ async def test_a_router_without_the_capability_is_refused_unless_asked_for(serve
             await client.publisher("t")
         with pytest.raises(LinkRefused, match="topic-exactly-once"):
             await client.subscriber("t")
+        with pytest.raises(LinkRefused, match="timeout=None"):
+            await client.subscriber("t", exactly_once=False)
         publisher = await client.publisher("t", exactly_once=False)
-        subscriber = await client.subscriber("t", exactly_once=False)
+        subscriber = await client.subscriber("t", exactly_once=False, timeout=None)
+        assert publisher.guarantee is subscriber.guarantee is Guarantee.BROKER_AT_LEAST_ONCE
         sending = await publisher.submit(b"x")
         await (await subscriber.receive(LONG)).accept()
         assert (await sending).is_accepted
+
+
+async def test_a_link_says_what_it_guarantees(server: WireServer) -> None:
+    async with connect(server.url) as client:
+        for exactly_once, guarantee in ((True, Guarantee.EXACTLY_ONCE), (False, Guarantee.AT_LEAST_ONCE)):
+            publisher = await client.publisher("t", exactly_once=exactly_once)
+            subscriber = await client.subscriber("t", exactly_once=exactly_once)
+            assert publisher.guarantee is subscriber.guarantee is guarantee
+        settled = await client.settled_publisher("t")
+        assert settled.guarantee is (await client.subscriber("t", settled=True)).guarantee is Guarantee.AT_MOST_ONCE
 
 
 async def test_an_expired_session_makes_its_messages_unknown_and_the_publisher_goes_on(

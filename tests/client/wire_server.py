@@ -93,6 +93,7 @@ class ServerConnection(asyncio.Protocol):
             Role.SERVER,
             container_id=server.name,
             max_frame_size=server.max_frame_size,
+            offered_capabilities=(EXACTLY_ONCE,) if server.capable else (),
             properties=server.properties,
             sasl=sasl,
             now=asyncio.get_running_loop().time(),

@@ -23,7 +23,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.rel
 @cache
 def all_tests() -> frozenset[str]:
     """The names of all test functions."""
-    return frozenset(name for path in (ROOT / "tests").rglob("test_*.py") for name in functions_of(path))
+    return frozenset(name for path in (ROOT / "tests").rglob("*.py") for name in functions_of(path))
 
 
 @each_page

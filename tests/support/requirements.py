@@ -135,6 +135,12 @@ def map_library() -> bool:
     return (FOLDER / LIBRARY).is_file()
 
 
+def brokers() -> bool:
+    """Return whether the stock brokers are there, and the Java that two of them need."""
+    found = ("apache-artemis-*/bin/artemis", "qpid-broker/*/lib", "rabbitmq/rabbitmq-server")
+    return program("java")() and all(any((TOOLS / "brokers").glob(path)) for path in found)
+
+
 def compiled() -> bool:
     """Return whether the compiled build is under test."""
     from oncewire.cli.version import is_compiled
@@ -171,6 +177,7 @@ PARTS = {
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "compiled": Part("the compiled build", compiled, "make compiled"),
     "valgrind": Part("valgrind", program("valgrind"), "sudo apt-get install -y valgrind"),
+    "brokers": Part("RabbitMQ, ActiveMQ Artemis and Qpid Broker-J, or a Java for them", brokers, "make tools"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "cyclonedx": Part("cyclonedx-bom, which lists parts", tool_file("supply/bin/cyclonedx-py"), "make tools"),

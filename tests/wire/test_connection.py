@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oncewire.wire import (
     ACCEPTED,
+    NOT_FOUND,
     AmqpError,
     Begin,
     Close,
@@ -35,7 +36,7 @@ from oncewire.wire import (
     ULong,
     encode,
 )
-from oncewire.wire.frames import AMQP_HEADER, encode_frame
+from oncewire.wire.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, encode_frame
 from tests.support.engines import (
     Pipe,
     RawPeer,
@@ -350,6 +351,18 @@ def test_a_max_frame_size_below_512_is_refused() -> None:
     peer = RawPeer()
     answers = peer.write(AMQP_HEADER + frame(Open("peer", max_frame_size=511)))
     assert is_closed_with(peer, answers, "amqp:invalid-field")
+
+
+def test_a_client_goes_by_the_least_frame_size_where_a_server_states_less_and_learns_why_it_is_closed() -> None:
+    """Broker-J states 0 when it refuses the virtual host: its close behind that says so."""
+    peer = RawPeer(Connection(Role.CLIENT, container_id="c"))
+    peer.engine.open()
+    refused = Close(AmqpError(NOT_FOUND, "no such host"))
+    peer.write(AMQP_HEADER + frame(Open("broker", max_frame_size=0)) + frame(refused))
+    assert peer.engine.send_frame_size == MIN_MAX_FRAME_SIZE
+    closed = one(peer.heard, ConnectionClosed)
+    assert closed.error is not None
+    assert closed.error.condition == NOT_FOUND
 
 
 def test_more_heartbeats_than_we_keep_up_are_refused() -> None:

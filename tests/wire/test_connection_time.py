@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncewire.wire import Close, Connection, ConnectionLost, ConnectionState, Role
+from oncewire.wire import Close, Connection, ConnectionLost, ConnectionState, Role, SaslClient, SaslServer
 from oncewire.wire.frames import AMQP_HEADER, HEARTBEAT_FRAME
 from tests.support.engines import Pipe, RawPeer, condition_of, joined, one, read_frames
 
@@ -93,3 +93,19 @@ def test_without_time_outs_there_is_no_deadline() -> None:
     assert engine.next_deadline() is None
     assert engine.data_to_send().startswith(AMQP_HEADER)
     assert read_frames(engine.data_to_send()) == []
+
+
+def test_a_server_may_think_about_a_login_for_longer_than_the_idle_time_out_and_not_before() -> None:
+    """RabbitMQ answers a wrong password after 3 s; whoever dials has a deadline of its own."""
+    client = Connection(Role.CLIENT, container_id="c", idle_time_out_ms=1000, sasl=SaslClient("PLAIN", "ann", "wrong"))
+    server = Connection(Role.SERVER, container_id="s", sasl=SaslServer(["PLAIN"], verify=lambda user, password: True))
+    client.open()
+    assert client.next_deadline() == 1.0
+    server.receive_data(client.data_to_send(), 0.5)
+    client.receive_data(server.data_to_send(), 0.5)
+    assert client.next_deadline() is None
+    client.handle_timer(60.0)
+    assert client.state is not ConnectionState.ENDED
+    server.receive_data(client.data_to_send(), 60.0)
+    client.receive_data(server.data_to_send(), 60.0)
+    assert client.next_deadline() == 61.0

@@ -20,6 +20,7 @@ from oncewire.wire import (
     LinkFlow,
     Role,
     SaslServer,
+    vocabulary,
 )
 
 TICK_S = 0.1
@@ -44,6 +45,7 @@ class Visit(asyncio.Protocol):
             Role.SERVER,
             container_id=router.name,
             max_frame_size=router.frame_size,
+            offered_capabilities=(vocabulary.EXACTLY_ONCE,),
             sasl=SaslServer(("ANONYMOUS",), allow_no_sasl=True),
             now=self._loop.time(),
         )
