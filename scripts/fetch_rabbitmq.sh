@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches RabbitMQ 4 from Debian 13, for the tests with stock brokers: fetch_rabbitmq.sh FOLDER puts the programs into FOLDER.
 # Nothing is installed and no root is needed, on any Debian: Erlang runs with the C library that came with it. apt checks
-# the packages by the signatures and hashes of the release. FOLDER/rabbitmq-server starts a server; see tests/support/brokers.py.
+# the packages of the machine's own mirror by the signatures and hashes of the release. FOLDER/rabbitmq-server starts a server; see tests/support/brokers.py.
 set -eu
 SUITE=trixie
 PACKAGES="rabbitmq-server erlang-base erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon erlang-parsetools
@@ -13,7 +13,9 @@ PACKAGES="rabbitmq-server erlang-base erlang-crypto erlang-eldap erlang-inets er
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/state/lists/partial" "$folder/cache/archives/partial" "$folder/debs" "$folder/root"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $SUITE main" >"$folder/sources.list"
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Component: main' | grep -v -- -security | head -n 1)
+[ -n "$mirror" ] || { echo "apt-get has no mirror of Debian: RabbitMQ cannot be fetched" >&2; exit 1; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $SUITE main" >"$folder/sources.list"
 of_its_own() { # APT-GET-ARGUMENT...: with lists of its own, not the machine's
     apt-get -q -q -o "Dir::State=$folder/state" -o "Dir::State::status=/dev/null" -o "Dir::Cache=$folder/cache" \
         -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null \
