@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -70,19 +71,19 @@ class Code:
     model_store: Any
 
 
-def load(edit: Edit | None = None) -> Code:
-    """A copy of the modules of its own, with an edit or without.
+def copies(names: Sequence[str], edit: Edit | None) -> dict[str, types.ModuleType]:
+    """Copies of modules, in this order, which use each other and no original, with an edit or without.
 
     Raises:
         EditError: the edit does not fit.
     """
-    sources = {name: source_of(name).read_text(encoding="utf-8") for name in MODULES}
+    sources = {name: source_of(name).read_text(encoding="utf-8") for name in names}
     if edit is not None:
         anchor = find(sources, edit.old, edit.where)
         sources[anchor.module] = replaced(sources[anchor.module], anchor, edit.old, edit.new)
     made: dict[str, types.ModuleType] = {}
     with ExitStack() as stack:
-        for name in MODULES:
+        for name in names:
             module = made[name] = types.ModuleType(name)
             package, _, last = name.rpartition(".")
             # Both places an import looks in: `import package.last`, and `from package import last`.
@@ -90,6 +91,16 @@ def load(edit: Edit | None = None) -> Code:
             stack.enter_context(patch.object(importlib.import_module(package), last, module, create=True))
             code_object = compile(sources[name], str(source_of(name)), "exec")
             exec(code_object, module.__dict__)  # noqa: S102  (our own source, and that is the point)
+    return made
+
+
+def load(edit: Edit | None = None) -> Code:
+    """A copy of the modules of its own, with an edit or without.
+
+    Raises:
+        EditError: the edit does not fit.
+    """
+    made = copies(MODULES, edit)
     short = {name.rpartition(".")[2]: made[name] for name in reversed(made)}  # `links` are the router's
     code = Code(**{field: short[field] for field in Code.__slots__})
     code.half.FIRST_FRAMES = code.half.MOST_FRAMES = WINDOW_FRAMES

@@ -46,8 +46,8 @@ class Run(Protocol):
         ...
 
 
-Kind: TypeAlias = Callable[[Code, int], Run]
-"""Makes the run of a seed."""
+Kind: TypeAlias = Callable[[Any, int], Run]
+"""Makes the run of a seed, of the code that this kind runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class World:
             self._learn(router)
 
 
-def simulate(code: Code, seed: int, kind: Kind = World) -> Result:
+def simulate(code: Any, seed: int, kind: Kind = World) -> Result:
     """One run, judged."""
     world, violation, steps = None, "", 0
     try:
