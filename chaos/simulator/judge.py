@@ -24,6 +24,7 @@ from chaos.simulator.roles import ClientRole
 from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.shared_judge import SharedJudge
 from chaos.simulator.state import WorldState
+from chaos.simulator.steals_judge import StealsJudge
 from chaos.simulator.violation import Violation
 from delivery_records.model import effects
 from delivery_records.model.outcomes import DeliveryOutcome
@@ -65,6 +66,7 @@ class Judge:
         """How often a publisher sent a message again as a new one (c.5, A-5)."""
         self.shared = SharedJudge(world, self._new_again)
         self.letters = LettersJudge(world, self._new_again, self.filters, self.policies)
+        self.steals = StealsJudge(world)
         self.expiry = ExpiryJudge(world, self._new_again, self.processed)
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._forgotten: dict[int, set[Message]] = {}

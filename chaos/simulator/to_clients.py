@@ -59,6 +59,8 @@ class ToClients:
         """It is under way from now on."""
         if self._world.patience is not None:
             self._patience_judge.on_effect(effect)
+        if self._world.traits.unread:
+            self._judge.steals.on_effect(effect)
         if self._world.traits.ttl_s and isinstance(effect, effects.Deliver):
             self._judge.expiry.on_delivered(effect)
         if self._world.traits.longest_s:

@@ -53,7 +53,7 @@ IDLE_TIMEOUT_S = 30.0
 BATCH = 8
 """Inputs of one turn, or changes of one answer of the watch, where they come in batches."""
 BACK_OFF_S = 5.0
-"""A client that was refused for a steal (A-8) does not try again at once."""
+"""A client that was refused for a steal (A-8a) does not try again at once."""
 CONNECTIONS = 10_000_000
 """Numbers of connections begin here; each has the number of its first link behind it."""
 
@@ -226,6 +226,8 @@ class World(WorldState):
             self.judge.expiry.on_turn(router, batch)
         if self.traits.stock_publisher:
             self.judge.ends.on_turn(router, batch)
+        if self.traits.unread:
+            self.judge.steals.on_turn(batch)
         if self.traits.streams:
             self.streams_judge.on_turn(batch)
         self._carry_out(router, router.records.handle(batch, router.clock(self.now)))

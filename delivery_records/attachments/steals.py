@@ -1,4 +1,4 @@
-"""Two live clients with one identity would steal each other's link for ever: the third steal is refused."""
+"""Two live clients with one identity would steal each other's link for ever: the third steal is refused (A-8a)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ PARKED_S = 5.0
 HELD_PRESETTLED = 64
 """Pre-settled messages that wait for one subscriber; before its first credit a whole window of them may (I-1c)."""
 STEALS = 2
-"""Live links of one identity stolen within STEAL_WINDOW_S before the next attach is refused."""
+"""Live links of one identity stolen within STEAL_WINDOW_S before the next attach is refused (A-8a)."""
 STEAL_WINDOW_S = 10.0
 STEAL_REFUSAL_S = 30.0
 RESUME_FLAGS_IGNORED = 3

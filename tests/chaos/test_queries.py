@@ -53,7 +53,7 @@ def test_every_rule_of_a_journal_that_a_query_reads_has_a_mutant() -> None:
 
 
 def test_the_pages_say_how_much_was_run() -> None:
-    said = f"`tests/chaos/test_queries.py` runs {SEEDS} seeds of each, and {len(EDITS)} mutants"
+    said = f"(../tests/chaos/test_queries.py) run {SEEDS} seeds of each, and {len(EDITS)} mutants"
     assert said in " ".join((DOCS / "bridge.md").read_text(encoding="utf-8").split())
     journals = " ".join((DOCS / "journals.md").read_text(encoding="utf-8").split())
     assert "`chaos/queries` simulates J-1 to J-15, and J-29" in journals

@@ -1,11 +1,16 @@
-"""Two live clients with one identity steal each other's link, but not for ever (rule A-8)."""
+"""Two live clients with one identity steal each other's link, but not for ever (rule A-8a)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from chaos.mutants.edits import Edit
+from chaos.routed.code import copies
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.model.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S
+from delivery_records.model.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S, STEALS
 from delivery_records.model.outcomes import Decision
 from tests.delivery_records.harness import Net
 from tests.delivery_records.links import Link, PublisherLink, SubscriberLink
@@ -91,3 +96,84 @@ def test_what_a_guard_remembers_is_bounded() -> None:
             guard.on_stolen(path, 0.0, "ada", "bob")
         guard.refusal(path, 0.0, "ada")
     assert guard.remembered <= 20_000
+
+
+# --- rapid takeovers --------------------------------------------------------------------------------------------------
+
+PATH = "subs/x"
+RETRY_S = 0.2
+"""How soon a client attaches again: far less than the window."""
+LONG_S = 600.0
+
+
+def fight(guard: Any) -> list[float]:
+    """Two clients attach again as soon as their link is stolen; returns when the guard let an attach through."""
+    admitted: list[float] = []
+    holder, now = "ada", 0.0
+    while now < LONG_S:
+        for peer in ("ada", "bob"):
+            now += RETRY_S
+            if peer != holder and guard.refusal(PATH, now, peer) is None:
+                guard.on_stolen(PATH, now, holder, peer)
+                admitted.append(now)
+                holder = peer
+    return admitted
+
+
+def take_over(guard: Any, lease_s: float) -> int:
+    """Two owners of a store replace each other once in each lease; returns how many takeovers were refused."""
+    refused, now = 0, 0.0
+    for number in range(100):
+        now += lease_s
+        holder, thief = ("ada", "bob") if number % 2 == 0 else ("bob", "ada")
+        if guard.refusal(PATH, now, thief) is None:
+            guard.on_stolen(PATH, now, holder, thief)
+        else:
+            refused += 1
+    return refused
+
+
+def judge(guards: Callable[[], Any]) -> None:
+    """What A-8a says of a guard."""
+    admitted = fight(guards())
+    per_window = [sum(at <= each < at + STEAL_REFUSAL_S for each in admitted) for at in admitted]
+    assert max(per_window) <= STEALS + 1, "they take the link from each other without end"
+    assert admitted[-1] > LONG_S / 2, "one that is refused for ever"
+    assert take_over(guards(), STEAL_WINDOW_S / STEALS + 0.1) == 0, "owners that replace each other are refused"
+    guard = guards()
+    for number in range(STEALS):
+        guard.on_stolen(PATH, float(number), f"peer{number}", "ada")
+    assert guard.refusal(PATH, STEALS + 1.0, "bob") is not None
+    assert guard.refusal(PATH, STEALS + 2.0, "ada") is None, "the client that has the link is refused"
+
+
+def test_two_that_fight_for_a_link_are_stopped_and_owners_that_replace_each_other_are_not() -> None:
+    judge(StealGuard)
+    assert take_over(StealGuard(), STEAL_WINDOW_S / STEALS / 2) > 0, "shorter leases meet the guard"
+
+
+GUARD = "delivery_records.attachments.steals"
+EDITS = (
+    Edit("nobody-is-refused", "A-8a", "if len(recent) < STEALS:", "if True:"),
+    Edit("the-holder-is-refused", "A-8a", "if now < until and peer != thief:", "if now < until:"),
+    Edit("refused-for-ever", "A-8a", "if now < until and peer != thief:", "if peer != thief:"),
+    Edit(
+        "steals-far-apart-count",
+        "A-8a",
+        "recent = [steal for steal in steals if now - steal[0] <= STEAL_WINDOW_S]",
+        "recent = list(steals)",
+    ),
+    Edit(
+        "refused-once",
+        "A-8a",
+        "self._refused_until[path] = (now + STEAL_REFUSAL_S, holder, thief)",
+        "self._refused_until[path] = (now, holder, thief)",
+    ),
+)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+def test_a_part_of_the_guard_that_is_taken_out_is_noticed(edit: Edit) -> None:
+    guard = copies((GUARD,), edit)[GUARD].StealGuard
+    with pytest.raises(AssertionError):
+        judge(guard)
