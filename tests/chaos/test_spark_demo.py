@@ -199,6 +199,10 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
     assert (result["published"], result["received"]) == (1000, 1000)
     assert (result["lost"], result["duplicated"], result["torn"]) == (0, 0, 0)
     assert result["kills"] == {"driver": 1, "node": 1, "router": 1}
+    history = result["history"]
+    assert (history["kept"], history["lost"], history["duplicated"], history["torn"]) == (1000, 0, 0, 0)
+    assert history["counts"] >= 10
+    assert history["kills"] == {"driver": 1, "edge": 1}
     assert all(each["unsettled_then"] >= 20 for each in result["strikes"] if each["what"] != "driver")
 
 

@@ -89,6 +89,13 @@ def test_changed_rows_are_published_by_foreach_batch_each_batch_once(
             tmp_path / "c",
         )
     assert "use outputMode('update').foreachBatch(publish_batches(...))" in first_line(caught.value)
+    with pytest.raises(Exception, match="requirement failed: oncewire does not support Update mode"):
+        run_query(
+            counts.writeStream.format("oncewire")
+            .options(**node_options(node), topic=names.result)
+            .outputMode("update"),
+            tmp_path / "u",
+        )
 
     def update(checkpoint: str) -> None:
         publishing = publish_batches({**node_options(node), "topic": names.result, "sinkId": names.sink})

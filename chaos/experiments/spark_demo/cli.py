@@ -39,8 +39,11 @@ def demo_spark(
 
     Publishes the flights out of New York City in 2013 to a topic; a Structured Streaming job reads them through a
     bridge node and publishes each flight's delay to another topic in atomic batches. Driver, bridge node and routers
-    are killed with SIGKILL while deliveries are unsettled, and the job goes on from its checkpoint. The verdict holds
-    what a subscriber received against the rows. Exit code 0 only if every row had its output exactly once.
+    are killed with SIGKILL while deliveries are unsettled, and the job goes on from its checkpoint. An edge keeps the
+    flights in a journal: when all is over, a second query reads them from the first one on and counts them with a
+    watermark; its driver and the edge are killed in its middle. The verdict holds what a subscriber received, and what
+    the second query published, against the rows. Exit code 0 only if every row had its output exactly once, and every
+    closed group its count.
 
     Needs the extra `spark` and a Java; `make demo-spark` fetches both.
     """

@@ -92,15 +92,17 @@ def _delays(spark: Any, plan: JobPlan) -> Any:
     )
 
 
-def _session(plan: JobPlan) -> Any:
+def open_session(folder: str) -> Any:
+    """A session of Spark that leaves nothing outside a folder."""
     spark = (
         session_builder("oncewire-demo", "local[2]")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", _JAVA.format(folder=plan.folder))
+        .config("spark.driver.extraJavaOptions", _JAVA.format(folder=folder))
+        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.streaming.pollingDelay", "5ms")
-        .config("spark.local.dir", f"{plan.folder}/local")
-        .config("spark.sql.warehouse.dir", f"{plan.folder}/warehouse")
+        .config("spark.local.dir", f"{folder}/local")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -108,13 +110,19 @@ def _session(plan: JobPlan) -> Any:
     return spark
 
 
-def _listen(reported: threading.Event) -> None:
+def listen(reported: threading.Event) -> None:
+    """Wait for the experiment: it has this process stop, or has ended, and everything here ends at once."""
     # Not through sys.stdin: a thread that waits in it would keep the interpreter from its end.
     if os.read(0, len(STOP_COMMAND)) == STOP_COMMAND:
         reported.set()
         return
     kill_session(os.getsid(0), spared=os.getpid())
     os._exit(EXPERIMENT_GONE)
+
+
+def words_of(error: object) -> str:
+    """The beginning of an error, on one line."""
+    return " ".join(str(error).split())[:ERROR_CHARACTERS]
 
 
 def _work(spark: Any, plan: JobPlan, reported: threading.Event) -> None:
@@ -128,7 +136,7 @@ def _work(spark: Any, plan: JobPlan, reported: threading.Event) -> None:
                 query.stop()
                 return
         failures += 1
-        sys.stderr.write(f"{QUERY_FAILED} {' '.join(str(query.exception()).split())[:ERROR_CHARACTERS]}\n")
+        sys.stderr.write(f"{QUERY_FAILED} {words_of(query.exception())}\n")
         sys.stderr.flush()
         if failures == MAX_FAILURES:
             raise SystemExit("the query fails again and again")
@@ -138,8 +146,8 @@ def main() -> None:
     """Do the job for one life of the driver."""
     plan = JobPlan(**json.loads(sys.argv[1]))
     reported = threading.Event()
-    threading.Thread(target=_listen, args=(reported,), daemon=True).start()
-    spark = _session(plan)
+    threading.Thread(target=listen, args=(reported,), daemon=True).start()
+    spark = open_session(plan.folder)
     _work(spark, plan, reported)
     spark.stop()
 

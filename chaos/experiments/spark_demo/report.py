@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
+from chaos.experiments.spark_demo.history_core import HistoryVerdict
 from chaos.experiments.spark_demo.kills import Kill, Kind
 from chaos.experiments.spark_demo.outputs_core import OutputVerdict
 from chaos.experiments.tables import flag, print_verdict, table_of
@@ -30,6 +31,8 @@ class SparkResult:
         start: beginning of the load, on the clock of the kills.
         seconds: from the start of the processes to the last one's end.
         problems: what kept the run from its end; empty when nothing did.
+        history: verdict on the journal and the late query.
+        history_kills: SIGKILLs while the late query read, by what they hit.
     """
 
     messages: int
@@ -42,6 +45,8 @@ class SparkResult:
     start: float
     seconds: float
     problems: Sequence[str]
+    history: HistoryVerdict
+    history_kills: Mapping[str, int]
 
     @property
     def passed(self) -> bool:
@@ -50,13 +55,15 @@ class SparkResult:
 
     def reasons(self) -> list[str]:
         """Why the run did not pass: one line each."""
-        reasons = [*self.problems, *self.verdict.findings]
+        reasons = [*self.problems, *self.verdict.findings, *self.history.findings]
         if not self.verdict.is_exact and not self.verdict.findings:
             reasons.append("the outputs are not exact")
         if self.accepted != self.messages:
             reasons.append(f"only {self.accepted} of {self.messages} rows were accepted")
         if len(self.kills) < self.kills_planned:
             reasons.append(f"only {len(self.kills)} of {self.kills_planned} kills were done")
+        if not self.history.groups or not all(self.history_kills.values()):
+            reasons.append("the late query was not killed, or published nothing")
         if len(self.verdict.runs) < 2:
             reasons.append("the rows of one life of the job came out, so nothing was proven")
         return reasons
@@ -75,6 +82,14 @@ class SparkResult:
             "driver_starts": self.starts,
             "query_failures": len(self.query_failures),
             "seconds": round(self.seconds, 1),
+            "history": {
+                "kept": self.history.kept,
+                "counts": self.history.groups,
+                "lost": self.history.lost,
+                "duplicated": self.history.duplicated,
+                "torn": self.history.torn,
+                "kills": dict(self.history_kills),
+            },
             "strikes": [kill.as_json(self.start) for kill in self.kills],
             "passed": self.passed,
         }
@@ -89,6 +104,7 @@ def print_result(console: Console, result: SparkResult) -> None:
     console.print(_table_of_carriers(result.verdict))
     console.print(_table_of_kills(result))
     console.print(_table_of_rows(result))
+    console.print(_table_of_history(result.history))
     for failure in result.query_failures:
         console.print(f"{failure} (started again)", style="yellow", markup=False, soft_wrap=True)
     print_verdict(
@@ -97,7 +113,8 @@ def print_result(console: Console, result: SparkResult) -> None:
         result.seconds,
         result.reasons(),
         f"{result.accepted} flights in, {result.verdict.received} delays out "
-        f"in {result.verdict.batches} batches, lost 0, duplicated 0, torn 0; {len(result.kills)} kills survived",
+        f"in {result.verdict.batches} batches, {result.history.groups} counts of the late query, "
+        f"lost 0, duplicated 0, torn 0; {len(result.kills) + sum(result.history_kills.values())} kills survived",
     )
 
 
@@ -106,6 +123,13 @@ def _table_of_rows(result: SparkResult) -> Table:
     table = table_of("published", "received", "lost", "duplicated", "torn", "batches", "lives of\nthe job")
     wrong = (flag(verdict.lost), flag(verdict.duplicated), flag(verdict.torn))
     table.add_row(str(result.accepted), str(verdict.received), *wrong, str(verdict.batches), str(result.starts))
+    return table
+
+
+def _table_of_history(verdict: HistoryVerdict) -> Table:
+    table = table_of("in the\njournal", "counts of the\nlate query", "lost", "duplicated", "torn")
+    wrong = (flag(verdict.lost), flag(verdict.duplicated), flag(verdict.torn))
+    table.add_row(str(verdict.kept), str(verdict.groups), *wrong)
     return table
 
 

@@ -20,6 +20,7 @@ from chaos.clients.processed_table import read_payloads
 from chaos.experiments.kills import by_turns
 from chaos.experiments.progress import DemoProgress
 from chaos.experiments.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
+from chaos.experiments.spark_demo.history import History
 from chaos.experiments.spark_demo.kills import Kills, Kind
 from chaos.experiments.spark_demo.outputs_core import judge_outputs
 from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
@@ -104,21 +105,28 @@ async def _run_in(folder: Path, options: SparkOptions, rows: Sequence[bytes], co
                 progress.say(f"router {router.id} at {router.url}, pid {router.pid}")
             plans = _plans(network, folder, options, flow)
             trial = await stack.enter_async_context(Trial(network, folder, *plans, patience_s=options.patience_s))
-            node = NodeProcess(folder, [router.url for router in network.routers.values()])
+            urls = [router.url for router in network.routers.values()]
+            node = NodeProcess(folder, urls)
             stack.push_async_callback(node.kill)
+            history = History(folder, urls, node, options.messages)
+            stack.push_async_callback(history.kill)
             driver = DriverProcess(folder, node, options.batch)
             stack.push_async_callback(driver.kill)
             stage = _Stage(options, trial, node, driver, progress, flow)
             problems: list[str] = []
             try:
+                await history.edge.start()
+                progress.say(f"edge at {history.edge.address}, pid {history.edge.pid}")
                 await stage.play()
+                await history.play(trial, progress.say, options.patience_s)
             except (TrialFailed, ClientFailed, LocalNetworkError) as failure:
                 problems.append(str(failure))
-                problems += [f"the {each.what} said last: {each.last_words()}" for each in (node, driver)]
+                problems += [f"the {each.what} said last: {each.last_words()}" for each in (node, driver, history.edge)]
             await asyncio.gather(*(client.kill() for client in trial.clients))
             accepted = trial.publishers[PUBLISHER].counts["accepted"]
             payloads = await asyncio.to_thread(read_payloads, _collected(folder))
             verdict = await asyncio.to_thread(judge_outputs, rows, payloads)
+            kept = await asyncio.to_thread(history.judge, rows)
             seconds = time.monotonic() - began
             return SparkResult(
                 options.messages,
@@ -131,6 +139,8 @@ async def _run_in(folder: Path, options: SparkOptions, rows: Sequence[bytes], co
                 stage.kills.start,
                 seconds,
                 problems,
+                kept,
+                history.kills,
             )
 
 
