@@ -210,8 +210,8 @@ tools: $(VENV)/.installed $(VENV)/.test-packages
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
-	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 ws@8.23.0 axe-core@4.14.1 || { failed=1; \
-	echo "not fetched: rhea, ws and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 ws@8.23.0 axe-core@4.14.1 pyright@1.1.414 || { failed=1; \
+	echo "not fetched: rhea, ws, axe-core and pyright (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
 	scripts/fetch_qpid_jms.sh .tools/qpid-jms || { failed=1; \
 	echo "not fetched: Qpid JMS (sudo apt-get install -y maven default-jdk-headless, then make tools)" >&2; }; \
 	scripts/fetch_brokers.sh .tools/brokers || { failed=1; \

@@ -26,6 +26,7 @@ class Ledger(Protocol):
 
     def add(self, key: str, amount: int) -> bool:
         """Add the amount unless it was added under this key; returns whether it was."""
+        raise NotImplementedError
 
 
 class SqliteLedger:

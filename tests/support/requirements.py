@@ -151,6 +151,7 @@ def compiled() -> bool:
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
+    "pyright": Part("the type checker pyright", tool_file("node_modules/pyright/package.json"), "make tools"),
     "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "go-amqp": Part("the AMQP client go-amqp", go_amqp_programs, "make tools"),

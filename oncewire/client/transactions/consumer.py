@@ -30,6 +30,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
+from typing import Self
 
 from oncewire.client.codec import CodecSource, codec_of
 from oncewire.client.errors import ClientError, LinkRefused, ProcessFailed, StoreCorrupt, StoreFenced, UsageError
@@ -180,7 +181,7 @@ class Consumer:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Self:
         """Open the store and subscribe: what is published from now on is processed. With shards that is up to ``run``.
 
         Raises:
