@@ -21,6 +21,7 @@ from bridges.node.arrow_bodies import arrow, range_schema
 from bridges.node.errors import BadRequest, JournalReplaced, NodeError, RangeNotThere, RangeTrimmed
 from bridges.spark.edge_client import EdgeClient, JournalMissing, Standing
 from bridges.spark.journal_options import AtTime, JournalOptions
+from bridges.spark.offsets import refuse_kafkas
 from bridges.spark.option_values import EARLIEST, LATEST, Place, TooLate
 from bridges.spark.reading import Limits, Patience, cut
 from bridges.spark.schema import RowDecoder, journal_schema
@@ -177,6 +178,7 @@ class JournalPlanner:
         Raises:
             BadRequest: it is of another source, or names a journal that the options do not have.
         """
+        refuse_kafkas(given)
         if left := [name for name in given if name not in self._journals()]:
             raise BadRequest(
                 "the checkpoint cannot be used with these journals",

@@ -66,6 +66,21 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: inner for part in parts for name, inner in part.items()}
 
 
+def refuse_kafkas(given: Mapping[str, Any]) -> None:
+    """Refuse an offset of Kafka's connector: {"TOPIC": {"PARTITION": OFFSET, ...}, ...}.
+
+    Raises:
+        BadRequest: it is one.
+    """
+    if given and all(isinstance(each, Mapping) and each and all(map(str.isdecimal, each)) for each in given.values()):
+        raise BadRequest(
+            "the checkpoint cannot be used",
+            f"it is of a query of Kafka's connector, which read {', '.join(given)}",
+            "give a new checkpointLocation, and begin where that query ended: `startingOffsets`, or of journals "
+            "`startingTimestamp`",
+        )
+
+
 def read_offset(subscription: str, given: Mapping[str, Any]) -> Offset:
     """An offset of a subscription as Spark gives it back.
 

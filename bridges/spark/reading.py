@@ -29,7 +29,7 @@ from bridges.node.errors import (
 from bridges.node.gaps import Gap
 from bridges.node.interface import Node, Offsets
 from bridges.spark.gap_checks import check_gaps, check_not_ended, check_retention
-from bridges.spark.offsets import Offset, read_offset
+from bridges.spark.offsets import Offset, read_offset, refuse_kafkas
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place, is_pattern
 from bridges.spark.options import SourceOptions
 from bridges.spark.schema import RowDecoder
@@ -289,6 +289,7 @@ class BatchPlanner:
 
     def _offset(self, given: dict[str, Any]) -> Offset:
         name = self._options.offset_name
+        refuse_kafkas(given)
         if self._options.shard is None:
             check_names(self._options.subscription, list(given), [name])
         return read_offset(name, given)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from bridges.spark.offsets import ShardOffsets, merged
+from bridges.spark.offsets import ShardOffsets, merged, refuse_kafkas
 from bridges.spark.options import SourceOptions, open_node
 from bridges.spark.reading import BatchPlanner, Limits, Patience, Range
 from bridges.spark.sharding import check_names, check_topics, split_rows
@@ -101,6 +101,7 @@ class ShardedPlanner:
 
     def _parts(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         """An offset of Spark's, cut into those of the nodes."""
+        refuse_kafkas(given)
         check_names(self._options.subscription, list(given), self._names)
         return [{name: given[name]} if name in given else given for name in self._names]
 

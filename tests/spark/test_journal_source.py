@@ -360,6 +360,14 @@ def test_places_that_are_not_there_are_refused(
         Query(edge, **{"journal": "small", **given}).plan()
 
 
+def test_a_checkpoint_of_kafkas_connector_is_refused_and_the_error_says_how_to_go_on(edge: JournalEdge) -> None:
+    edge.make("small")
+    query = Query(edge, "small")
+    query.log.append('{"orders": {"0": 17, "1": 3}}')
+    with pytest.raises(BadRequest, match=r"Kafka's connector, which read orders; give a new checkpointLocation"):
+        query.plan()
+
+
 # --- the edge ---------------------------------------------------------------------------------------------------------
 
 

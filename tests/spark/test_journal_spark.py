@@ -109,6 +109,22 @@ def test_a_journal_is_a_table_for_sql_and_errors_say_what_to_do_first(
     assert "cannot be read from position 6" in str(caught.value).split("\n", 1)[0]
 
 
+def test_a_checkpoint_that_kafkas_connector_has_left_is_refused_in_the_first_line(
+    spark: Any, edge: JournalEdge, tmp_path: Path
+) -> None:
+    edge.make("moved")
+    edge.append_numbers("moved", 0, 3)
+    frame = spark.readStream.format("oncewire").options(edge=edge.url, journal="moved").load()
+    run_available(frame, tmp_path / "checkpoint")
+    offsets = tmp_path / "checkpoint" / "offsets" / "0"
+    *head, _ = offsets.read_text().splitlines()
+    offsets.write_text("\n".join([*head, '{"moved":{"0":3}}']))
+    offsets.with_name(".0.crc").unlink()
+    with pytest.raises(Exception, match="STREAM_FAILED") as caught:
+        run_available(frame, tmp_path / "checkpoint")
+    assert "it is of a query of Kafka's connector" in str(caught.value).split("\n", 1)[0]
+
+
 def test_a_connection_of_the_configuration_is_options_and_one_that_is_missing_is_named(
     spark: Any, edge: JournalEdge
 ) -> None:

@@ -264,6 +264,13 @@ def test_a_checkpoint_of_something_else_is_refused(given: dict[str, Any]) -> Non
         read_offset(SUB, given)
 
 
+def test_a_checkpoint_of_kafkas_connector_is_refused_and_the_error_says_how_to_go_on(node: OfflineNode) -> None:
+    query = Query(node)
+    query.log.append('{"orders": {"0": 17}}')
+    with pytest.raises(BadRequest, match=r"Kafka's connector, which read orders; give a new checkpointLocation"):
+        query.plan()
+
+
 # --- who may read -----------------------------------------------------------------------------------------------------
 
 
