@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bridges.journal import schema as sql
 from bridges.journal.errors import JournalFull, ahead, trimmed, unknown_journal
 from bridges.journal.model import (
     MAX_JOURNALS,
     ROW_BYTES,
+    Appended,
     AtTime,
     JournalSettings,
     JournalState,
     KeyOf,
-    NewMessage,
     Place,
     Start,
     StoredMessage,
@@ -36,8 +37,8 @@ PORTION = 2_000
 """Messages deleted in one transaction: those who write wait for it, so it must be short."""
 ALL = 1 << 62
 """Bytes: more than any journal has."""
-SEEN_AT_ONCE = 500
-"""Sizes looked at in one statement, while the end of a range is sought."""
+SUMMED_AT_ONCE = 8_192
+"""Sizes that are added in one statement."""
 
 
 def notice_of(name: str) -> str:
@@ -179,7 +180,7 @@ def _locked(do: Transaction, name: str) -> JournalState:
 # --- appending ----------------------------------------------------------------------------------------------------
 
 
-def append(do: Transaction, name: str, messages: Sequence[NewMessage], source: str = "") -> range:
+def append(do: Transaction, name: str, messages: Sequence[Appended], source: str = "") -> range:
     """Append messages in their order, all or none (J-16, J-17).
 
     Args:
@@ -198,11 +199,28 @@ def append(do: Transaction, name: str, messages: Sequence[NewMessage], source: s
     """
     do.check_room()
     found = _locked(do, name)
-    size = sum(len(message.payload) for message in messages) + ROW_BYTES * len(messages)
+    size = _size(messages)
     if found.kept_bytes + size > found.settings.max_bytes:
         found = _make_room(do, found, size)
+    number = 0 if not source else source_number(do, found, source)
+    return append_to(do, found, messages, number)[0]
+
+
+def append_to(
+    do: Transaction, found: JournalState, messages: Sequence[Appended], number: int
+) -> tuple[range, JournalState]:
+    """Append messages of a source, by its number, to a journal that has room (J-16, J-17).
+
+    Args:
+        do: the transaction. It has locked the journal's row, or nobody else ever appends to the journal.
+        found: where the journal stands; others may have trimmed it since.
+        messages: to append.
+        number: of the source.
+
+    Returns:
+        Their positions, and the journal as the caller may pass it the next time.
+    """
     now_us = max(to_us(do.now), found.last_arrived_us)
-    number = 0 if not source else _source(do, found, source)
     first = found.last + 1
     base = _entry(found, first)
     do.write_many(
@@ -213,13 +231,18 @@ def append(do: Transaction, name: str, messages: Sequence[NewMessage], source: s
         ],
     )
     positions = range(first, first + len(messages))
-    kept, kept_bytes = found.kept + len(messages), found.kept_bytes + size
+    kept, kept_bytes = len(messages), _size(messages)
     if found.settings.compact_by is not None:
         gone, gone_bytes = _replace(do, found, messages, positions)
         kept, kept_bytes = kept - gone, kept_bytes - gone_bytes
-    do.execute(sql.ADVANCE, (positions[-1] if messages else found.last, kept, kept_bytes, now_us, found.number))
-    do.touched.add(notice_of(name))
-    return positions
+    last = positions[-1] if messages else found.last
+    do.execute(sql.ADVANCE, (last, kept, kept_bytes, now_us, found.number))
+    do.touched.add(notice_of(found.name))
+    return positions, replace(found, last=last, last_arrived_us=now_us)
+
+
+def _size(messages: Sequence[Appended]) -> int:
+    return sum(len(message.payload) for message in messages) + ROW_BYTES * len(messages)
 
 
 def _make_room(do: Transaction, found: JournalState, size: int) -> JournalState:
@@ -232,34 +255,22 @@ def _make_room(do: Transaction, found: JournalState, size: int) -> JournalState:
             "trim it, raise its max_bytes, or let it drop the oldest with when_full",
         )
     while found.kept_bytes + size > settings.max_bytes and found.kept:
-        found = _trim_to(do, found, _end_of(do, found, found.kept_bytes + size - settings.max_bytes))
+        found = _trim_to(do, found, _oldest(do, found, size=found.kept_bytes + size - settings.max_bytes))
     return found
 
 
-def _end_of(do: Transaction, found: JournalState, size: int = ALL, count: int = PORTION) -> int:
-    """The position up to which the oldest messages take so many bytes, or are so many, within one portion."""
-    taken = seen = 0
-    position = found.trimmed
-    while seen < min(count, PORTION):
-        limit = min(count - seen, SEEN_AT_ONCE)
-        rows = do.execute(sql.SIZES, (_entry(found, position), _entry(found, found.last), limit))
-        if not rows:
-            return found.last
-        for entry, _, length in rows:
-            taken += length + ROW_BYTES
-            position = int(entry) & sql.MAX_POSITION
-            if taken >= size:
-                return position
-        seen += len(rows)
-    return position
+def _oldest(do: Transaction, found: JournalState, count: int = PORTION, size: int = ALL) -> int:
+    """The position up to which the oldest messages are a portion, at most so many and so large, or one."""
+    return end_within(do, found, found.trimmed, found.last, min(count, PORTION), size)
 
 
-def _source(do: Transaction, found: JournalState, topic: str) -> int:
+def source_number(do: Transaction, found: JournalState, topic: str) -> int:
+    """Return the number of what brings messages; one that is new gets one."""
     rows = do.execute(sql.SOURCE, (found.number, topic)) or do.execute(sql.ADD_SOURCE, (found.number, topic))
     return int(rows[0][0])
 
 
-def _replace(do: Transaction, found: JournalState, messages: Sequence[NewMessage], positions: range) -> tuple[int, int]:
+def _replace(do: Transaction, found: JournalState, messages: Sequence[Appended], positions: range) -> tuple[int, int]:
     """J-26: delete what is replaced; returns how many messages and bytes."""
     gone = gone_bytes = 0
     for message, position in zip(messages, positions, strict=True):
@@ -283,7 +294,7 @@ def resolve(do: Transaction, found: JournalState, start: Start) -> int:
         PositionTrimmed, PositionAhead: nobody can start there.
     """
     if isinstance(start, AtTime):
-        return _before_time(do, found, start.us)
+        return before_time(do, found, start.us)
     if start is Place.FIRST:
         return found.trimmed
     if start is Place.NEXT:
@@ -303,8 +314,11 @@ def first_kept(do: Transaction, found: JournalState, after: int) -> int:
     return int(rows[0][0]) & sql.MAX_POSITION if rows else found.last + 1
 
 
-def _before_time(do: Transaction, found: JournalState, us: int) -> int:
-    """The newest position that is older than a time: times rise with positions (J-17), so each look halves the rest."""
+def before_time(do: Transaction, found: JournalState, us: int) -> int:
+    """Return the newest position that is older than a time.
+
+    Times rise with positions (J-17), so each look halves the rest.
+    """
     low, high = found.trimmed, found.last
     while low < high:
         middle = (low + high) // 2
@@ -326,7 +340,7 @@ def read(
         name: of the journal.
         after: the position before the first one.
         count: messages at most.
-        max_bytes: of payloads; the message that reaches it is the last one.
+        max_bytes: at most, of payloads and `ROW_BYTES` for each; a larger message comes alone.
 
     Raises:
         UnknownJournal: there is none.
@@ -335,20 +349,56 @@ def read(
     found = state(do, name)
     if after < found.trimmed:
         raise trimmed(name, after + 1, found.trimmed + 1, found.last + 1)
-    sources: dict[int, str] = dict(do.execute(sql.SOURCES, (found.number,)))
-    end = after
-    size = 0
-    for entry, _, length in do.execute(sql.SIZES, (_entry(found, after), _entry(found, found.last), count)):
-        end = entry & sql.MAX_POSITION
-        size += length
-        if size >= max_bytes:
-            break
-    rows = do.execute(sql.READ, (_entry(found, after), _entry(found, end), count))
+    sources = topics(do, found)
+    rows = rows_up_to(do, found, after, end_within(do, found, after, found.last, count, max_bytes))
     messages = [
         StoredMessage(entry & sql.MAX_POSITION, arrived, sources.get(source, ""), bytes(payload), message_format)
         for entry, arrived, source, payload, message_format in rows
     ]
     return found, messages
+
+
+def topics(do: Transaction, found: JournalState) -> dict[int, str]:
+    """Return what has brought messages, by number."""
+    return dict(do.execute(sql.SOURCES, (found.number,)))
+
+
+def end_within(do: Transaction, found: JournalState, after: int, stop: int, count: int, max_bytes: int) -> int:
+    """Return the position up to which the messages behind another one are at most so many, and take at most so much.
+
+    Args:
+        do: the transaction.
+        found: the journal.
+        after: the position before the first one.
+        stop: the newest position that may be in it.
+        count: messages at most.
+        max_bytes: of payloads and `ROW_BYTES` for each; a larger message comes alone.
+    """
+    end, left = after, max_bytes
+    while count > 0:
+        portion = (_entry(found, end), _entry(found, stop), min(count, SUMMED_AT_ONCE))
+        ((rows, size, newest),) = do.execute(sql.SUM, portion)
+        if not rows:
+            break
+        left -= int(size) + rows * ROW_BYTES
+        if left < 0:
+            left += int(size) + rows * ROW_BYTES
+            for entry, _, length in do.execute(sql.SIZES, portion):
+                left -= length + ROW_BYTES
+                if left < 0 and end > after:
+                    break
+                end = entry & sql.MAX_POSITION
+            break
+        end, count = newest & sql.MAX_POSITION, count - rows
+    return end
+
+
+def rows_up_to(do: Transaction, found: JournalState, after: int, end: int) -> list[Row]:
+    """Return the messages behind a position up to another one: entry, arrival, number of the source, payload, format.
+
+    The last bits of an entry are its position.
+    """
+    return do.execute(sql.READ, (_entry(found, after), _entry(found, end), end - after))
 
 
 # --- retention ----------------------------------------------------------------------------------------------------
@@ -364,7 +414,7 @@ def trim(do: Transaction, name: str, position: int) -> JournalState:
     found = _locked(do, name)
     if position > found.last:
         raise ahead(name, position, found.last + 1)
-    return _trim_to(do, found, min(position, _end_of(do, found)))
+    return _trim_to(do, found, min(position, _oldest(do, found)))
 
 
 def maintain(do: Transaction, name: str) -> bool:
@@ -378,12 +428,12 @@ def maintain(do: Transaction, name: str) -> bool:
     end = found.trimmed
     most = settings.max_messages or found.kept
     if found.kept > most:
-        end = _end_of(do, found, count=found.kept - most)
+        end = _oldest(do, found, found.kept - most)
     if settings.keep_s:
-        end = max(end, _before_time(do, found, to_us(do.now - settings.keep_s)))
+        end = max(end, before_time(do, found, to_us(do.now - settings.keep_s)))
     if end <= found.trimmed:
         return False
-    found = _trim_to(do, found, min(end, _end_of(do, found)))
+    found = _trim_to(do, found, min(end, _oldest(do, found)))
     return found.trimmed < end or found.kept > most
 
 
@@ -405,12 +455,12 @@ def _trim_to(do: Transaction, found: JournalState, position: int) -> JournalStat
     if position <= found.trimmed:
         return found
     low, high = _entry(found, found.trimmed), _entry(found, position)
-    rows = do.execute(sql.SIZES, (low, high, PORTION + SEEN_AT_ONCE))
+    ((gone, size, _),) = do.execute(sql.SUM, (low, high, PORTION))
     do.execute(sql.DELETE_RANGE, (low, high))
     if found.settings.compact_by is not None:
         do.execute(sql.FORGET_KEYS, (found.number, position))
-    kept_bytes = found.kept_bytes - sum(length + ROW_BYTES for _, _, length in rows)
-    do.execute(sql.LEAVE, (position, found.kept - len(rows), kept_bytes, found.number))
+    kept_bytes = found.kept_bytes - int(size) - gone * ROW_BYTES
+    do.execute(sql.LEAVE, (position, found.kept - gone, kept_bytes, found.number))
     return state(do, found.name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import Protocol
 
 MAX_BYTES = 8 << 30
 """As a journal may have unless its settings say otherwise: a disk is cheaper than publishers that wait; but it ends."""
@@ -54,6 +55,25 @@ class JournalSettings:
     max_bytes: int = MAX_BYTES
     when_full: WhenFull = WhenFull.REFUSE
     compact_by: KeyOf | None = None
+
+
+class Appended(Protocol):
+    """What can be appended: `NewMessage` has it, and others may."""
+
+    @property
+    def payload(self) -> bytes:
+        """See NewMessage."""
+        ...
+
+    @property
+    def message_format(self) -> int:
+        """See NewMessage."""
+        ...
+
+    @property
+    def key(self) -> str | None:
+        """See NewMessage."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ MIGRATION: Final = (
     """CREATE TABLE oncewire_journal_sources (
         id /*identity*/, journal BIGINT NOT NULL, topic TEXT NOT NULL, UNIQUE (journal, topic))""",
     """CREATE TABLE oncewire_journal_messages (
-        entry BIGINT PRIMARY KEY, arrived BIGINT NOT NULL, source BIGINT NOT NULL, format BIGINT NOT NULL,
+        entry /*whole*/ PRIMARY KEY, arrived BIGINT NOT NULL, source BIGINT NOT NULL, format BIGINT NOT NULL,
         payload /*bytes*/ NOT NULL)""",
     # J-26: where the last message of each key is.
     """CREATE TABLE oncewire_journal_keys (
@@ -55,7 +55,7 @@ CONFIGURE: Final = """
 UPDATE oncewire_journals SET keep_s = ?, max_messages = ?, max_bytes = ?, when_full = ?, compact_by = ?
 WHERE name = ?"""
 ADVANCE: Final = """
-UPDATE oncewire_journals SET last = ?, kept = ?, kept_bytes = ?, last_arrived = ? WHERE id = ?"""
+UPDATE oncewire_journals SET last = ?, kept = kept + ?, kept_bytes = kept_bytes + ?, last_arrived = ? WHERE id = ?"""
 LEAVE: Final = "UPDATE oncewire_journals SET trimmed = ?, kept = ?, kept_bytes = ? WHERE id = ?"
 RENEW: Final = "UPDATE oncewire_journals SET uuid = ? WHERE id = ?"
 DELETE: Final = "DELETE FROM oncewire_journals WHERE id = ?"
@@ -81,6 +81,10 @@ APPEND: Final = "INSERT INTO oncewire_journal_messages (entry, arrived, source, 
 READ: Final = """
 SELECT entry, arrived, source, payload, format FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?
 ORDER BY entry LIMIT ?"""
+SUM: Final = """
+SELECT count(*), coalesce(sum(size), 0), max(entry) FROM (
+    SELECT entry, length(payload) AS size FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?
+    ORDER BY entry LIMIT ?) AS found"""
 SIZES: Final = """
 SELECT entry, arrived, length(payload) FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?
 ORDER BY entry LIMIT ?"""

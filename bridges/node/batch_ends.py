@@ -7,42 +7,40 @@ With the end kept here the batch is the same again, and what a sink has decided 
 
 from __future__ import annotations
 
-import sqlite3
-
 from bridges.node.errors import BadRequest, RangeNotThere
+from oncewire.store.store import Transaction
 
 KEPT_ENDS = 1_000
 """Batches that are still known; a query repeats its newest ones, as many as its checkpoint has lost."""
 
-ENDS_TABLE = """CREATE TABLE IF NOT EXISTS node_ends (
-    start INTEGER PRIMARY KEY,  -- the batch is (start, stop]
-    stop INTEGER NOT NULL
-)"""
+ENDS_TABLE = "CREATE TABLE node_ends (start /*whole*/ PRIMARY KEY, stop BIGINT NOT NULL)"
+"""A batch is (start, stop]."""
 
 
-def choose_end(database: sqlite3.Connection, subscription: str, start: int, stop: int) -> int:
-    """Where the batch that begins behind `start` ends. Call it in a transaction; it is decided when that is committed.
+def choose_end(do: Transaction, subscription: str, batch: tuple[int, int], kept: tuple[int, int]) -> int:
+    """Where the batch that begins behind a position ends. Call it in a transaction; its commit decides it.
 
     Args:
-        database: of the journal.
+        do: the transaction.
         subscription: its name, for errors.
-        start: the newest position before the batch.
-        stop: its newest position, unless that was decided before.
+        batch: the newest position before it; its own newest, unless that was decided before.
+        kept: the newest position that is deleted; the newest of all.
 
     Raises:
         BadRequest: there is nothing between the two.
         RangeNotThere: the journal has no such position.
     """
-    known = database.execute("SELECT stop FROM node_ends WHERE start = ?", (start,)).fetchone()
-    if known is not None:
-        return int(known[0])
+    start, stop = batch
+    deleted, last = kept
+    known = do.execute("SELECT stop FROM node_ends WHERE start = ?", (start,))
+    if known:
+        return int(known[0][0])
     if stop <= start:
         raise BadRequest(
             f"a batch of subscription {subscription!r} cannot be empty",
             f"it would be ({start}, {stop}]",
             "wait for messages",
         )
-    last, deleted = database.execute("SELECT last, deleted FROM node_journal").fetchone()
     if stop > last:
         raise RangeNotThere(
             f"a batch of subscription {subscription!r} cannot end at {stop}",
@@ -50,10 +48,10 @@ def choose_end(database: sqlite3.Connection, subscription: str, start: int, stop
             "use positions that this journal gave",
         )
     # A batch whose messages are gone is never read again.
-    database.execute("DELETE FROM node_ends WHERE start < ?", (deleted,))
-    database.execute(
-        "DELETE FROM node_ends WHERE start IN (SELECT start FROM node_ends ORDER BY start DESC LIMIT -1 OFFSET ?)",
+    do.execute("DELETE FROM node_ends WHERE start < ?", (deleted,))
+    do.execute(
+        "DELETE FROM node_ends WHERE start <= (SELECT start FROM node_ends ORDER BY start DESC LIMIT 1 OFFSET ?)",
         (KEPT_ENDS - 1,),
     )
-    database.execute("INSERT INTO node_ends VALUES (?, ?)", (start, stop))
+    do.execute("INSERT INTO node_ends VALUES (?, ?)", (start, stop))
     return stop

@@ -8,92 +8,44 @@ The sequencer (`oncewire.client.transactions`) decides; its state is stored in t
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridges.node.database import storage_errors, transaction
-from bridges.node.errors import BadRequest, StorageError
+from bridges.journal.model import NewMessage
+from bridges.node.errors import StorageError
 from bridges.node.producers_core import MAX_PRODUCERS, Judgement
 from oncewire.client.transactions.sequence_header import Flag, HeaderError, ProducerId, SequenceHeader, read_header
-from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer import Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError
+from oncewire.store.store import Transaction
 from oncewire.wire import DecodeError, Symbol, read_annotations, vocabulary
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS node_isolation (level TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS node_sequencer (fed INTEGER NOT NULL)",
-    """CREATE TABLE IF NOT EXISTS node_sequences (
-        owner TEXT NOT NULL, producer TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (owner, producer)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS node_waiting (
-        place INTEGER PRIMARY KEY, owner TEXT NOT NULL, producer TEXT NOT NULL, sequence INTEGER NOT NULL,
-        source INTEGER NOT NULL, payload BLOB NOT NULL
-    )""",
-    "CREATE INDEX IF NOT EXISTS node_waiting_producer ON node_waiting (owner, producer, sequence)",
+WAITING_TABLES = (
+    """CREATE TABLE node_sequences (
+        owner TEXT NOT NULL, producer TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (owner, producer))""",
+    """CREATE TABLE node_waiting (
+        place /*whole*/ PRIMARY KEY, owner TEXT NOT NULL, producer TEXT NOT NULL, sequence BIGINT NOT NULL,
+        source BIGINT NOT NULL, payload /*bytes*/ NOT NULL)""",
+    "CREATE INDEX node_waiting_producer ON node_waiting (owner, producer, sequence)",
 )
-_FROM_VERSION_1 = (
-    "INSERT INTO node_sequences SELECT '', producer, state FROM node_sequenced",
-    "INSERT INTO node_waiting SELECT place, '', producer, sequence, source, payload FROM node_pending",
-    "DROP TABLE node_sequenced",
-    "DROP TABLE node_pending",
-)
-"""What was kept without a user stays so, and users continue it (SQ-9)."""
+_PUT_STATE = """INSERT INTO node_sequences VALUES (?, ?, ?)
+ON CONFLICT (owner, producer) DO UPDATE SET state = excluded.state"""
 _REFUSED = {Outcome.REFUSED_CROWDED: Judgement.TOO_MANY_PRODUCERS, Outcome.REFUSED_TANGLED: Judgement.TOO_MANY_GAPS}
 _ROLLBACKS = frozenset({Outcome.ROLLED_BACK, Outcome.ROLLED_BACK_NOTHING})
 _MARK = vocabulary.PRODUCER.encode()
 
-Released = tuple[int, bytes]
-"""A message that belongs into the journal now: the number of its topic, and the encoded message."""
-
-
-def keep_isolation(connection: sqlite3.Connection, path: Path, subscription: str, level: Isolation | None) -> Isolation:
-    """Give a new journal its level, or refuse another one than it has; returns the level.
-
-    A journal whose level changed would hold pending messages that nobody decides about.
-
-    Args:
-        connection: of the journal, whose tables are there.
-        path: of the journal, for errors.
-        subscription: its name, for errors.
-        level: as asked for; None = as the journal has it, `read_uncommitted` if it is new.
-
-    Raises:
-        BadRequest: the journal has another level.
-        StorageError: it cannot be read or written.
-    """
-    with transaction(connection, path) as database:
-        for statement in _TABLES:
-            database.execute(statement)
-        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'node_sequenced'").fetchone() is not None:
-            for statement in _FROM_VERSION_1:
-                database.execute(statement)
-        row = database.execute("SELECT level FROM node_isolation").fetchone()
-        if row is None:
-            (last,) = database.execute("SELECT last FROM node_journal").fetchone()
-            known = Isolation.READ_UNCOMMITTED if last or level is None else level
-            database.execute("INSERT INTO node_isolation VALUES (?)", (known.value,))
-            database.execute("INSERT INTO node_sequencer VALUES (0)")
-        else:
-            known = Isolation(row[0])
-    if level not in {None, known}:
-        assert level is not None
-        raise BadRequest(
-            f"subscription {subscription!r} cannot be received with isolation level {level.value}",
-            f"its journal {path} has the level {known.value}",
-            "use that level, or a subscription with another name",
-        )
-    return known
+Released = tuple[int, NewMessage]
+"""A message that belongs into the journal now, and the number of its topic."""
 
 
 class CommittedOrder:
-    """The waiting room of one journal. Use it inside the transaction that is open on the connection.
+    """The waiting room of one journal. Use it inside the transaction that is open.
 
     When that transaction is rolled back make a new one, which takes its state from the file.
 
     Args:
-        connection: of the journal.
+        do: what is done inside the transaction.
         path: of the journal, for errors.
         max_bytes: of pending messages.
 
@@ -101,15 +53,14 @@ class CommittedOrder:
         StorageError: what is stored cannot be read.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, max_bytes: int) -> None:
-        self._connection = connection
+    def __init__(self, do: Transaction, path: Path, max_bytes: int) -> None:
+        self._do = do
         self._path = path
         self._max_bytes = max_bytes
         self._sequencer: Sequencer[Released] = Sequencer(ring_messages=0, max_producers=MAX_PRODUCERS)
-        with storage_errors(path):
-            (fed,) = connection.execute("SELECT fed FROM node_sequencer").fetchone()
-            states = connection.execute("SELECT producer, owner, state FROM node_sequences").fetchall()
-            held = connection.execute("SELECT owner, sum(length(payload)) FROM node_waiting GROUP BY owner").fetchall()
+        ((fed,),) = do.execute("SELECT fed FROM node_subscription")
+        states = do.execute("SELECT producer, owner, state FROM node_sequences")
+        held = do.execute("SELECT owner, sum(length(payload)) FROM node_waiting GROUP BY owner")
         self._held = Counter({str(user): int(size) for user, size in held})
         try:
             # No horizons: no producer is ever forgotten here, as with J-2, so a new one is never refused.
@@ -138,16 +89,15 @@ class CommittedOrder:
         except HeaderError:
             return Judgement.MALFORMED_HEADER, []
         if header is None:
-            return Judgement.NEW, [(source, payload)]
+            return Judgement.NEW, [(source, NewMessage(payload))]
         place = self._sequencer.position + 1
-        with storage_errors(self._path):
-            return self._feed(place, header, (source, payload), now_us / 1_000_000)
+        return self._feed(place, header, (source, NewMessage(payload)), now_us / 1_000_000)
 
     def _feed(
         self, place: int, header: SequenceHeader, message: Released, now: float
     ) -> tuple[Judgement, list[Released]]:
         waits = header.flag in {Flag.CONTINUE, Flag.LAST}
-        if waits and not self._has_room(header, len(message[1])):
+        if waits and not self._has_room(header, len(message[1].payload)):
             return Judgement.TOO_MUCH_PENDING, []
         if waits:  # also the last one: when it commits, it is read back with the others
             self._keep(place, header, message)
@@ -191,9 +141,9 @@ class CommittedOrder:
         )
 
     def _keep(self, place: int, header: SequenceHeader, message: Released) -> None:
-        source, payload = message
+        source, payload = message[0], message[1].payload
         self._held[header.producer.user] += len(payload)
-        self._connection.execute(
+        self._do.execute(
             "INSERT INTO node_waiting VALUES (?, ?, ?, ?, ?, ?)",
             (place, header.producer.user, str(header.producer), header.sequence, source, payload),
         )
@@ -202,7 +152,7 @@ class CommittedOrder:
         found = []
         for place, source, payload in self._waiting(reread):
             if reread.wants(header_of(payload)):
-                found.append((source, payload))
+                found.append((source, NewMessage(payload)))
                 self._delete("place = ?", place)
         try:
             reread.finish()
@@ -211,21 +161,21 @@ class CommittedOrder:
         return found
 
     def _waiting(self, reread: Reread[Released]) -> Iterator[tuple[int, int, bytes]]:
-        rows: list[tuple[int, int, bytes]] = self._connection.execute(
+        rows: list[tuple[int, int, bytes]] = self._do.execute(
             "SELECT place, source, payload FROM node_waiting WHERE owner = ? AND producer = ?"
             " AND place BETWEEN ? AND ? ORDER BY place",
             (reread.producer.user, str(reread.producer), reread.first_position, reread.last_position),
-        ).fetchall()
+        )
         return iter(rows)
 
     def _hand_over(self, producer: ProducerId) -> None:
         """What waits of a producer without user is the user's now (SQ-9)."""
         whose = "owner = '' AND producer = ?"
-        (size,) = self._connection.execute(
+        ((size,),) = self._do.execute(
             f"SELECT coalesce(sum(length(payload)), 0) FROM node_waiting WHERE {whose}",  # noqa: S608  # our texts
             (str(producer),),
-        ).fetchone()
-        self._connection.execute(
+        )
+        self._do.execute(
             f"UPDATE node_waiting SET owner = ? WHERE {whose}",  # noqa: S608
             (producer.user, str(producer)),
         )
@@ -233,27 +183,20 @@ class CommittedOrder:
         self._held[producer.user] += int(size)
 
     def _delete(self, condition: str, *values: object) -> None:
-        sizes = self._connection.execute(
+        sizes = self._do.execute(
             f"SELECT owner, sum(length(payload)) FROM node_waiting WHERE {condition} GROUP BY owner",  # noqa: S608
             values,
-        ).fetchall()
-        self._connection.execute(f"DELETE FROM node_waiting WHERE {condition}", values)  # noqa: S608
+        )
+        self._do.execute(f"DELETE FROM node_waiting WHERE {condition}", values)  # noqa: S608
         for user, size in sizes:
             self._held[user] -= int(size)
 
     def save(self) -> None:
-        """Store what has changed, in the open transaction.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        with storage_errors(self._path):
-            for producer, state in self._sequencer.changes().items():
-                assert state is not None  # nobody is forgotten
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO node_sequences VALUES (?, ?, ?)", (producer.user, str(producer), state)
-                )
-            self._connection.execute("UPDATE node_sequencer SET fed = ?", (self._sequencer.position,))
+        """Store what has changed, in the open transaction."""
+        for producer, state in self._sequencer.changes().items():
+            assert state is not None  # nobody is forgotten
+            self._do.execute(_PUT_STATE, (producer.user, str(producer), state))
+        self._do.execute("UPDATE node_subscription SET fed = ?", (self._sequencer.position,))
         self._sequencer.saved()
 
 

@@ -77,18 +77,18 @@ class EmbeddedNode(Node):
                 if time.monotonic() >= ends_at:
                     raise
             time.sleep(LOCKED_POLL_S)
-        return self._files.marks(subscription).uuid
+        return self._files.journal(subscription).marks().uuid
 
     def offsets(
         self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Offsets:
         """See Node."""
-        marks = self._files.marks(subscription)
+        marks = self._files.journal(subscription).marks()
         end = marks.last
         gaps: tuple[Gap, ...] = ()
         if low is not None:
-            end = self._files.end_within(subscription, low, max_rows, max_bytes)
-            gaps = self._files.gaps(subscription, low, end)
+            end = self._files.journal(subscription).end_within(low, max_rows=max_rows, max_bytes=max_bytes)
+            gaps = self._files.journal(subscription).gaps(low, end)
         ended = "" if self._thread is None else self._thread.node.ended.get(subscription, "")
         if self._thread is not None:
             self._thread.soon(self._thread.node.asked, subscription)
@@ -96,11 +96,11 @@ class EmbeddedNode(Node):
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
-        return self._files.initial_offset(subscription, start)
+        return self._files.journal(subscription).initial_offset(start)
 
     def choose_end(self, subscription: str, start: int, stop: int) -> int:
         """See Node."""
-        return self._files.choose_end(subscription, start, stop)
+        return self._files.journal(subscription).choose_end(start, stop)
 
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
@@ -117,19 +117,19 @@ class EmbeddedNode(Node):
 
     def release(self, subscription: str, *, ends: bool = False) -> bool:
         """See Node."""
-        self._files.release(subscription)
+        self._files.journal(subscription).release()
         return ends and bool(self._work(BridgeNode.end, subscription, RELEASED))
 
     def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
         """See Node."""
-        return self._files.choose_snapshot(sink, start, stop)
+        return self._files.outbox(sink).choose_snapshot(start, stop)
 
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
     ) -> bool:
         """See Node."""
         part = StagedPart(partition, attempt, 0, 0)
-        return self._files.stage(sink, writer, batch, part, chunk, count_topics(body), body)
+        return self._files.outbox(sink).stage(writer, batch, part, chunk, count_topics(body), body)
 
     def commit(
         self,
@@ -141,7 +141,7 @@ class EmbeddedNode(Node):
         publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """See Node. Publishing starts with the call, and continues after it while this process runs."""
-        decided = self._files.commit(sink, writer, batch, parts, publishing)
+        decided = self._files.outbox(sink).commit(writer, batch, parts, publishing)
         return self._wait(sink, decided.number, wait_s, is_first=decided.is_first)
 
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:

@@ -8,21 +8,23 @@ message of a new incarnation leaves a mark before it.
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
+
+from oncewire.store.store import Transaction
 
 MAX_GAPS_REPORTED = 16
 """Of one range: the first one is what somebody has to look at."""
 
 GAP_TABLES = (
-    "CREATE TABLE IF NOT EXISTS node_incarnations (source INTEGER PRIMARY KEY, incarnation INTEGER NOT NULL)",
-    """CREATE TABLE IF NOT EXISTS node_gaps (
-        position INTEGER NOT NULL,  -- messages are missing behind it
-        topic TEXT NOT NULL,
-        noted INTEGER NOT NULL,     -- microseconds since 1970
-        PRIMARY KEY (position, topic)
-    ) WITHOUT ROWID""",
+    "CREATE TABLE node_incarnations (source /*whole*/ PRIMARY KEY, incarnation BIGINT NOT NULL)",
+    # Messages are missing behind the position; noted in microseconds since 1970.
+    """CREATE TABLE node_gaps (
+        position BIGINT NOT NULL, topic TEXT NOT NULL, noted BIGINT NOT NULL, PRIMARY KEY (position, topic))""",
 )
+_PUT_INCARNATION = """INSERT INTO node_incarnations VALUES (?, ?)
+ON CONFLICT (source) DO UPDATE SET incarnation = excluded.incarnation"""
+_PUT_GAP = """INSERT INTO node_gaps VALUES (?, ?, ?)
+ON CONFLICT (position, topic) DO UPDATE SET noted = excluded.noted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +42,32 @@ class Gap:
     noted_us: int
 
 
-def note_incarnation(database: sqlite3.Connection, source: int, incarnation: int, position: int, now_us: int) -> bool:
+def note_incarnation(do: Transaction, source: int, topic: str, incarnation: int, place: tuple[int, int]) -> bool:
     """A topic's messages belong to this incarnation from now on. Call it in the transaction that appends them.
 
     Args:
-        database: of the journal.
-        source: the topic's number in it.
+        do: the transaction.
+        source: the topic's number in the journal.
+        topic: its name.
         incarnation: of its subscription.
-        position: the newest one, before the first message of the incarnation.
-        now_us: microseconds since 1970.
+        place: the newest position, before the first message of the incarnation; the time, microseconds since 1970.
 
     Returns:
         Whether it is another one than before: messages are missing, and that is noted.
     """
-    known = database.execute("SELECT incarnation FROM node_incarnations WHERE source = ?", (source,)).fetchone()
-    if known is not None and known[0] == incarnation:
+    known = do.execute("SELECT incarnation FROM node_incarnations WHERE source = ?", (source,))
+    if known == [(incarnation,)]:
         return False
-    database.execute("INSERT OR REPLACE INTO node_incarnations VALUES (?, ?)", (source, incarnation))
-    if known is None:
-        return False
-    database.execute(
-        "INSERT OR REPLACE INTO node_gaps SELECT ?, topic, ? FROM node_sources WHERE id = ?", (position, now_us, source)
-    )
-    return True
+    do.execute(_PUT_INCARNATION, (source, incarnation))
+    if known:
+        do.execute(_PUT_GAP, (place[0], topic, place[1]))
+    return bool(known)
 
 
-def gaps_within(database: sqlite3.Connection, low: int, high: int) -> tuple[Gap, ...]:
+def gaps_within(do: Transaction, low: int, high: int) -> tuple[Gap, ...]:
     """Where messages are missing before a message of (low, high], the oldest first."""
-    rows = database.execute(
+    rows = do.execute(
         "SELECT position, topic, noted FROM node_gaps WHERE position >= ? AND position < ? ORDER BY position LIMIT ?",
         (low, high, MAX_GAPS_REPORTED),
-    ).fetchall()
+    )
     return tuple(Gap(*row) for row in rows)

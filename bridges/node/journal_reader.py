@@ -1,19 +1,29 @@
 """Ranges of a journal, for any number of reading processes.
 
-Read transactions are short: a long one keeps SQLite from cleaning up its write-ahead log.
+No transaction is open between two chunks: it would keep SQLite from cleaning up its write-ahead log.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridges.node.database import open_database, storage_errors
-from bridges.node.errors import BadRequest, OwnedByAnother, RangeHole, RangeNotThere, RangeTrimmed, StorageError
+from bridges.journal import log
+from bridges.journal.model import JournalState
+from bridges.node.database import open_file
+from bridges.node.errors import (
+    BadRequest,
+    JournalReplaced,
+    OwnedByAnother,
+    RangeHole,
+    RangeNotThere,
+    RangeTrimmed,
+    StorageError,
+)
 from bridges.node.gaps import Gap, gaps_within
-from bridges.node.journal import JournalMarks, check_uuid, read_marks
+from bridges.node.journal_tables import FEATURES, JournalMarks, journal_of, marks_of
+from oncewire.store.store import Transaction
 
 CHUNK_ROWS = 8_192
 CHUNK_BYTES = 8 << 20
@@ -38,7 +48,7 @@ class Chunk:
 
 
 class JournalReader:
-    """A read-only view of a journal's file.
+    """What a journal has, for any process.
 
     Raises:
         StorageError: it does not exist or is no journal.
@@ -50,28 +60,33 @@ class JournalReader:
             raise StorageError(
                 f"the journal {path} cannot be opened", "it does not exist", "subscribe first: the receiver makes it"
             )
-        self._connection: sqlite3.Connection = open_database(path, read_only=True)
+        self._file = open_file(path, *FEATURES)
         self._topics: dict[int, str] = {}
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._file.close()
+
+    def _journal(self, do: Transaction) -> JournalState:
+        return journal_of(do, self._path)
+
+    def _marks(self, do: Transaction) -> JournalMarks:
+        return marks_of(do, self._journal(do))
 
     def marks(self) -> JournalMarks:
         """Where the journal stands."""
-        with storage_errors(self._path):
-            return read_marks(self._connection)
+        with self._file.looking() as do:
+            return self._marks(do)
 
     def topics(self) -> list[str]:
         """What the journal's receiver subscribes to."""
-        with storage_errors(self._path):
-            rows = self._connection.execute("SELECT topic FROM node_sources ORDER BY id").fetchall()
-        return [row[0] for row in rows]
+        with self._file.looking() as do:
+            return [topic for _, topic in sorted(log.topics(do, self._journal(do)).items())]
 
     def gaps(self, low: int, high: int) -> tuple[Gap, ...]:
         """Where messages are missing before a message of (low, high], the oldest first; some of them if many (J-8)."""
-        with storage_errors(self._path):
-            return gaps_within(self._connection, low, high)
+        with self._file.looking() as do:
+            return gaps_within(do, low, high)
 
     def end_within(self, low: int, *, max_rows: int | None = None, max_bytes: int | None = None) -> int:
         """Where a range that starts behind `low` must end to keep to limits; at least one message if there is one.
@@ -89,15 +104,15 @@ class JournalReader:
         high = marks.last if max_rows is None else min(marks.last, low + max(1, max_rows))
         if max_bytes is None or high <= low:
             return high
-        with storage_errors(self._path):
-            return self._cut(low, high, max_bytes)
+        with self._file.looking() as do:
+            return max(low + 1, log.end_within(do, self._journal(do), low, high, high - low, max_bytes))
 
     def read(self, low: int, high: int, *, uuid: str | None = None, owner: str | None = None) -> Iterator[Chunk]:
         """The messages of (low, high], in order, every one of them (J-3).
 
         Args:
             low, high: positions.
-            uuid: of the journal the positions come from.
+            uuid: of the journal the positions come from; None = the caller has none yet.
             owner: the query that reads; it must have claimed the journal.
 
         Raises:
@@ -105,7 +120,12 @@ class JournalReader:
             RangeTrimmed, RangeNotThere, RangeHole: not all messages are there; none is missing silently.
         """
         marks = self.marks()
-        check_uuid(marks, uuid, self._path)
+        if uuid is not None and uuid != marks.uuid:
+            raise JournalReplaced(
+                f"offsets of journal {uuid} cannot be used with {self._path}",
+                f"the file is another journal, {marks.uuid}: the old one was deleted or replaced",
+                "restore the old file, or start the query with a new checkpoint (messages in between are lost)",
+            )
         if owner is not None and marks.owner not in {None, owner}:
             raise OwnedByAnother(
                 f"subscription {self._path.stem!r} cannot be read with this checkpoint",
@@ -114,13 +134,10 @@ class JournalReader:
             )
         self._check_bounds(marks, low, high)
         while low < high:
-            with storage_errors(self._path):
-                stop = self._cut(low, min(high, low + CHUNK_ROWS), CHUNK_BYTES)
-                rows = self._connection.execute(
-                    "SELECT source, arrived, payload FROM node_messages"
-                    " WHERE position > ? AND position <= ? ORDER BY position",
-                    (low, stop),
-                ).fetchall()
+            with self._file.looking() as do:
+                found = self._journal(do)
+                stop = max(low + 1, log.end_within(do, found, low, high, CHUNK_ROWS, CHUNK_BYTES))
+                rows = log.rows_up_to(do, found, low, stop)
             if len(rows) != stop - low:
                 self._check_bounds(self.marks(), low, high)  # trimmed in between?
                 raise RangeHole(
@@ -128,54 +145,14 @@ class JournalReader:
                     f"it holds {len(rows)} messages of {stop - low}",
                     "the journal is damaged: restore it, or start the query with failOnDataLoss=false",
                 )
-            sources, arrived, payloads = zip(*rows, strict=True)
+            _, arrived, sources, payloads, _ = zip(*rows, strict=True)
             yield Chunk(low + 1, self._names(sources), list(arrived), list(payloads))
             low = stop
 
-    def _cut(self, low: int, high: int, max_bytes: int) -> int:
-        """The end of the longest range from `low` up to `high` that has at most so many bytes; at least one message.
-
-        Bytes only grow with positions, so a binary search over the primary key finds it.
-        """
-        limit = self._bytes_before(low) + max_bytes
-        if self._bytes_at(high) <= limit:
-            return high
-        good, bad = low + 1, high
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            if self._bytes_at(middle) <= limit:
-                good = middle
-            else:
-                bad = middle
-        return good
-
-    def _bytes_before(self, position: int) -> int:
-        row = self._connection.execute(
-            "SELECT total_bytes FROM node_messages WHERE position = ?", (position,)
-        ).fetchone()
-        if row is not None:
-            return int(row[0])
-        (deleted,) = self._connection.execute("SELECT deleted_bytes FROM node_journal").fetchone()
-        return int(deleted)
-
-    def _bytes_at(self, position: int) -> int:
-        row = self._connection.execute(
-            "SELECT total_bytes FROM node_messages WHERE position = ?", (position,)
-        ).fetchone()
-        if row is None:
-            marks = read_marks(self._connection)
-            self._check_bounds(marks, position - 1, position)
-            raise RangeHole(
-                f"position {position} of {self._path} cannot be read",
-                "it is not there",
-                "the journal is damaged: restore it, or start the query with failOnDataLoss=false",
-            )
-        return int(row[0])
-
     def _names(self, sources: tuple[int, ...]) -> list[str]:
-        if any(source not in self._topics for source in set(sources)):
-            with storage_errors(self._path):
-                self._topics = dict(self._connection.execute("SELECT id, topic FROM node_sources"))
+        if not self._topics.keys() >= set(sources):
+            with self._file.looking() as do:
+                self._topics = log.topics(do, self._journal(do))
         return [self._topics[source] for source in sources]
 
     def _check_bounds(self, marks: JournalMarks, low: int, high: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,10 +144,10 @@ class BridgeNode:
     async def _keep(self, name: str, receiver: Receiver, passed_s: float) -> None:
         subscription, attention = receiver.subscription, receiver.attention
         if attention.passed(passed_s):
-            await asyncio.to_thread(self.storage.note_unread, name, attention.unread_s)
+            await asyncio.to_thread(lambda: self.storage.journal(name).note_unread(attention.unread_s))
             attention.noted()
         if subscription.drop_unread_s:
-            dropped = await asyncio.to_thread(self.storage.drop_unread, name, subscription.drop_unread_s)
+            dropped = await asyncio.to_thread(self._drop_unread, name, subscription.drop_unread_s)
             if dropped:
                 receiver.numbers.dropped += dropped
                 logger.warning(
@@ -159,6 +160,9 @@ class BridgeNode:
         limit_s = subscription.expire_unread_s
         if 0.0 < limit_s <= attention.unread_s:
             receiver.end_soon(f"no query has asked for it within {limit_s:g} s (expire_unread_s)")
+
+    def _drop_unread(self, name: str, after_s: float) -> int:
+        return self.storage.journal(name).drop_unread(time.time() - after_s)
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -221,7 +225,7 @@ class BridgeNode:
             if receiver is None:
                 if name in self.ended:
                     return True
-                topics = await asyncio.to_thread(self.storage.topics, name)
+                topics = await asyncio.to_thread(lambda: self.storage.journal(name).topics())
                 receiver = await self._start_receiver(self._described(name, tuple(topics)))
         return await receiver.end(why)
 
@@ -233,8 +237,8 @@ class BridgeNode:
         if name in self._receivers:
             return
         try:
-            topics = await asyncio.to_thread(self.storage.topics, name)
-            ended = await asyncio.to_thread(self.storage.ended, name)
+            topics = await asyncio.to_thread(lambda: self.storage.journal(name).topics())
+            ended = await asyncio.to_thread(lambda: self.storage.journal(name).ended())
             if ended:  # J-14
                 self.ended[name] = ended
             elif topics:
@@ -365,7 +369,7 @@ class BridgeNode:
         }
 
     def _subscription_state(self, receiver: Receiver) -> dict[str, object]:
-        marks = self.storage.marks(receiver.subscription.name)
+        marks = self.storage.journal(receiver.subscription.name).marks()
         numbers = receiver.numbers
         return {
             "topics": list(receiver.subscription.topics),

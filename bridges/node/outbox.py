@@ -12,27 +12,19 @@ from __future__ import annotations
 
 import re
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridges.node.database import open_database, storage_errors, transaction
-from bridges.node.errors import (
-    BadRequest,
-    BatchForgotten,
-    Fenced,
-    OutboxFull,
-    OwnedByAnother,
-    PartMissing,
-    StorageError,
-    TooLarge,
-)
-from bridges.node.outbox_schema import SCHEMA, VERSION
+from bridges.node.database import open_file
+from bridges.node.errors import BadRequest, BatchForgotten, Fenced, OutboxFull, OwnedByAnother, PartMissing, TooLarge
+from bridges.node.outbox_schema import SINKS
+from bridges.node.range_set_core import RangeSet
 from bridges.node.required_rows import set_required
 from bridges.node.snapshots import choose_snapshot
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
+from oncewire.store.store import Transaction
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""
@@ -47,6 +39,7 @@ MAX_TOPICS = 256
 SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """A sink's id is a file name, and the container-id it publishes with."""
 _TOPIC_BYTES = 255
+_NONE = RangeSet().to_bytes(), RangeSet().to_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,46 +157,36 @@ class Outbox:
         self._max_bytes = max_bytes
         self._clock = clock
         self._last_writer: Writer | None = None
-        self._connection = open_database(path)
+        self._file = open_file(path, SINKS)
         try:
             self._prepare()
         except BaseException:
-            self._connection.close()
+            self._file.close()
             raise
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._file.close()
 
     def _prepare(self) -> None:
-        with transaction(self._connection, self.path) as database:
-            for statement in SCHEMA:
-                database.execute(statement)
-            row = database.execute("SELECT version, sink FROM node_outbox").fetchone()
-            if row is None:
-                database.execute(
-                    "INSERT INTO node_outbox (version, uuid, sink, generation, epoch, next_manifest)"
-                    " VALUES (?, ?, ?, 0, 0, 0)",
-                    (VERSION, secrets.token_hex(8), self.sink),
+        with self._file.transaction() as do:
+            if not do.execute("SELECT 1 FROM node_sink"):
+                do.execute(
+                    "INSERT INTO node_sink (uuid, sink, generation, epoch, next_manifest) VALUES (?, ?, 0, 0, 0)",
+                    (secrets.token_hex(8), self.sink),
                 )
-                return
-        if row[0] != VERSION:
-            raise StorageError(
-                f"the outbox {self.path} cannot be used",
-                f"it has version {row[0]}, this program knows version {VERSION}",
-                "use the version of Oncewire that wrote it",
-            )
-        if row[1] != self.sink:
+            ((owner,),) = do.execute("SELECT sink FROM node_sink")
+        if owner != self.sink:
             raise BadRequest(
                 f"the outbox {self.path} cannot be used for sink {self.sink!r}",
-                f"it belongs to sink {row[1]!r}",
+                f"it belongs to sink {owner!r}",
                 "give each sink a file of its own",
             )
 
     def choose_snapshot(self, start: str, stop: str) -> str:
         """Where a processor's attempt that begins at `start` ends, for good; see `choose_snapshot`."""
-        with transaction(self._connection, self.path) as database:
-            return choose_snapshot(database, self.sink, start, stop)
+        with self._file.transaction() as do:
+            return choose_snapshot(do, self.sink, start, stop)
 
     # --- staging ------------------------------------------------------------------------------------------------------
 
@@ -231,34 +214,34 @@ class Outbox:
         """
         _check_topics(topics)
         self._register(writer)
-        with transaction(self._connection, self.path) as database:
-            generation = self._admit(database, writer)
-            if self._find(database, generation, batch) is not None:
+        with self._file.transaction() as do:
+            generation = self._admit(do, writer)
+            if self._find(do, generation, batch) is not None:
                 return False
-            self._check_room(database, len(body))
+            self._check_room(do, len(body))
             key = (generation, batch, part.partition, part.attempt, chunk)
-            old = database.execute(
+            old = do.execute(
                 "SELECT id FROM node_parts WHERE (generation, batch, partition, attempt, chunk) = (?, ?, ?, ?, ?)", key
-            ).fetchone()
-            if old is not None:
-                _delete_parts(database, "id = ?", (old[0],))
+            )
+            if old:
+                _delete_parts(do, "id = ?", old[0])
             rows = sum(topics.values())
-            part_id = database.execute(
+            ((part_id,),) = do.execute(
                 "INSERT INTO node_parts (generation, batch, partition, attempt, chunk, rows, bytes)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
                 (*key, rows, len(body)),
-            ).lastrowid
-            database.execute("INSERT INTO node_bodies VALUES (?, ?)", (part_id, body))
+            )
+            do.execute("INSERT INTO node_bodies VALUES (?, ?)", (part_id, body))
             for topic, count in topics.items():
-                topic_id = self._topic_id(database, topic)
-                database.execute(
+                topic_id = self._topic_id(do, topic)
+                do.execute(
                     "INSERT INTO node_part_topics (part, topic, rows) VALUES (?, ?, ?)", (part_id, topic_id, count)
                 )
         return True
 
-    def _check_room(self, database: sqlite3.Connection, size: int) -> None:
+    def _check_room(self, do: Transaction, size: int) -> None:
         """O-11."""
-        waiting, staged = _bytes(database)
+        waiting, staged = _bytes(do)
         if waiting >= self._max_bytes:
             raise OutboxFull(
                 f"nothing can be staged for sink {self.sink}",
@@ -294,41 +277,37 @@ class Outbox:
             BatchForgotten: a later batch was decided, and this one is not known.
         """
         self._register(writer)
-        with transaction(self._connection, self.path) as database:
-            generation = self._admit(database, writer)
-            database.execute("UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,))
-            set_required(database, publishing.require)
-            known = self._find(database, generation, batch)
+        with self._file.transaction() as do:
+            generation = self._admit(do, writer)
+            do.execute("UPDATE node_sink SET resends_in_doubt = ?", (publishing.resends_in_doubt,))
+            set_required(do, publishing.require)
+            known = self._find(do, generation, batch)
             if known is not None:  # O-2
                 return known
-            (newest,) = database.execute(
-                "SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,)
-            ).fetchone()
+            ((newest,),) = do.execute("SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,))
             if newest is not None and newest > batch:  # O-9
                 raise BatchForgotten(
                     f"batch {batch} of sink {self.sink} cannot be decided",
                     f"batch {newest} was decided before, and nothing is known of batch {batch}",
                     "the checkpoint is older than the outbox: restore the newest checkpoint",
                 )
-            staged = [row for part in parts for row in self._chunks_of(database, generation, batch, part)]
-            number = self._write_manifest(database, generation, batch, writer.run, publishing.is_atomic, staged)
+            staged = [row for part in parts for row in self._chunks_of(do, generation, batch, part)]
+            number = self._write_manifest(do, generation, batch, writer.run, publishing.is_atomic, staged)
             # What lost: attempts of this batch and of any before it that are in no manifest.
-            _delete_parts(database, "manifest IS NULL AND generation = ? AND batch <= ?", (generation, batch))
-            finish_manifests(database)
-            manifest = self._find(database, generation, batch)
+            _delete_parts(do, "manifest IS NULL AND generation = ? AND batch <= ?", (generation, batch))
+            finish_manifests(do)
+            manifest = self._find(do, generation, batch)
         assert manifest is not None
         assert manifest.number == number
         return replace(manifest, is_first=True)
 
-    def _chunks_of(
-        self, database: sqlite3.Connection, generation: int, batch: int, part: StagedPart
-    ) -> list[tuple[int, int]]:
+    def _chunks_of(self, do: Transaction, generation: int, batch: int, part: StagedPart) -> list[tuple[int, int]]:
         """(id, rows) of a part's chunks, in order."""
-        found: list[tuple[int, int]] = database.execute(
+        found: list[tuple[int, int]] = do.execute(
             "SELECT id, rows FROM node_parts WHERE (generation, batch, partition, attempt) = (?, ?, ?, ?)"
             " ORDER BY chunk",
             (generation, batch, part.partition, part.attempt),
-        ).fetchall()
+        )
         rows = sum(row[1] for row in found)
         if len(found) != part.chunks or rows != part.rows:
             raise PartMissing(
@@ -340,126 +319,114 @@ class Outbox:
         return found
 
     def _write_manifest(
-        self,
-        database: sqlite3.Connection,
-        generation: int,
-        batch: int,
-        run: str,
-        is_atomic: bool,
-        staged: Sequence[tuple[int, int]],
+        self, do: Transaction, generation: int, batch: int, run: str, is_atomic: bool, staged: Sequence[tuple[int, int]]
     ) -> int:
-        (number,) = database.execute("SELECT next_manifest FROM node_outbox").fetchone()
-        database.execute("UPDATE node_outbox SET next_manifest = ?", (number + 1,))
-        database.execute(
+        ((number,),) = do.execute("SELECT next_manifest FROM node_sink")
+        do.execute("UPDATE node_sink SET next_manifest = ?", (number + 1,))
+        do.execute(
             "INSERT INTO node_manifests (number, generation, batch, run, rows, is_atomic) VALUES (?, ?, ?, ?, ?, ?)",
             (number, generation, batch, run, sum(rows for _, rows in staged), is_atomic),
         )
         firsts: dict[int, int] = {}
         ends: dict[int, int] = {}
         for part_id, _ in staged:
-            database.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (number, part_id))
-            for topic, rows in database.execute(
-                "SELECT topic, rows FROM node_part_topics WHERE part = ?", (part_id,)
-            ).fetchall():
+            do.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (number, part_id))
+            for topic, rows in do.execute("SELECT topic, rows FROM node_part_topics WHERE part = ?", (part_id,)):
                 if topic not in ends:
-                    (ends[topic],) = database.execute(
-                        "SELECT assigned FROM node_topics WHERE id = ?", (topic,)
-                    ).fetchone()
+                    ((ends[topic],),) = do.execute("SELECT assigned FROM node_topics WHERE id = ?", (topic,))
                     firsts[topic] = ends[topic]
-                database.execute(
+                do.execute(
                     "UPDATE node_part_topics SET first = ? WHERE part = ? AND topic = ?", (ends[topic], part_id, topic)
                 )
                 ends[topic] += rows
         for topic, stop in ends.items():
-            self._keep_alive(database, topic)
-            database.execute("UPDATE node_topics SET assigned = ? WHERE id = ?", (stop, topic))
-            database.execute("INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop))
-        database.execute("DELETE FROM node_manifests WHERE is_done AND number < ?", (number - KEPT_MANIFESTS,))
+            self._keep_alive(do, topic)
+            do.execute("UPDATE node_topics SET assigned = ? WHERE id = ?", (stop, topic))
+            do.execute("INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop))
+        do.execute("DELETE FROM node_manifests WHERE is_done = 1 AND number < ?", (number - KEPT_MANIFESTS,))
         return int(number)
 
-    def _keep_alive(self, database: sqlite3.Connection, topic: int) -> None:
+    def _keep_alive(self, do: Transaction, topic: int) -> None:
         """Note that a topic gets rows now; after a long silence it becomes a new producer, if nothing is in flight."""
         now_ms = int(self._clock() * 1000)
-        assigned, floor, born_ms, decided_ms = database.execute(
+        ((assigned, floor, born_ms, decided_ms),) = do.execute(
             "SELECT assigned, floor, born_ms, decided_ms FROM node_topics WHERE id = ?", (topic,)
-        ).fetchone()
+        )
         is_new = born_ms == 0
         was_silent = now_ms - decided_ms > NEW_LIFE_AFTER_S * 1000 and floor == assigned
         if is_new or was_silent:
-            database.execute(
+            do.execute(
                 "UPDATE node_topics SET base = ?, born_ms = ? WHERE id = ?", (assigned, max(now_ms, born_ms + 1), topic)
             )
-        database.execute("UPDATE node_topics SET decided_ms = ? WHERE id = ?", (now_ms, topic))
+        do.execute("UPDATE node_topics SET decided_ms = ? WHERE id = ?", (now_ms, topic))
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def manifest(self, number: int) -> Manifest | None:
         """A manifest by its number; None = not decided, or long ago."""
-        with storage_errors(self.path):
-            return self._find_where(self._connection, "number = ?", (number,))
+        with self._file.looking() as do:
+            return self._find_where(do, "number = ?", (number,))
 
     def marks(self) -> OutboxMarks:
         """Where the outbox stands."""
-        with storage_errors(self.path):
-            uuid, query, epoch, manifests = self._connection.execute(
-                "SELECT uuid, query, epoch, next_manifest FROM node_outbox"
-            ).fetchone()
-            (waiting,) = self._connection.execute("SELECT count(*) FROM node_manifests WHERE NOT is_done").fetchone()
-            waiting_bytes, staged_bytes = _bytes(self._connection)
+        with self._file.looking() as do:
+            ((uuid, query, epoch, manifests),) = do.execute("SELECT uuid, query, epoch, next_manifest FROM node_sink")
+            ((waiting,),) = do.execute("SELECT count(*) FROM node_manifests WHERE is_done = 0")
+            waiting_bytes, staged_bytes = _bytes(do)
         return OutboxMarks(uuid, query, epoch, manifests, waiting, waiting_bytes, staged_bytes)
 
-    def _find(self, database: sqlite3.Connection, generation: int, batch: int) -> Manifest | None:
-        return self._find_where(database, "generation = ? AND batch = ?", (generation, batch))
+    def _find(self, do: Transaction, generation: int, batch: int) -> Manifest | None:
+        return self._find_where(do, "generation = ? AND batch = ?", (generation, batch))
 
     @staticmethod
-    def _find_where(database: sqlite3.Connection, condition: str, values: tuple[object, ...]) -> Manifest | None:
-        row = database.execute(
+    def _find_where(do: Transaction, condition: str, values: tuple[object, ...]) -> Manifest | None:
+        found = do.execute(
             f"SELECT number, batch, rows, is_done, not_accepted FROM node_manifests WHERE {condition}",  # noqa: S608  # ours
             values,
-        ).fetchone()
-        return None if row is None else Manifest(row[0], row[1], row[2], False, bool(row[3]), row[4])
+        )
+        return next((Manifest(row[0], row[1], row[2], False, bool(row[3]), row[4]) for row in found), None)
 
     # --- who may write ------------------------------------------------------------------------------------------------
 
     def _register(self, writer: Writer) -> None:
         """Let a run in for good, before a request of it that may fail: it is older than runs that come later."""
         if writer != self._last_writer:
-            with transaction(self._connection, self.path) as database:
-                self._admit(database, writer)
+            with self._file.transaction() as do:
+                self._admit(do, writer)
             self._last_writer = writer
 
-    def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
+    def _admit(self, do: Transaction, writer: Writer) -> int:
         """Let the sink's query in, with its newest run (O-4, O-5); returns the generation."""
-        owner, generation, epoch = database.execute("SELECT query, generation, epoch FROM node_outbox").fetchone()
+        ((owner, generation, epoch),) = do.execute("SELECT query, generation, epoch FROM node_sink")
         if owner != writer.query:
             if owner is not None:
-                self._check_takeover(database, writer, owner)
-                database.execute("INSERT OR IGNORE INTO node_former_queries VALUES (?)", (owner,))
-                database.execute("DELETE FROM node_runs")
-                _delete_parts(database, "manifest IS NULL", ())
+                self._check_takeover(do, writer, owner)
+                do.execute("INSERT INTO node_former_queries VALUES (?) ON CONFLICT (query) DO NOTHING", (owner,))
+                do.execute("DELETE FROM node_runs")
+                _delete_parts(do, "manifest IS NULL", ())
                 generation += 1
-            database.execute("UPDATE node_outbox SET query = ?, generation = ?", (writer.query, generation))
-        known = database.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,)).fetchone()
-        if known is None:
+            do.execute("UPDATE node_sink SET query = ?, generation = ?", (writer.query, generation))
+        known = do.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,))
+        if not known:
             epoch += 1
             if writer.repeats:
-                _delete_parts(database, "manifest IS NULL", ())
+                _delete_parts(do, "manifest IS NULL", ())
                 generation += 1
-            database.execute("UPDATE node_outbox SET epoch = ?, generation = ?", (epoch, generation))
-            database.execute("INSERT INTO node_runs VALUES (?, ?)", (writer.run, epoch))
-            database.execute("DELETE FROM node_runs WHERE epoch <= ?", (epoch - KEPT_RUNS,))
-        elif known[0] != epoch:
+            do.execute("UPDATE node_sink SET epoch = ?, generation = ?", (epoch, generation))
+            do.execute("INSERT INTO node_runs VALUES (?, ?)", (writer.run, epoch))
+            do.execute("DELETE FROM node_runs WHERE epoch <= ?", (epoch - KEPT_RUNS,))
+        elif known != [(epoch,)]:
             raise Fenced(
                 f"run {writer.run} cannot write to sink {self.sink}",
-                f"a newer run of the query has taken over (epoch {epoch}, this one has {known[0]})",
+                f"a newer run of the query has taken over (epoch {epoch}, this one has {known[0][0]})",
                 "nothing: this process is the one that should end",
             )
         return int(generation)
 
-    def _check_takeover(self, database: sqlite3.Connection, writer: Writer, owner: str) -> None:
-        former = database.execute("SELECT 1 FROM node_former_queries WHERE query = ?", (writer.query,)).fetchone()
+    def _check_takeover(self, do: Transaction, writer: Writer, owner: str) -> None:
+        former = do.execute("SELECT 1 FROM node_former_queries WHERE query = ?", (writer.query,))
         what = f"query {writer.query} cannot write to sink {self.sink}"
-        if former is not None:
+        if former:
             raise OwnedByAnother(
                 what,
                 f"query {owner} has taken the sink over from it",
@@ -472,18 +439,18 @@ class Outbox:
                 "give each query its own sinkId; if the old checkpoint is lost, set takeover=true",
             )
 
-    def _topic_id(self, database: sqlite3.Connection, topic: str) -> int:
-        row = database.execute("SELECT id FROM node_topics WHERE topic = ?", (topic,)).fetchone()
-        if row is not None:
-            return int(row[0])
-        (count,) = database.execute("SELECT count(*) FROM node_topics").fetchone()
+    def _topic_id(self, do: Transaction, topic: str) -> int:
+        known = do.execute("SELECT id FROM node_topics WHERE topic = ?", (topic,))
+        if known:
+            return int(known[0][0])
+        ((count,),) = do.execute("SELECT count(*) FROM node_topics")
         if count >= MAX_TOPICS:
             raise BadRequest(
                 f"topic {topic!r} cannot be added to sink {self.sink}",
                 f"a sink has {MAX_TOPICS} topics at most",
                 "write to fewer topics, or use several sinks",
             )
-        database.execute("INSERT INTO node_topics (id, topic) VALUES (?, ?)", (count, topic))
+        do.execute("INSERT INTO node_topics (id, topic, settled, doubted) VALUES (?, ?, ?, ?)", (count, topic, *_NONE))
         return int(count)
 
 
@@ -497,20 +464,21 @@ def _check_topics(topics: Mapping[str, int]) -> None:
             raise BadRequest(f"{rows} rows cannot go to topic {topic!r}", "there must be some", "leave the topic out")
 
 
-def _bytes(database: sqlite3.Connection) -> tuple[int, int]:
+def _bytes(do: Transaction) -> tuple[int, int]:
     """Bytes of parts that are (decided, only staged)."""
-    found = dict(database.execute("SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL"))
+    by_kind = "SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL"
+    found: dict[int, int] = dict(do.execute(by_kind))
     return int(found.get(0, 0)), int(found.get(1, 0))
 
 
-def _delete_parts(database: sqlite3.Connection, condition: str, values: tuple[object, ...]) -> None:
+def _delete_parts(do: Transaction, condition: str, values: tuple[object, ...]) -> None:
     which = f"(SELECT id FROM node_parts WHERE {condition})"  # noqa: S608  # the conditions are ours
-    database.execute(f"DELETE FROM node_bodies WHERE part IN {which}", values)  # noqa: S608
-    database.execute(f"DELETE FROM node_part_topics WHERE part IN {which}", values)  # noqa: S608
-    database.execute(f"DELETE FROM node_parts WHERE {condition}", values)  # noqa: S608
+    do.execute(f"DELETE FROM node_bodies WHERE part IN {which}", values)  # noqa: S608
+    do.execute(f"DELETE FROM node_part_topics WHERE part IN {which}", values)  # noqa: S608
+    do.execute(f"DELETE FROM node_parts WHERE {condition}", values)  # noqa: S608
 
 
-def finish_manifests(database: sqlite3.Connection) -> list[int]:
+def finish_manifests(do: Transaction) -> list[int]:
     """Mark the manifests whose rows all have an outcome (O-7); their parts are not needed any more.
 
     Returns:
@@ -518,14 +486,14 @@ def finish_manifests(database: sqlite3.Connection) -> list[int]:
     """
     done: list[int] = [
         row[0]
-        for row in database.execute(
-            "SELECT number FROM node_manifests WHERE NOT is_done AND NOT EXISTS"
+        for row in do.execute(
+            "SELECT number FROM node_manifests WHERE is_done = 0 AND NOT EXISTS"
             " (SELECT 1 FROM node_spans JOIN node_topics ON node_topics.id = node_spans.topic"
             " WHERE node_spans.manifest = number AND node_spans.stop > node_topics.floor)"
-        ).fetchall()
+        )
     ]
     for number in done:
-        database.execute("UPDATE node_manifests SET is_done = 1 WHERE number = ?", (number,))
-        database.execute("DELETE FROM node_spans WHERE manifest = ?", (number,))
-        _delete_parts(database, "manifest = ?", (number,))
+        do.execute("UPDATE node_manifests SET is_done = 1 WHERE number = ?", (number,))
+        do.execute("DELETE FROM node_spans WHERE manifest = ?", (number,))
+        _delete_parts(do, "manifest = ?", (number,))
     return done

@@ -6,20 +6,20 @@ delivery tag are one and the same. The sequence of its identity counts from 1 in
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from bridges.node.arrow_bodies import StagedRows, decode_rows
-from bridges.node.database import open_database, take_lock
-from bridges.node.errors import NodeError
+from bridges.node.database import open_file
+from bridges.node.errors import NodeError, OwnedByAnother, StorageError
 from bridges.node.identity import annotate, common_pairs, producer_pair
 from bridges.node.outbox import finish_manifests
+from bridges.node.outbox_schema import SINKS
 from bridges.node.range_set_core import RangeSet
-from bridges.node.required_rows import TABLES, load_released, required, save_released
+from bridges.node.required_rows import load_released, required, save_released
 from oncewire.client import (
     Journal,
     JournalCorrupt,
@@ -36,7 +36,9 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
+from oncewire.client.process_lock import HeldElsewhere, hold
 from oncewire.client.transactions.sequence_header import ProducerId
+from oncewire.store.store import Transaction
 
 CACHED_BODIES = 4
 """Decoded parts that are kept: topics of one sink read the same part one after the other."""
@@ -107,19 +109,15 @@ class OutboxJournal(Journal):
         self._path = path
         self._sink = sink
         self._on_progress = on_progress
-        self._lock = take_lock(path)
+        self._let_go = _held(path)
         try:
-            self._connection = open_database(path)
-            for table in TABLES:  # the file may be of a release without them
-                self._connection.execute(table)
+            self._reader = open_file(path, SINKS)
+            # A file of its own for the client's transactions: they begin and end in several calls.
+            self._file = open_file(path, SINKS)
         except BaseException:
-            self._lock.close()
+            self._let_go()
             raise
-        self._writing = threading.RLock()
-        """Held while the handle is used, so that none is closed in the middle of a statement."""
-        self._is_closed = False
-        self._reading = threading.Lock()
-        self._reader: sqlite3.Connection | None = None
+        self._do = self._file.inside()
         self._topics: dict[str, _Topic] = {}
         self._ended: set[str] = set()
         self._bodies: dict[int, StagedRows] = {}
@@ -130,10 +128,7 @@ class OutboxJournal(Journal):
 
     def topics_at_work(self) -> list[str]:
         """Topics with rows that have no outcome yet."""
-        with self._reading:
-            rows = self._run(
-                lambda: self._read().execute("SELECT topic FROM node_topics WHERE assigned > floor").fetchall()
-            )
+        rows = self._look(lambda do: do.execute("SELECT topic FROM node_topics WHERE assigned > floor"))
         return [row[0] for row in rows]
 
     def rows_from(self, topic: str, number: int) -> Rows | None:
@@ -141,8 +136,7 @@ class OutboxJournal(Journal):
 
         May be called from any thread.
         """
-        with self._reading:
-            return self._run(lambda: self._rows_from(topic, number))
+        return self._look(lambda do: self._rows_from(do, topic, number))
 
     def annotated(self, topic: str, rows: Rows, start: int, stop: int) -> list[bytes]:
         """The rows with the numbers [start, stop) with their identities (O-3, O-10), ready to be sent."""
@@ -160,14 +154,11 @@ class OutboxJournal(Journal):
 
     def resends_in_doubt(self) -> bool:
         """See `Publishing`; as the newest commit wants it. May be called from any thread."""
-        with self._reading:
-            row = self._run(lambda: self._read().execute("SELECT resends_in_doubt FROM node_outbox").fetchone())
-        return bool(row[0])
+        return bool(self._look(lambda do: do.execute("SELECT resends_in_doubt FROM node_sink"))[0][0])
 
     def required(self) -> int:
         """See `Publishing`; as the newest commit wants it. May be called from any thread."""
-        with self._reading:
-            return self._run(lambda: required(self._read()))
+        return self._look(required)
 
     def has_released(self, topic: str) -> bool:
         """Whether rows of a topic wait for subscriptions (O-12)."""
@@ -177,39 +168,26 @@ class OutboxJournal(Journal):
         """O-12: the session that released rows has ended; the topic's next publisher sends them again."""
         self._ended.add(topic)
 
-    def _read(self) -> sqlite3.Connection:
-        if self._reader is None:
-            self._reader = open_database(self._path, read_only=True)
-        return self._reader
-
-    def _rows_from(self, topic: str, number: int) -> Rows | None:
-        found = (
-            self._read()
-            .execute(
-                "SELECT part, first, node_part_topics.rows, manifest, topic FROM node_part_topics"
-                " JOIN node_parts ON node_parts.id = part"
-                " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
-                " ORDER BY first DESC LIMIT 1",
-                (topic, number),
-            )
-            .fetchone()
+    def _rows_from(self, do: Transaction, topic: str, number: int) -> Rows | None:
+        found = do.execute(
+            "SELECT part, first, node_part_topics.rows, manifest, topic FROM node_part_topics"
+            " JOIN node_parts ON node_parts.id = part"
+            " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
+            " ORDER BY first DESC LIMIT 1",
+            (topic, number),
         )
-        if found is None or number >= found[1] + found[2]:
+        if not found or number >= found[0][1] + found[0][2]:
             return None
-        part, first, count, manifest, topic_id = found
-        batch_first, batch_stop, is_atomic, base, born_ms, uuid = (
-            self._read()
-            .execute(
-                "SELECT first, stop, is_atomic, base, born_ms, uuid FROM node_outbox, node_spans"
-                " JOIN node_manifests ON number = manifest JOIN node_topics ON node_topics.id = node_spans.topic"
-                " WHERE manifest = ? AND node_spans.topic = ?",
-                (manifest, topic_id),
-            )
-            .fetchone()
+        part, first, count, manifest, topic_id = found[0]
+        ((batch_first, batch_stop, is_atomic, base, born_ms, uuid),) = do.execute(
+            "SELECT first, stop, is_atomic, base, born_ms, uuid FROM node_sink, node_spans"
+            " JOIN node_manifests ON number = manifest JOIN node_topics ON node_topics.id = node_spans.topic"
+            " WHERE manifest = ? AND node_spans.topic = ?",
+            (manifest, topic_id),
         )
         # With the uuid: a new file numbers its rows from 1 again, and they must not be mistaken for the old ones.
         producer = producer_pair(str(ProducerId(f"{self._sink}/{topic_id}/{uuid}", born_ms)))
-        payloads = self._body(part).of(topic)
+        payloads = self._body(do, part).of(topic)
         if len(payloads) != count:
             raise JournalCorrupt(
                 f"the outbox {self._path} cannot be used",
@@ -218,10 +196,10 @@ class OutboxJournal(Journal):
             )
         return Rows(first, payloads, manifest, batch_first, batch_stop, bool(is_atomic), producer, base)
 
-    def _body(self, part: int) -> StagedRows:
+    def _body(self, do: Transaction, part: int) -> StagedRows:
         found = self._bodies.get(part)
         if found is None:
-            (body,) = self._read().execute("SELECT body FROM node_bodies WHERE part = ?", (part,)).fetchone()
+            ((body,),) = do.execute("SELECT body FROM node_bodies WHERE part = ?", (part,))
             found = decode_rows(body)
             while len(self._bodies) >= CACHED_BODIES:
                 del self._bodies[next(iter(self._bodies))]
@@ -241,22 +219,22 @@ class OutboxJournal(Journal):
 
     def open_publisher(self, link_name: str) -> PublisherState:
         """Read a topic's stream; see Journal. The link's name is the topic."""
-        return self._write(lambda: self._open_publisher(link_name))
+        return self._run(lambda: self._open_publisher(link_name))
 
     def _open_publisher(self, topic: str) -> PublisherState:
-        row = self._connection.execute(
+        found = self._do.execute(
             "SELECT id, floor, settled, doubted, next_number, exposed_before, session FROM node_topics WHERE topic = ?",
             (topic,),
-        ).fetchone()
-        if row is None:
+        )
+        if not found:
             raise JournalUnusable(
                 f"no publisher for topic {topic!r} can be opened",
                 f"no batch of sink {self._sink} writes to it",
                 "commit a batch first",
             )
-        topic_id, floor, settled, doubted, next_number, exposed_before, session = row
-        released = load_released(self._connection, topic_id)
-        self.keeps_released = required(self._connection) > 0
+        topic_id, floor, settled, doubted, next_number, exposed_before, session = found[0]
+        released = load_released(self._do, topic_id)
+        self.keeps_released = required(self._do) > 0
         if topic in self._ended:
             exposed_before, session = floor, 0
             released = self._begin_anew(topic_id, topic, floor)
@@ -288,10 +266,8 @@ class OutboxJournal(Journal):
     def _begin_anew(self, topic_id: int, topic: str, floor: int) -> RangeSet:
         """O-12: the new session has sent nothing of what waited."""
         self.begin()
-        self._connection.execute(
-            "UPDATE node_topics SET exposed_before = ?, session = 0 WHERE id = ?", (floor, topic_id)
-        )
-        save_released(self._connection, topic_id, RangeSet())
+        self._do.execute("UPDATE node_topics SET exposed_before = ?, session = 0 WHERE id = ?", (floor, topic_id))
+        save_released(self._do, topic_id, RangeSet())
         self.commit()
         self._ended.discard(topic)
         return RangeSet()
@@ -313,11 +289,11 @@ class OutboxJournal(Journal):
 
     def begin(self) -> None:
         """Start a transaction; see Journal."""
-        self._write(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        self._run(self._file.file.begin)
 
     def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
         """Add a publisher's changes; see Journal. Messages are there already; every outcome is final here."""
-        self._write(lambda: self._write_publisher(link_name, changes))
+        self._run(lambda: self._write_publisher(link_name, changes))
 
     def _write_publisher(self, topic: str, changes: PublisherChanges) -> None:
         known = self._topics[topic]
@@ -331,14 +307,14 @@ class OutboxJournal(Journal):
             self._count(known.id, number, outcome)
         if waits:
             self._progress = True
-            save_released(self._connection, known.id, known.released)
+            save_released(self._do, known.id, known.released)
         for number in changes.doubted:
             known.doubted.add(number)
         before = known.floor
         known.floor = known.settled.first_missing(known.floor)
         known.settled.discard_below(known.floor)
         known.doubted.discard_below(known.floor)
-        self._connection.execute(
+        self._do.execute(
             "UPDATE node_topics SET next_number = ?, exposed_before = ?, session = ?, floor = ?, settled = ?,"
             " doubted = ? WHERE id = ?",
             (
@@ -352,13 +328,13 @@ class OutboxJournal(Journal):
             ),
         )
         if known.floor > before:
-            finish_manifests(self._connection)
+            finish_manifests(self._do)
             self._progress = True
 
     def _count(self, topic_id: int, number: int, outcome: Outcome) -> None:
         self.outcomes[outcome.kind.value] = self.outcomes.get(outcome.kind.value, 0) + 1
         if not outcome.is_accepted:
-            self._connection.execute(
+            self._do.execute(
                 "UPDATE node_manifests SET not_accepted = not_accepted + 1 WHERE number ="
                 " (SELECT manifest FROM node_spans WHERE topic = ? AND first <= ? AND stop > ?)",
                 (topic_id, number, number),
@@ -366,45 +342,54 @@ class OutboxJournal(Journal):
 
     def commit(self) -> None:
         """Make the transaction durable; see Journal."""
-        self._write(lambda: self._connection.execute("COMMIT"))
+        self._run(self._file.file.commit)
         if self._progress:
             self._progress = False
             self._on_progress()
 
     def rollback(self) -> None:
         """Drop the transaction; see Journal. The publishers have failed: open the outbox again."""
-        with self._writing:
-            if not self._is_closed and self._connection.in_transaction:  # closing it has dropped the transaction
-                self._run(lambda: self._connection.execute("ROLLBACK"))
+        with suppress(StorageError), self._file.using():  # closing it has dropped the transaction
+            self._file.file.rollback()
 
     def close(self) -> None:
         """Let go of the file; see Journal."""
-        with self._writing, self._reading:
-            self._is_closed = True
-            self._connection.close()
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
-            self._lock.close()
+        self._file.close()
+        self._reader.close()
+        self._let_go()
 
-    def _write(self, work: Callable[[], T]) -> T:
-        with self._writing:
-            return self._run(work)
+    def _look(self, work: Callable[[Transaction], T]) -> T:
+        """Read beside a transaction, in any thread."""
+        with _journal_errors(self._path), self._reader.looking() as do:
+            return work(do)
 
     def _run(self, work: Callable[[], T]) -> T:
-        if self._is_closed:
-            raise JournalUnusable(
-                f"the outbox {self._path} cannot be used",
-                "it was closed, while its publishers used it",
-                "open it again: they resume from it",
-            )
-        try:
+        with _journal_errors(self._path), self._file.using():
             return work()
-        except sqlite3.Error as error:
-            raise JournalUnusable(
-                f"the outbox {self._path} cannot be used",
-                f"SQLite reports: {error}",
-                "check the disk and the file's rights",
-            ) from error
-        except (NodeError, ValueError) as error:
-            raise JournalCorrupt(f"the outbox {self._path} cannot be used", str(error), "restore the file") from error
+
+
+@contextmanager
+def _journal_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file into those of a client's journal."""
+    try:
+        yield
+    except StorageError as error:
+        raise JournalUnusable(error.what, error.why, error.fix) from error
+    except (NodeError, ValueError) as error:
+        raise JournalCorrupt(f"the outbox {path} cannot be used", str(error), "restore the file") from error
+
+
+def _held(path: Path) -> Callable[[], None]:
+    """Hold PATH.lock as long as this process lives; returns what lets go of it.
+
+    Raises:
+        OwnedByAnother: another process, or another part of this one, holds it.
+        StorageError: it cannot be made.
+    """
+    try:
+        return hold(path.with_name(path.name + ".lock"))
+    except HeldElsewhere as error:
+        raise OwnedByAnother(f"{path} cannot be used", f"{error.owner} is using it", "stop it first") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StorageError(f"{path} cannot be used", why, "put the file on a local disk") from error

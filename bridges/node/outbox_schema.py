@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bridges.node.required_rows import TABLES
 from bridges.node.snapshots import SNAPSHOT_TABLE
+from oncewire.store.migrations import Feature
 
-VERSION = 1
-
-SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS node_outbox (
-        version INTEGER NOT NULL, uuid TEXT NOT NULL, sink TEXT NOT NULL,
+_TABLES = (
+    """CREATE TABLE node_sink (
+        uuid TEXT NOT NULL, sink TEXT NOT NULL,
         query TEXT,                   -- that may write; NULL = none has yet
-        generation INTEGER NOT NULL,  -- how often the sink was taken over: batch numbers start again
-        epoch INTEGER NOT NULL,       -- of the newest run
-        next_manifest INTEGER NOT NULL,
-        resends_in_doubt INTEGER NOT NULL DEFAULT 1  -- of the newest commit
+        generation BIGINT NOT NULL,  -- how often the sink was taken over: batch numbers start again
+        epoch BIGINT NOT NULL,       -- of the newest run
+        next_manifest BIGINT NOT NULL,
+        resends_in_doubt BIGINT NOT NULL DEFAULT 1  -- of the newest commit
     )""",
-    "CREATE TABLE IF NOT EXISTS node_runs (run TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS node_former_queries (query TEXT PRIMARY KEY) WITHOUT ROWID",
-    # manifest NULL = staged only. AUTOINCREMENT: an id is never used again, whatever is deleted.
-    """CREATE TABLE IF NOT EXISTS node_parts (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, generation INTEGER NOT NULL, batch INTEGER NOT NULL,
-        partition INTEGER NOT NULL, attempt TEXT NOT NULL, chunk INTEGER NOT NULL, rows INTEGER NOT NULL,
-        bytes INTEGER NOT NULL, manifest INTEGER, UNIQUE (generation, batch, partition, attempt, chunk)
+    "CREATE TABLE node_runs (run TEXT PRIMARY KEY, epoch BIGINT NOT NULL)",
+    "CREATE TABLE node_former_queries (query TEXT PRIMARY KEY)",
+    # manifest NULL = staged only. An id is never used again, whatever is deleted.
+    """CREATE TABLE node_parts (
+        id /*identity*/, generation BIGINT NOT NULL, batch BIGINT NOT NULL,
+        partition BIGINT NOT NULL, attempt TEXT NOT NULL, chunk BIGINT NOT NULL, rows BIGINT NOT NULL,
+        bytes BIGINT NOT NULL, manifest BIGINT, UNIQUE (generation, batch, partition, attempt, chunk)
     )""",
-    "CREATE INDEX IF NOT EXISTS node_parts_by_manifest ON node_parts (manifest)",
-    "CREATE TABLE IF NOT EXISTS node_bodies (part INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE INDEX node_parts_by_manifest ON node_parts (manifest)",
+    "CREATE TABLE node_bodies (part /*whole*/ PRIMARY KEY, body /*bytes*/ NOT NULL)",
     # first = the number of the part's first row in the topic's stream, set by the manifest.
-    """CREATE TABLE IF NOT EXISTS node_part_topics (
-        part INTEGER NOT NULL, topic INTEGER NOT NULL, rows INTEGER NOT NULL, first INTEGER,
+    """CREATE TABLE node_part_topics (
+        part BIGINT NOT NULL, topic BIGINT NOT NULL, rows BIGINT NOT NULL, first BIGINT,
         PRIMARY KEY (part, topic)
-    ) WITHOUT ROWID""",
-    "CREATE UNIQUE INDEX IF NOT EXISTS node_part_topics_by_number ON node_part_topics (topic, first)",
-    """CREATE TABLE IF NOT EXISTS node_manifests (
-        number INTEGER PRIMARY KEY, generation INTEGER NOT NULL, batch INTEGER NOT NULL, run TEXT NOT NULL,
-        rows INTEGER NOT NULL, is_atomic INTEGER NOT NULL, is_done INTEGER NOT NULL DEFAULT 0,
-        not_accepted INTEGER NOT NULL DEFAULT 0,
+    )""",
+    "CREATE UNIQUE INDEX node_part_topics_by_number ON node_part_topics (topic, first)",
+    """CREATE TABLE node_manifests (
+        number /*whole*/ PRIMARY KEY, generation BIGINT NOT NULL, batch BIGINT NOT NULL, run TEXT NOT NULL,
+        rows BIGINT NOT NULL, is_atomic BIGINT NOT NULL, is_done BIGINT NOT NULL DEFAULT 0,
+        not_accepted BIGINT NOT NULL DEFAULT 0,
         UNIQUE (generation, batch)
     )""",
-    "CREATE INDEX IF NOT EXISTS node_manifests_waiting ON node_manifests (number) WHERE NOT is_done",
+    "CREATE INDEX node_manifests_waiting ON node_manifests (number) WHERE is_done = 0",
     # The numbers [first, stop) of a topic's stream are a manifest's; kept until it is done.
-    """CREATE TABLE IF NOT EXISTS node_spans (
-        manifest INTEGER NOT NULL, topic INTEGER NOT NULL, first INTEGER NOT NULL, stop INTEGER NOT NULL,
+    """CREATE TABLE node_spans (
+        manifest BIGINT NOT NULL, topic BIGINT NOT NULL, first BIGINT NOT NULL, stop BIGINT NOT NULL,
         PRIMARY KEY (manifest, topic)
-    ) WITHOUT ROWID""",
+    )""",
     # A topic's stream and the state of its publisher's link: numbers below `assigned` are decided, below `next_number`
     # handed to the publisher, below `floor` and in `settled` ended. As a producer it lives since `born_ms`, and that
     # life's numbers begin at `base`; `decided_ms` is when its newest rows were decided.
-    """CREATE TABLE IF NOT EXISTS node_topics (
-        id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE, assigned INTEGER NOT NULL DEFAULT 0,
-        next_number INTEGER NOT NULL DEFAULT 0, exposed_before INTEGER NOT NULL DEFAULT 0,
-        session INTEGER NOT NULL DEFAULT 0, floor INTEGER NOT NULL DEFAULT 0, settled BLOB NOT NULL DEFAULT x'',
-        doubted BLOB NOT NULL DEFAULT x'', base INTEGER NOT NULL DEFAULT 0, born_ms INTEGER NOT NULL DEFAULT 0,
-        decided_ms INTEGER NOT NULL DEFAULT 0
+    """CREATE TABLE node_topics (
+        id /*whole*/ PRIMARY KEY, topic TEXT NOT NULL UNIQUE, assigned BIGINT NOT NULL DEFAULT 0,
+        next_number BIGINT NOT NULL DEFAULT 0, exposed_before BIGINT NOT NULL DEFAULT 0,
+        session BIGINT NOT NULL DEFAULT 0, floor BIGINT NOT NULL DEFAULT 0, settled /*bytes*/ NOT NULL,
+        doubted /*bytes*/ NOT NULL, base BIGINT NOT NULL DEFAULT 0, born_ms BIGINT NOT NULL DEFAULT 0,
+        decided_ms BIGINT NOT NULL DEFAULT 0
     )""",
     SNAPSHOT_TABLE,
     *TABLES,
 )
+SINKS: Final = Feature("spark-sink", (_TABLES,), former="node_outbox")

@@ -24,7 +24,6 @@ from bridges.node.journal_reader import JournalReader
 from bridges.node.producers_core import Judgement
 from bridges.node.retention import Attention
 from bridges.node.shard_core import Shard, ShardBy
-from bridges.node.shards import keep_shard
 from bridges.node.signals import Signal
 from oncewire.client import (
     ClientError,
@@ -199,9 +198,9 @@ class Receiver:
                 subscription.name,
                 subscription.isolation,
                 subscription.max_journal_bytes,
+                subscription.shard,
             )
             self._check_level()
-            keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
             self.attention = Attention(self._journal.begin_receiving().unread_s)
             self._reader = JournalReader(path)

@@ -10,6 +10,7 @@ from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch,
 from bridges.node.errors import BadRequest
 from bridges.node.gaps import Gap
 from bridges.node.journal_reader import Chunk
+from bridges.node.journal_tables import JournalMarks
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED
@@ -196,6 +197,9 @@ class Operations:
         finally:
             chunks.close()
 
+    def _marks(self, subscription: str) -> JournalMarks:
+        return self._storage.journal(subscription).marks()
+
     async def _subscribe(self, header: Header, _body: bytes) -> Answer:
         subscription = text(header, "subscription")
         level = optional_text(header, "isolation")
@@ -203,7 +207,7 @@ class Operations:
             raise _bad("isolation", " or ".join(_LEVELS), level)
         isolation = None if level is None else Isolation(level)
         await self._node.subscribe(subscription, texts(header, "topics"), isolation)
-        marks = await asyncio.to_thread(self._storage.marks, subscription)
+        marks = await asyncio.to_thread(self._marks, subscription)
         return {"journal": marks.uuid}, b""
 
     async def _offsets(self, header: Header, _body: bytes) -> Answer:
@@ -211,12 +215,16 @@ class Operations:
         low = optional_number(header, "low")
         limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
         self._node.asked(subscription)
-        marks = await asyncio.to_thread(self._storage.marks, subscription)
-        end = marks.last
-        gaps: tuple[Gap, ...] = ()
-        if low is not None:
-            end = await asyncio.to_thread(self._storage.end_within, subscription, low, *limits)
-            gaps = await asyncio.to_thread(self._storage.gaps, subscription, low, end)
+
+        def looked() -> tuple[JournalMarks, int, tuple[Gap, ...]]:
+            journal = self._storage.journal(subscription)
+            marks = journal.marks()
+            if low is None:
+                return marks, marks.last, ()
+            end = journal.end_within(low, max_rows=limits[0], max_bytes=limits[1])
+            return marks, end, journal.gaps(low, end)
+
+        marks, end, gaps = await asyncio.to_thread(looked)
         return {
             "journal": marks.uuid,
             "deleted": marks.deleted,
@@ -232,15 +240,16 @@ class Operations:
 
     async def _end(self, header: Header, _body: bytes) -> Answer:
         places = number(header, "start"), number(header, "stop")
-        stop = await asyncio.to_thread(self._storage.choose_end, text(header, "subscription"), *places)
+        subscription = text(header, "subscription")
+        stop = await asyncio.to_thread(lambda: self._storage.journal(subscription).choose_end(*places))
         return {"stop": stop}, b""
 
     async def _initial(self, header: Header, _body: bytes) -> Answer:
         start = header.get("start")
         subscription = text(header, "subscription")
         chosen = number(header, "start") if isinstance(start, int) else text(header, "start")
-        position = await asyncio.to_thread(self._storage.initial_offset, subscription, chosen)
-        marks = await asyncio.to_thread(self._storage.marks, subscription)
+        position = await asyncio.to_thread(lambda: self._storage.journal(subscription).initial_offset(chosen))
+        marks = await asyncio.to_thread(self._marks, subscription)
         return {"journal": marks.uuid, "position": position}, b""
 
     async def _trim(self, header: Header, _body: bytes) -> Answer:
@@ -251,13 +260,14 @@ class Operations:
 
     async def _release(self, header: Header, _body: bytes) -> Answer:
         subscription = text(header, "subscription")
-        await asyncio.to_thread(self._storage.release, subscription)
+        await asyncio.to_thread(lambda: self._storage.journal(subscription).release())
         is_ended = yes_or_no(header, "ends") and await self._node.end(subscription, RELEASED)
         return {"is_ended": is_ended}, b""
 
     async def _snapshot(self, header: Header, _body: bytes) -> Answer:
         ends = [text(header, name, MAX_SNAPSHOT_TEXT) for name in ("start", "stop")]
-        stop = await asyncio.to_thread(self._storage.choose_snapshot, text(header, "sink"), *ends)
+        sink = text(header, "sink")
+        stop = await asyncio.to_thread(lambda: self._storage.outbox(sink).choose_snapshot(*ends))
         return {"stop": stop}, b""
 
     async def _stage(self, header: Header, body: bytes) -> Answer:
@@ -266,16 +276,15 @@ class Operations:
         chunk = number(header, "chunk")
 
         def stage() -> bool:
-            return self._storage.stage(sink, who, batch, part, chunk, count_topics(body), body)
+            return self._storage.outbox(sink).stage(who, batch, part, chunk, count_topics(body), body)
 
         return {"is_needed": await asyncio.to_thread(stage)}, b""
 
     async def _commit(self, header: Header, _body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
         wait_s = seconds(header, "wait_s")
-        decided = await asyncio.to_thread(
-            self._storage.commit, sink, who, batch, parts(header, "parts"), publishing(header)
-        )
+        staged, how = parts(header, "parts"), publishing(header)
+        decided = await asyncio.to_thread(lambda: self._storage.outbox(sink).commit(who, batch, staged, how))
         manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
         return {**described(manifest, trouble), "is_first": decided.is_first}, b""
 

@@ -6,37 +6,39 @@ sent again as it is, in a new session of its topic's publisher, where old number
 
 from __future__ import annotations
 
-import sqlite3
-
 from bridges.node.range_set_core import RangeSet
+from oncewire.store.store import Transaction
 
 TABLES = (
     # As the newest commit wants it.
-    """CREATE TABLE IF NOT EXISTS node_required (
-        only INTEGER PRIMARY KEY CHECK (only = 1), subscriptions INTEGER NOT NULL
+    """CREATE TABLE node_required (
+        only /*whole*/ PRIMARY KEY CHECK (only = 1), subscriptions BIGINT NOT NULL
     )""",
     # The rows of a topic that wait, by number.
-    "CREATE TABLE IF NOT EXISTS node_released (topic INTEGER PRIMARY KEY, numbers BLOB NOT NULL)",
+    "CREATE TABLE node_released (topic /*whole*/ PRIMARY KEY, numbers /*bytes*/ NOT NULL)",
 )
+_PUT_REQUIRED = """INSERT INTO node_required VALUES (1, ?)
+ON CONFLICT (only) DO UPDATE SET subscriptions = excluded.subscriptions"""
+_PUT_RELEASED = """INSERT INTO node_released VALUES (?, ?)
+ON CONFLICT (topic) DO UPDATE SET numbers = excluded.numbers"""
 
 
-def set_required(database: sqlite3.Connection, subscriptions: int) -> None:
+def set_required(do: Transaction, subscriptions: int) -> None:
     """Each row needs so many from now on."""
-    database.execute("INSERT OR REPLACE INTO node_required VALUES (1, ?)", (subscriptions,))
+    do.execute(_PUT_REQUIRED, (subscriptions,))
 
 
-def required(database: sqlite3.Connection) -> int:
+def required(do: Transaction) -> int:
     """How many subscriptions a row needs; 0 = none."""
-    row = database.execute("SELECT subscriptions FROM node_required").fetchone()
-    return 0 if row is None else int(row[0])
+    return next((int(number) for (number,) in do.execute("SELECT subscriptions FROM node_required")), 0)
 
 
-def load_released(database: sqlite3.Connection, topic: int) -> RangeSet:
+def load_released(do: Transaction, topic: int) -> RangeSet:
     """Read the numbers of a topic's rows that wait."""
-    row = database.execute("SELECT numbers FROM node_released WHERE topic = ?", (topic,)).fetchone()
-    return RangeSet() if row is None else RangeSet.from_bytes(row[0])
+    found = do.execute("SELECT numbers FROM node_released WHERE topic = ?", (topic,))
+    return RangeSet.from_bytes(found[0][0]) if found else RangeSet()
 
 
-def save_released(database: sqlite3.Connection, topic: int, released: RangeSet) -> None:
+def save_released(do: Transaction, topic: int, released: RangeSet) -> None:
     """Store them."""
-    database.execute("INSERT OR REPLACE INTO node_released VALUES (?, ?)", (topic, released.to_bytes()))
+    do.execute(_PUT_RELEASED, (topic, released.to_bytes()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
+
+from oncewire.store.store import Transaction
 
 EXPIRE_UNREAD_S = 3 * 86_400
 """Of subscriptions that a query made by itself: longer than a weekend, after which somebody starts the query again."""
@@ -12,10 +13,6 @@ NOTE_S = 60.0
 
 RELEASED = "an operator has released it (`oncewire bridge release`)"
 """Why a subscription has ended."""
-
-RETENTION_TABLE = """CREATE TABLE IF NOT EXISTS node_retention (
-    only INTEGER PRIMARY KEY CHECK (only = 1), unread_s REAL NOT NULL, ended TEXT NOT NULL
-)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +28,20 @@ class Retention:
     ended: str = ""
 
 
-def read_retention(database: sqlite3.Connection) -> Retention:
+def read_retention(do: Transaction) -> Retention:
     """What is stored at this moment."""
-    row = database.execute("SELECT unread_s, ended FROM node_retention").fetchone()
-    return Retention() if row is None else Retention(*row)
+    ((unread_s, ended),) = do.execute("SELECT unread_s, ended FROM node_subscription")
+    return Retention(unread_s, ended)
 
 
-def note_unread(database: sqlite3.Connection, unread_s: float) -> None:
+def note_unread(do: Transaction, unread_s: float) -> None:
     """Nobody has asked for the subscription for so long."""
-    database.execute(
-        "INSERT INTO node_retention VALUES (1, ?, '') ON CONFLICT (only) DO UPDATE SET unread_s = excluded.unread_s",
-        (unread_s,),
-    )
+    do.execute("UPDATE node_subscription SET unread_s = ?", (unread_s,))
 
 
-def note_ended(database: sqlite3.Connection, why: str) -> None:
+def note_ended(do: Transaction, why: str) -> None:
     """The node does not receive the subscription any more; an empty text: it receives it again."""
-    database.execute(
-        "INSERT INTO node_retention VALUES (1, 0, ?)"
-        " ON CONFLICT (only) DO UPDATE SET unread_s = 0, ended = excluded.ended",
-        (why,),
-    )
+    do.execute("UPDATE node_subscription SET unread_s = 0, ended = ?", (why,))
 
 
 class Attention:

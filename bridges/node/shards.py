@@ -2,55 +2,45 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
-from bridges.node.database import transaction
+from bridges.journal.model import JournalState
 from bridges.node.errors import BadRequest
-from bridges.node.shard_core import Shard, ShardBy
+from bridges.node.shard_core import Shard
+from oncewire.store.store import Transaction
 
-_TABLE = "CREATE TABLE IF NOT EXISTS node_shard (number INTEGER NOT NULL, count INTEGER NOT NULL, by TEXT NOT NULL)"
 _FIX = (
     "set the shard that it was made with; to change the number of shards make a subscription with another name "
     "(see docs/spark-cluster.md)"
 )
 
 
-def keep_shard(connection: sqlite3.Connection, path: Path, subscription: str, shard: Shard | None) -> None:
-    """Give a new journal its share, or refuse another one than it has.
+def shard_text(shard: Shard | None) -> str:
+    """A share as a journal keeps it, and as errors show it."""
+    return "all messages" if shard is None else f"shard {shard} by {shard.by.value}"
 
-    With another share some keys would be kept by two nodes, or by none.
+
+def keep_shard(do: Transaction, found: JournalState, path: Path, known: str, shard: Shard | None) -> None:
+    """Refuse another share than a journal has; one that has kept all of no messages gets its share.
 
     Args:
-        connection: of the journal, whose tables are there.
-        path: of the journal, for errors.
-        subscription: its name, for errors.
+        do: the transaction.
+        found: the journal.
+        path: of its file, for errors.
+        known: its share.
         shard: as configured; None = all messages.
 
     Raises:
         BadRequest: the journal has another share.
-        StorageError: it cannot be read or written.
     """
-    with transaction(connection, path) as database:
-        database.execute(_TABLE)
-        row = database.execute("SELECT number, count, by FROM node_shard").fetchone()
-        known = None if row is None else Shard(row[0], row[1], ShardBy(row[2]))
-        if known == shard:
-            return
-        (last,) = database.execute("SELECT last FROM node_journal").fetchone()
-        if known is None and last == 0:
-            assert shard is not None
-            database.execute("INSERT INTO node_shard VALUES (?, ?, ?)", (shard.number, shard.count, shard.by.value))
-            return
-    raise BadRequest(
-        f"subscription {subscription!r} cannot be received as {_described(shard)}",
-        f"its journal {path} is for {_described(known)}",
-        _FIX,
-    )
-
-
-def _described(shard: Shard | None) -> str:
-    return "all messages" if shard is None else f"shard {shard} by {shard.by.value}"
+    wanted = shard_text(shard)
+    if known == wanted:
+        return
+    if known != shard_text(None) or found.last:
+        raise BadRequest(
+            f"subscription {found.name!r} cannot be received as {wanted}", f"its journal {path} is for {known}", _FIX
+        )
+    do.execute("UPDATE node_subscription SET shard = ?", (wanted,))
 
 
 def refuse_part(subscription: str, shard: Shard) -> BadRequest:

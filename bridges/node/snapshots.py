@@ -8,25 +8,24 @@ restored from an old copy is found out.
 
 from __future__ import annotations
 
-import sqlite3
-
 from bridges.node.errors import BadRequest, SnapshotUnknown
+from oncewire.store.store import Transaction
 
 KEPT_SNAPSHOTS = 1_000
 """Attempts that are still known. A query repeats its last one, and more only when its checkpoint has lost files."""
 MAX_SNAPSHOT_TEXT = 16_384
 """Characters of one end of an attempt: 100 for each of a processor's inputs are enough."""
 
-SNAPSHOT_TABLE = """CREATE TABLE IF NOT EXISTS node_snapshots (
-    number INTEGER PRIMARY KEY, start TEXT NOT NULL UNIQUE, stop TEXT NOT NULL
+SNAPSHOT_TABLE = """CREATE TABLE node_snapshots (
+    number /*whole*/ PRIMARY KEY, start TEXT NOT NULL UNIQUE, stop TEXT NOT NULL
 )"""
 
 
-def choose_snapshot(database: sqlite3.Connection, sink: str, start: str, stop: str) -> str:
+def choose_snapshot(do: Transaction, sink: str, start: str, stop: str) -> str:
     """Where the attempt that begins at `start` ends. Call it in a transaction; it is decided when that is committed.
 
     Args:
-        database: of the outbox.
+        do: the transaction, of the outbox.
         sink: its id, for errors.
         start: where the attempt begins, in whatever form, the same each time.
         stop: where it shall end unless that was decided before.
@@ -35,21 +34,21 @@ def choose_snapshot(database: sqlite3.Connection, sink: str, start: str, stop: s
         BadRequest: there is nothing between the two.
         SnapshotUnknown: the attempt does not begin where the newest one ended, and is none of those that are known.
     """
-    known = database.execute("SELECT stop FROM node_snapshots WHERE start = ?", (start,)).fetchone()
-    if known is not None:
-        return str(known[0])
+    known = do.execute("SELECT stop FROM node_snapshots WHERE start = ?", (start,))
+    if known:
+        return str(known[0][0])
     if start == stop:
         raise BadRequest(
             f"processor {sink} cannot attempt nothing", f"it would begin and end at {start}", "wait for messages"
         )
-    newest = database.execute("SELECT number, stop FROM node_snapshots ORDER BY number DESC LIMIT 1").fetchone()
-    if newest is not None and newest[1] != start:
+    newest = do.execute("SELECT number, stop FROM node_snapshots ORDER BY number DESC LIMIT 1")
+    if newest and newest[0][1] != start:
         raise SnapshotUnknown(
             f"processor {sink} cannot continue at {start}",
-            f"its newest attempt ended at {newest[1]}",
+            f"its newest attempt ended at {newest[0][1]}",
             "the checkpoint is not this processor's newest one: restore that, or give the processor another name",
         )
-    number = 0 if newest is None else newest[0] + 1
-    database.execute("INSERT INTO node_snapshots VALUES (?, ?, ?)", (number, start, stop))
-    database.execute("DELETE FROM node_snapshots WHERE number <= ?", (number - KEPT_SNAPSHOTS,))
+    number = newest[0][0] + 1 if newest else 0
+    do.execute("INSERT INTO node_snapshots VALUES (?, ?, ?)", (number, start, stop))
+    do.execute("DELETE FROM node_snapshots WHERE number <= ?", (number - KEPT_SNAPSHOTS,))
     return stop

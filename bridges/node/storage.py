@@ -11,24 +11,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from pathlib import Path
 
-from bridges.node.database import storage_errors
-from bridges.node.errors import BadRequest
-from bridges.node.gaps import Gap
-from bridges.node.journal import JournalControl, JournalMarks
-from bridges.node.journal_reader import Chunk, JournalReader
-from bridges.node.outbox import (
-    AS_USUAL,
-    MAX_OUTBOX_BYTES,
-    SINK_PATTERN,
-    Manifest,
-    Outbox,
-    Publishing,
-    StagedPart,
-    Writer,
-)
+from bridges.node.errors import BadRequest, StorageError
+from bridges.node.journal import JournalControl
+from bridges.node.journal_reader import Chunk
+from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Outbox
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """A subscription's name is a file name."""
@@ -54,25 +43,26 @@ class Storage:
         self._journals = folder / "journals"
         self._outboxes = folder / "outboxes"
         self._max_outbox_bytes = max_outbox_bytes
-        with storage_errors(folder):
+        try:
             for needed in (folder, self._journals, self._outboxes):
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            fix = "check that this user may write there, and that the disk has room"
+            raise StorageError(f"{folder} cannot be used", error.strerror or str(error), fix) from error
         self._lock = threading.Lock()
-        self._controls: dict[str, tuple[JournalControl, threading.Lock]] = {}
-        self._open_outboxes: dict[str, tuple[Outbox, threading.Lock]] = {}
+        self._open_journals: dict[str, JournalControl] = {}
+        self._open_outboxes: dict[str, Outbox] = {}
         self._default_retention_s = retention_s
         self._retention_s: dict[str, float] = {}
 
     def close(self) -> None:
         """Let go of all files."""
         with self._lock:
-            for control, lock in self._controls.values():
-                with lock:
-                    control.close()
-            for outbox, lock in self._open_outboxes.values():
-                with lock:
-                    outbox.close()
-            self._controls.clear()
+            for journal in self._open_journals.values():
+                journal.close()
+            for outbox in self._open_outboxes.values():
+                outbox.close()
+            self._open_journals.clear()
             self._open_outboxes.clear()
 
     # --- journals -----------------------------------------------------------------------------------------------------
@@ -95,118 +85,44 @@ class Storage:
         """Subscriptions that have a journal."""
         return sorted(path.stem for path in self._journals.glob("*.db"))
 
-    def topics(self, subscription: str) -> list[str]:
-        """The topics of a subscription, as its journal knows them."""
-        reader = JournalReader(self.journal_path(subscription))
-        try:
-            return reader.topics()
-        finally:
-            reader.close()
-
     def set_retention(self, subscription: str, retention_s: float) -> None:
         """How long messages of a subscription are kept after they were trimmed."""
         with self._lock:
             self._retention_s[subscription] = retention_s
 
-    def _control(self, subscription: str) -> tuple[JournalControl, threading.Lock]:
+    def journal(self, subscription: str) -> JournalControl:
+        """The journal of a subscription.
+
+        Raises:
+            BadRequest: no subscription can have that name.
+            StorageError: it has none, or the file cannot be used.
+        """
         path = self.journal_path(subscription)
         with self._lock:
-            found = self._controls.get(subscription)
+            found = self._open_journals.get(subscription)
             if found is None:
                 retention_s = self._retention_s.get(subscription, self._default_retention_s)
-                found = self._controls[subscription] = (JournalControl(path, retention_s), threading.Lock())
+                found = self._open_journals[subscription] = JournalControl(path, retention_s)
             return found
-
-    def marks(self, subscription: str) -> JournalMarks:
-        """Where a journal stands; errors as `JournalControl`."""
-        control, lock = self._control(subscription)
-        with lock:
-            return control.marks()
-
-    def initial_offset(self, subscription: str, start: str | int) -> int:
-        """See `JournalControl.initial_offset`."""
-        control, lock = self._control(subscription)
-        with lock:
-            return control.initial_offset(start)
-
-    def end_within(self, subscription: str, low: int, max_rows: int | None, max_bytes: int | None) -> int:
-        """See `JournalReader.end_within`."""
-        reader = JournalReader(self.journal_path(subscription))
-        try:
-            return reader.end_within(low, max_rows=max_rows, max_bytes=max_bytes)
-        finally:
-            reader.close()
-
-    def gaps(self, subscription: str, low: int, high: int) -> tuple[Gap, ...]:
-        """See `JournalReader.gaps`."""
-        reader = JournalReader(self.journal_path(subscription))
-        try:
-            return reader.gaps(low, high)
-        finally:
-            reader.close()
-
-    def choose_end(self, subscription: str, start: int, stop: int) -> int:
-        """See `JournalControl.choose_end`."""
-        control, lock = self._control(subscription)
-        with lock:
-            return control.choose_end(start, stop)
 
     def read(self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None) -> Generator[Chunk]:
         """The messages of (low, high]; see `JournalReader.read`. A query that reads first owns the subscription."""
+        journal = self.journal(subscription)
         if query is not None:
-            control, lock = self._control(subscription)
-            with lock:
-                control.claim(query)
-        reader = JournalReader(self.journal_path(subscription))
-        try:
-            yield from reader.read(low, high, uuid=uuid, owner=query)
-        finally:
-            reader.close()
+            journal.claim(query)
+        yield from journal.read(low, high, uuid=uuid, owner=query)
 
     def trim(self, subscription: str, position: int, query: str | None) -> None:
         """A reader is done with everything up to a position; see `JournalControl.trim`."""
-        control, lock = self._control(subscription)
-        with lock:
-            control.trim(position, time.time(), owner=query)
+        self.journal(subscription).trim(position, time.time(), owner=query)
         self.delete_expired(subscription)
 
     def delete_expired(self, subscription: str) -> None:
         """Delete what needs to be kept no longer, a bounded number of messages."""
-        control, lock = self._control(subscription)
+        journal = self.journal(subscription)
         for _ in range(DELETE_ROUNDS):
-            with lock:
-                if not control.delete_expired(time.time()):
-                    return
-
-    def ended(self, subscription: str) -> str:
-        """Why a subscription is not received any more, also after a restart (J-14); empty = it is."""
-        control, lock = self._control(subscription)
-        with lock:
-            return control.ended()
-
-    def note_unread(self, subscription: str, unread_s: float) -> None:
-        """Store for how long nobody has asked for a subscription (J-14)."""
-        control, lock = self._control(subscription)
-        with lock:
-            control.note_unread(unread_s)
-
-    def drop_unread(self, subscription: str, after_s: float) -> int:
-        """Give up messages that no query has processed for so long (J-15), a bounded number; returns how many."""
-        control, lock = self._control(subscription)
-        dropped = 0
-        for _ in range(DELETE_ROUNDS):
-            with lock:
-                found = control.drop_unread(time.time() - after_s)
-            if not found:
-                break
-            dropped += found
-        return dropped
-
-    def release(self, subscription: str) -> None:
-        """Take a subscription from its query; see `JournalControl.release`."""
-        control, lock = self._control(subscription)
-        with lock:
-            control.release()
+            if not journal.delete_expired(time.time()):
+                return
 
     # --- outboxes -----------------------------------------------------------------------------------------------------
 
@@ -218,14 +134,15 @@ class Storage:
         """Sinks that have an outbox."""
         return sorted(path.stem for path in self._outboxes.glob("*.db"))
 
-    def _outbox(self, sink: str) -> tuple[Outbox, threading.Lock]:
+    def outbox(self, sink: str) -> Outbox:
+        """The outbox of a sink, made if there is none; errors as `Outbox`."""
         with self._lock:
             found = self._open_outboxes.get(sink)
             if found is None:
-                if SINK_PATTERN.fullmatch(sink) and not self.outbox_path(sink).exists():
+                path = self.outbox_path(sink)
+                if SINK_PATTERN.fullmatch(sink) and not path.exists():
                     self._check_sinks()
-                outbox = Outbox(self.outbox_path(sink), sink, max_bytes=self._max_outbox_bytes)
-                found = self._open_outboxes[sink] = (outbox, threading.Lock())
+                found = self._open_outboxes[sink] = Outbox(path, sink, max_bytes=self._max_outbox_bytes)
             return found
 
     def _check_sinks(self) -> None:
@@ -236,35 +153,6 @@ class Storage:
                 "use another node, or delete outboxes that are not needed any more",
             )
 
-    def stage(
-        self,
-        sink: str,
-        writer: Writer,
-        batch: int,
-        part: StagedPart,
-        chunk: int,
-        topics: Mapping[str, int],
-        body: bytes,
-    ) -> bool:
-        """See `Outbox.stage`."""
-        outbox, lock = self._outbox(sink)
-        with lock:
-            return outbox.stage(writer, batch, part, chunk, topics, body)
-
-    def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], publishing: Publishing = AS_USUAL
-    ) -> Manifest:
-        """See `Outbox.commit`."""
-        outbox, lock = self._outbox(sink)
-        with lock:
-            return outbox.commit(writer, batch, parts, publishing)
-
-    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
-        """See `Outbox.choose_snapshot`."""
-        outbox, lock = self._outbox(sink)
-        with lock:
-            return outbox.choose_snapshot(start, stop)
-
     def manifest(self, sink: str, number: int) -> Manifest:
         """A manifest that was decided.
 
@@ -273,9 +161,7 @@ class Storage:
         """
         if sink not in self.sinks():
             raise BadRequest(f"there is no sink {sink!r}", "nothing was staged for it", "commit a batch first")
-        outbox, lock = self._outbox(sink)
-        with lock:
-            found = outbox.manifest(number)
+        found = self.outbox(sink).manifest(number)
         if found is None:
             raise BadRequest(
                 f"sink {sink!r} has no manifest {number}", "it was not decided, or long ago", "commit the batch again"
@@ -284,9 +170,7 @@ class Storage:
 
     def sink_state(self, sink: str) -> dict[str, object]:
         """Where a sink stands, for people and metrics."""
-        outbox, lock = self._outbox(sink)
-        with lock:
-            marks = outbox.marks()
+        marks = self.outbox(sink).marks()
         return {
             "outbox": marks.uuid,
             "query": marks.query,

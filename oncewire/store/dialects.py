@@ -11,6 +11,8 @@ class Dialect:
 
     identity: str
     bytes: str
+    whole: str
+    """A whole number that names a row: SQLite keeps the rows in the order of such a key, without an index beside it."""
     skip_locked: str
     lock: str
     end_silent: str
@@ -19,8 +21,11 @@ class Dialect:
 
     def spell(self, statement: str) -> str:
         """Return a statement of ours in this database's words."""
+        if "/*" not in statement:
+            return statement
         return (
             statement.replace("/*identity*/", self.identity)
+            .replace("/*whole*/", self.whole)
             .replace("/*bytes*/", self.bytes)
             .replace("/*skip locked*/", self.skip_locked)
             .replace("/*lock*/", self.lock)
@@ -28,10 +33,11 @@ class Dialect:
         )
 
 
-SQLITE = Dialect("INTEGER PRIMARY KEY AUTOINCREMENT", "BLOB", "", "", "SELECT ?, ? WHERE 0")
+SQLITE = Dialect("INTEGER PRIMARY KEY AUTOINCREMENT", "BLOB", "INTEGER", "", "", "SELECT ?, ? WHERE 0")
 POSTGRES = Dialect(
     "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     "BYTEA",
+    "BIGINT",
     "FOR UPDATE SKIP LOCKED",
     "FOR UPDATE",
     # Who has locked a row alone stands in its xmax.

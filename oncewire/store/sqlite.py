@@ -22,7 +22,7 @@ from oncewire.store.errors import (
     StoreUnreachable,
     refused_statement,
 )
-from oncewire.store.migrations import migrate
+from oncewire.store.migrations import Feature, migrate
 from oncewire.store.notices import Notices
 from oncewire.store.store import Job, Row
 
@@ -50,7 +50,96 @@ for _code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MI
 _ELSE = (StoreUnreachable, "check that the folder exists and that this user may write there")
 
 
-class SqliteStore:
+class SqliteFile:
+    """A connection to a file of SQLite as `Connection`: statements in our words, errors in ours.
+
+    Args:
+        path: of the file, for errors.
+        connection: to it, in autocommit mode.
+    """
+
+    dialect = SQLITE
+
+    def __init__(self, path: str | Path, connection: sqlite3.Connection) -> None:
+        self.path = Path(path)
+        self._connection = connection
+
+    def use(self, features: Sequence[Feature]) -> None:
+        """Make the tables of features, or bring them up to date.
+
+        Raises:
+            StoreError: the file cannot be used, or is another version's.
+        """
+        if self._has(features):
+            return
+        self.begin()
+        try:
+            migrate(self, str(self.path), features)
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+    def _has(self, features: Sequence[Feature]) -> bool:
+        """Whether nothing is to be changed: whoever opens a file that is used waits for nobody who writes it."""
+        if not self.execute("SELECT 1 FROM sqlite_master WHERE name = 'oncewire_versions'"):
+            return False
+        versions: dict[str, int] = dict(self.execute("SELECT feature, version FROM oncewire_versions"))
+        return all(versions.get(feature.name) == len(feature.migrations) for feature in features)
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement."""
+        with self._explained():
+            return self._connection.execute(self.dialect.spell(statement), tuple(parameters)).fetchall()
+
+    def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Run one statement whose rows nobody needs."""
+        self.execute(statement, parameters)
+
+    def write_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement for each row of parameters."""
+        with self._explained():
+            self._connection.executemany(self.dialect.spell(statement), rows)
+
+    def check_room(self) -> None:
+        """The file is as large as its disk lets it be; see Connection."""
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OverflowError as error:
+            raise StatementFailed(
+                f"the store {self.path} was not changed", str(error), "use a smaller number"
+            ) from error
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        # IMMEDIATE: a read that becomes a write later could fail, and there is one writer anyway.
+        self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make it durable."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Drop it; raises nothing."""
+        if self._connection.in_transaction:
+            with suppress(EdgeError):  # what a rollback cannot undo, the next opening does
+                self.execute("ROLLBACK")
+
+    def _explain(self, error: Exception) -> StoreError:
+        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
+        kind, fix = _KINDS.get(code, _ELSE)
+        if kind is StatementFailed:
+            return refused_statement(str(error), "SQLite", fix)
+        why = f"SQLite says: {error}" if isinstance(error, sqlite3.Error) else str(error)
+        return kind(f"the store {self.path} cannot be used", why, fix)
+
+
+class SqliteStore(SqliteFile):
     """A store in a file; see Store.
 
     Args:
@@ -62,8 +151,6 @@ class SqliteStore:
     Raises:
         StoreError: it cannot be opened.
     """
-
-    dialect = SQLITE
 
     def __init__(
         self,
@@ -82,11 +169,10 @@ class SqliteStore:
             # to close it would let go of the locks that other connections of this process have on it.
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            self._connection = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
-            )
+            connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
         except (OSError, sqlite3.Error) as error:
             raise self._explain(error) from error
+        super().__init__(path, connection)
         try:
             self._prepare(max_bytes)
         except BaseException:
@@ -107,13 +193,7 @@ class SqliteStore:
         page_bytes = self.execute("PRAGMA page_size")[0][0]
         self._max_pages = max(1, max_bytes // page_bytes)
         self.execute(f"PRAGMA max_page_count={self._max_pages + RESERVE_PAGES}")
-        self.begin()
-        try:
-            migrate(self, str(self.path), self._contents.features)
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
+        self.use(self._contents.features)
 
     def _use_write_ahead_log(self) -> str:
         """Returns the journal mode. SQLite fails at once while another process makes the same change."""
@@ -126,20 +206,6 @@ class SqliteStore:
                     raise
             time.sleep(BUSY_PAUSE_S)
 
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run one statement."""
-        with self._explained():
-            return self._connection.execute(self.dialect.spell(statement), tuple(parameters)).fetchall()
-
-    def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
-        """Run one statement whose rows nobody needs."""
-        self.execute(statement, parameters)
-
-    def write_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run one statement for each row of parameters."""
-        with self._explained():
-            self._connection.executemany(self.dialect.spell(statement), rows)
-
     def check_room(self) -> None:
         """Refuse what would add to a full file; see Connection."""
         ((pages,),) = self.execute("PRAGMA page_count")
@@ -148,17 +214,6 @@ class SqliteStore:
         ((free,),) = self.execute("PRAGMA freelist_count")
         if pages - free >= self._max_pages:
             raise StoreFull(f"the store {self.path} takes nothing more", "it has reached its max_bytes", _MAKE_ROOM)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OverflowError as error:
-            raise StatementFailed(
-                f"the store {self.path} was not changed", str(error), "use a smaller number"
-            ) from error
-        except sqlite3.Error as error:
-            raise self._explain(error) from error
 
     def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
         """Run jobs in one transaction; see Store."""
@@ -172,21 +227,6 @@ class SqliteStore:
             self.rollback()
             raise
         return results, frozenset(operations.touched)
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        # IMMEDIATE: a read that becomes a write later could fail, and there is one writer anyway.
-        self.execute("BEGIN IMMEDIATE")
-
-    def commit(self) -> None:
-        """Make it durable."""
-        self.execute("COMMIT")
-
-    def rollback(self) -> None:
-        """Drop it; raises nothing."""
-        if self._connection.in_transaction:
-            with suppress(EdgeError):  # what a rollback cannot undo, the next opening does
-                self.execute("ROLLBACK")
 
     def break_off(self) -> None:
         """A file has no connection; see Store."""
@@ -210,11 +250,3 @@ class SqliteStore:
         """Release the file; see Store."""
         self._notices.close()
         self._connection.close()
-
-    def _explain(self, error: Exception) -> StoreError:
-        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
-        kind, fix = _KINDS.get(code, _ELSE)
-        if kind is StatementFailed:
-            return refused_statement(str(error), "SQLite", fix)
-        why = f"SQLite says: {error}" if isinstance(error, sqlite3.Error) else str(error)
-        return kind(f"the store {self.path} cannot be used", why, fix)

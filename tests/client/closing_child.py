@@ -218,7 +218,7 @@ async def with_an_outbox(_url: str, path: Path) -> dict[str, Any]:
     outbox.commit(writer, 0, [part])
     journal = OutboxJournal(path, "sink")
     state = journal.open_publisher("t")
-    running = slow_down(journal._connection, "UPDATE ON node_topics")
+    running = slow_down(journal._file.file._connection, "UPDATE ON node_topics")
 
     def begin_anew() -> None:
         journal.send_released("t")

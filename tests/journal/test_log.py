@@ -120,11 +120,12 @@ def test_positions_go_on_when_everything_was_trimmed(world: JournalWorld) -> Non
     assert world.positions(2) == [3]
 
 
-def test_a_read_ends_at_its_count_and_at_the_message_that_fills_its_bytes(world: JournalWorld) -> None:
+def test_a_read_ends_at_its_count_and_before_its_bytes_are_too_many(world: JournalWorld) -> None:
     world.make()
     world.do(lambda do: log.append(do, NAME, [NewMessage(bytes(size)) for size in (10, 10, 500, 10)]))
     assert len(world.read(count=2)) == 2
-    assert [message.position for message in world.read(max_bytes=15)] == [1, 2]
+    assert [message.position for message in world.read(max_bytes=2 * (10 + ROW_BYTES))] == [1, 2]
+    assert [message.position for message in world.read(max_bytes=2 * (10 + ROW_BYTES) - 1)] == [1]
     assert [message.position for message in world.read(2, max_bytes=15)] == [3]
 
 
@@ -153,7 +154,7 @@ def test_what_is_too_old_or_too_much_is_trimmed_in_portions(
     world: JournalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "PORTION", 4)
-    monkeypatch.setattr(log, "SEEN_AT_ONCE", 2)
+    monkeypatch.setattr(log, "SUMMED_AT_ONCE", 3)
     world.make(keep_s=60.0)
     world.append(*"abcdefghij")
     world.clock.now += 59

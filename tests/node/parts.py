@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.identity import identity_of
-from bridges.node.journal import Arrival, ReceiverJournal
+from bridges.node.journal import MAX_OPEN_BYTES, Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from bridges.node.outbox import Outbox, Publishing, StagedPart, Writer
 from bridges.node.producers_core import Judgement
@@ -76,16 +76,18 @@ def stored(path: Path) -> list[tuple[str, object]]:
 class Life:
     """A journal that is opened again for each group, as by a node that was killed."""
 
-    def __init__(self, path: Path, level: Isolation | None = Isolation.READ_COMMITTED, **limits: int) -> None:
+    def __init__(
+        self, path: Path, level: Isolation | None = Isolation.READ_COMMITTED, max_open_bytes: int = MAX_OPEN_BYTES
+    ) -> None:
         self.path = path
         self.level = level
-        self.limits = limits
+        self.max_open_bytes = max_open_bytes
 
     def append(self, *payloads: bytes) -> list[Judgement]:
         """A group arrives."""
         client = SqliteJournal(self.path)
         try:
-            journal = ReceiverJournal(client.connection, self.path, "flights", self.level, **self.limits)
+            journal = ReceiverJournal(client.connection, self.path, "flights", self.level, self.max_open_bytes)
             source = journal.source_id("orders")
             client.begin()
             found = journal.append([Arrival(source, each, identity_of(each)) for each in payloads], NOW_US)

@@ -60,7 +60,8 @@ def test_ends_of_batches_that_are_gone_are_forgotten_and_only_the_newest_are_kep
         control.choose_end(start, start + 10)
 
     def known() -> list[int]:
-        return [row[0] for row in control._connection.execute("SELECT start FROM node_ends ORDER BY start")]
+        with control._file.looking() as do:
+            return [row[0] for row in do.execute("SELECT start FROM node_ends ORDER BY start")]
 
     assert known() == [20, 30, 40]
     control.trim(35, 1.0)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridges.node.errors import BadRequest, StorageError
+from bridges.node.journal import MAX_OPEN_BYTES
 from bridges.node.producers_core import Judgement
 from bridges.node.receiver import Receiver, Subscription
 from bridges.node.shard_core import Shard, ShardBy
@@ -83,7 +84,7 @@ def test_a_journal_keeps_its_level(life: Life) -> None:
     assert life.bodies() == []
 
 
-def test_a_journal_from_before_there_were_levels_is_read_uncommitted(life: Life) -> None:
+def test_a_journal_of_nobody_who_asked_for_a_level_is_read_uncommitted(life: Life) -> None:
     life.level = None
     life.append(message(b"old"))
     life.level = Isolation.READ_COMMITTED
@@ -92,13 +93,13 @@ def test_a_journal_from_before_there_were_levels_is_read_uncommitted(life: Life)
 
 
 def test_open_transactions_that_are_too_large_hold_the_receiver_and_lose_nothing(life: Life) -> None:
-    life.limits = {"max_open_bytes": 300}
+    life.max_open_bytes = 300
     writer = Producer(ProducerId("writer", 1))
     life.append(message(b"x" * 100, writer.pending()))
     held = message(b"y" * 100, writer.pending())
     with pytest.raises(StorageError, match="raise max_journal_bytes"):
         life.append(held)
-    life.limits = {}
+    life.max_open_bytes = MAX_OPEN_BYTES
     life.append(held, message(b"", writer.ack()))
     assert life.bodies() == [b"x" * 100, b"y" * 100]
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -175,10 +176,10 @@ def test_a_trimmed_range_is_refused(receiving: Receiving, reader: JournalReader,
 
 def test_a_hole_is_found(receiving: Receiving, reader: JournalReader) -> None:
     receiving.append(b"a", b"b", b"c")
-    receiving.client.connection.execute("DELETE FROM node_messages WHERE position = 2")
+    receiving.client.connection.execute("DELETE FROM oncewire_journal_messages WHERE entry & 1099511627775 = 2")
     with pytest.raises(RangeHole, match="2 messages of 3"):
         list(reader.read(0, 3))
-    receiving.client.connection.execute("DELETE FROM node_messages WHERE position = 3")
+    receiving.client.connection.execute("DELETE FROM oncewire_journal_messages WHERE entry & 1099511627775 = 3")
     with pytest.raises(RangeHole):
         list(reader.read(0, 3))
 
@@ -313,9 +314,20 @@ def test_no_file_another_file_and_a_newer_version_are_reported_apart(tmp_path: P
     garbage.write_bytes(b"no database at all, " * 100)
     with pytest.raises(StorageError, match="not a database"):
         JournalReader(garbage)
-    receiving.client.connection.execute("UPDATE node_journal SET version = 99")
+    newer = "UPDATE oncewire_versions SET version = 99 WHERE feature = 'spark-subscription'"
+    receiving.client.connection.execute(newer)
     with pytest.raises(StorageError, match="version 99"):
         ReceiverJournal(receiving.client.connection, receiving.path, "flights")
+
+
+def test_a_journal_of_an_earlier_version_is_refused_and_stays_as_it_is(path: Path) -> None:
+    with closing(SqliteJournal(path)) as client:
+        client.connection.execute("CREATE TABLE node_journal (version INTEGER NOT NULL, last INTEGER NOT NULL)")
+        client.connection.execute("INSERT INTO node_journal VALUES (2, 7)")
+        for opening in (lambda: ReceiverJournal(client.connection, path, "flights"), lambda: JournalControl(path)):
+            with pytest.raises(StorageError, match="let that version process what it has begun"):
+                opening()
+        assert client.connection.execute("SELECT * FROM node_journal").fetchall() == [(2, 7)]
 
 
 def test_the_file_is_readable_by_its_owner_only(receiving: Receiving) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -488,9 +490,21 @@ def test_a_sinks_id_is_a_plain_word(tmp_path: Path, sink: str) -> None:
 def test_an_outbox_serves_its_own_sink_and_version_only(outbox: Outbox) -> None:
     with pytest.raises(BadRequest, match="belongs to sink 'sink'"):
         Outbox(outbox.path, "other")
-    outbox._connection.execute("UPDATE node_outbox SET version = 99")
+    with closing(sqlite3.connect(outbox.path)) as database, database:
+        database.execute("UPDATE oncewire_versions SET version = 99 WHERE feature = 'spark-sink'")
     with pytest.raises(StorageError, match="version 99"):
         Outbox(outbox.path, "sink")
+
+
+def test_an_outbox_of_an_earlier_version_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "sink.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE node_outbox (version INTEGER NOT NULL, sink TEXT NOT NULL)")
+        database.execute("INSERT INTO node_outbox VALUES (1, 'sink')")
+    with pytest.raises(StorageError, match="let that version process what it has begun"):
+        Outbox(path, "sink")
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT * FROM node_outbox").fetchall() == [(1, "sink")]
 
 
 def test_kill_9_of_writer_and_publisher_tears_no_batch_and_gives_no_number_two_contents(tmp_path: Path) -> None:

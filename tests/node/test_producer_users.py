@@ -1,4 +1,4 @@
-"""J-13: a journal keeps the producers of each user apart, and continues those of the release that did not."""
+"""J-13: a journal keeps the producers of each user apart, and continues those that had none."""
 
 from __future__ import annotations
 
@@ -51,28 +51,6 @@ def test_what_another_user_sends_under_a_producers_name_keeps_nothing_out(
         life.append(received("ann", header, b"%d" % header.sequence))
     # Whoever is ann to the reader is what everybody was before producers had users.
     assert [body for body in life.bodies() if body] == ([b"1", b"2", b"3", b"4"] if attacker == "mallory" else [])
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_journal_of_version_1_is_read_and_its_user_continues_what_is_open(tmp_path: Path, level: Isolation) -> None:
-    life = Life(tmp_path / "flights.journal", level)
-    connection = sqlite3.connect(life.path)
-    dump = Path(__file__).with_name(f"journal_version_1_{level.value}.sql")
-    connection.executescript(dump.read_text(encoding="utf-8"))
-    connection.close()
-    shop = Producer(SHOP)
-    headers = [shop.alone(), shop.alone(), shop.pending(), shop.pending()]  # what the old release has received
-    copies = [received("ann", header, b"%d" % header.sequence) for header in headers]
-    assert life.append(*copies) == [COPY] * 4
-    last = received("ann", shop.last(), b"5")
-    forged = received("mallory", final_rollback(SHOP, 1))
-    assert life.append(forged, last, last) == [NEW, NEW, COPY]
-    assert [body for body in life.bodies() if body] == [b"1", b"2", b"3", b"4", b"5"]
-    connection = sqlite3.connect(life.path)
-    assert connection.execute("SELECT version FROM node_journal").fetchall() == [(2,)]
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    connection.close()
-    assert not tables & {"node_producers", "node_sequenced", "node_pending"}
 
 
 def test_what_a_producer_without_user_has_pending_is_rolled_back_by_its_user(tmp_path: Path) -> None:

@@ -59,13 +59,6 @@ def test_old_attempts_are_forgotten_and_refused(outbox: Outbox) -> None:
         outbox.choose_snapshot("4", "5")
 
 
-def test_an_outbox_of_before_learns_of_attempts(outbox: Outbox) -> None:
-    with closing(sqlite3.connect(outbox.path)) as database:
-        database.execute("DROP TABLE node_snapshots")
-    with closing(Outbox(outbox.path, "p")) as opened:
-        assert opened.choose_snapshot("0", "1") == "1"
-
-
 def choose(node: Node) -> None:
     """The same for each kind of node."""
     assert node.choose_snapshot("p", '{"a":1}', '{"a":2}') == '{"a":2}'

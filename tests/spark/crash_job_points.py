@@ -14,7 +14,6 @@ Points, in the order of a batch:
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from bridges.node.outbox_journal import OutboxJournal, Rows
 from bridges.spark.data_source import AmqpDataSource
 from bridges.spark.sink import AmqpStreamWriter, StagedMessage
 from oncewire.client.journal_records import PublisherChanges
+from oncewire.store.store import Transaction
 from oncewire.wire import decode_message
 from tests.spark.crash_points import NO_MANIFEST, ROWS, Crash, hits, kill_everything, maybe_kill, note
 
@@ -57,29 +57,23 @@ class ForgetfulOutbox(CrashingOutbox):
         self._is_decided = False
         return super().commit(writer, batch, parts, publishing)
 
-    def _find(self, database: sqlite3.Connection, generation: int, batch: int) -> Manifest | None:
-        found = super()._find(database, generation, batch)
+    def _find(self, do: Transaction, generation: int, batch: int) -> Manifest | None:
+        found = super()._find(do, generation, batch)
         return None if found is not None and not found.is_done and not self._is_decided else found
 
     def _write_manifest(
-        self,
-        database: sqlite3.Connection,
-        generation: int,
-        batch: int,
-        run: str,
-        is_atomic: bool,
-        staged: Sequence[tuple[int, int]],
+        self, do: Transaction, generation: int, batch: int, run: str, is_atomic: bool, staged: Sequence[tuple[int, int]]
     ) -> int:
         self._is_decided = True
-        known = self._find(database, generation, batch)
+        known = self._find(do, generation, batch)
         if known is None:
-            return super()._write_manifest(database, generation, batch, run, is_atomic, staged)
+            return super()._write_manifest(do, generation, batch, run, is_atomic, staged)
         assert sum(rows for _, rows in staged) == known.rows
-        _delete_parts(database, "manifest = ?", (known.number,))
-        (number,) = database.execute("SELECT first FROM node_spans WHERE manifest = ?", (known.number,)).fetchone()
+        _delete_parts(do, "manifest = ?", (known.number,))
+        ((number,),) = do.execute("SELECT first FROM node_spans WHERE manifest = ?", (known.number,))
         for part, rows in staged:
-            database.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (known.number, part))
-            database.execute("UPDATE node_part_topics SET first = ? WHERE part = ?", (number, part))
+            do.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (known.number, part))
+            do.execute("UPDATE node_part_topics SET first = ? WHERE part = ?", (number, part))
             number += rows
         return known.number
 

@@ -40,7 +40,7 @@ class OfflineNode(EmbeddedNode):
         self.subscribed.append((subscription, tuple(topics)))
         self.isolation = isolation or self.isolation
         self.append_messages(subscription, [])
-        return self._files.marks(subscription).uuid
+        return self._files.journal(subscription).marks().uuid
 
     def offsets(
         self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.arrow_bodies import encode_rows
-from bridges.node.database import open_database
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
@@ -28,6 +27,7 @@ from bridges.spark.processor_core import Input, Step, attempt
 from bridges.spark.processor_join_core import Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Offset, Task, read_task
 from bridges.spark.processor_rows import inputs_in
+from oncewire.client import SqliteJournal
 from oncewire.client.delivery_hash import delivery_hash
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import Message, Symbol, decode_message, encode_data_message
@@ -49,7 +49,7 @@ class LocalNode(EmbeddedNode):
     """An embedded node that does not connect: its journals are filled by the test."""
 
     def subscribe(self, subscription: str, topics: Any, isolation: Isolation | None = None) -> str:
-        return self._files.marks(subscription).uuid
+        return self._files.journal(subscription).marks().uuid
 
     def status(self) -> dict[str, Any]:
         """As a node that keeps what was released."""
@@ -98,17 +98,15 @@ class World:
 
         def append(receiver: ReceiverJournal) -> None:
             source = receiver.source_id(topic)
-            connection = receiver._connection
-            connection.execute("BEGIN IMMEDIATE")
-            receiver.append([Arrival(source, encode_data_message(body)) for body in bodies], 1)
-            connection.execute("COMMIT")
+            with receiver._file.transaction():
+                receiver.append([Arrival(source, encode_data_message(body)) for body in bodies], 1)
 
         self._with_journal(journal.subscription, append)
 
     def _with_journal(self, subscription: str, use: Callable[[ReceiverJournal], None]) -> None:
         path = self.storage.journal_path(subscription)
-        with closing(open_database(path)) as connection:
-            use(ReceiverJournal(connection, path, subscription))
+        with closing(SqliteJournal(path)) as client:
+            use(ReceiverJournal(client.connection, path, subscription))
 
     def new_reader(self) -> AttemptReader:
         """As a process has that has just been started."""
@@ -147,7 +145,8 @@ class World:
     def hash_of(self, **positions: int) -> str:
         """The delivery hash, worked out from processor and positions alone."""
         marks = {topic: each.subscription for each in self.journals for topic in each.topics}
-        places = {topic: f"{self.storage.marks(marks[topic]).uuid}:{position}" for topic, position in positions.items()}
+        uuids = {topic: self.storage.journal(marks[topic]).marks().uuid for topic in positions}
+        places = {topic: f"{uuids[topic]}:{position}" for topic, position in positions.items()}
         return delivery_hash(NAME, places)
 
 
@@ -189,7 +188,7 @@ class _Life:
             self._reader.finished(log.offsets[number - 1][1])
         parts = self._run(number, self._reader.tasks(start, stop, self._tasks))
         self._reach("staged")
-        self._world.storage.commit(NAME, self._writer, number, parts)
+        self._world.storage.outbox(NAME).commit(self._writer, number, parts)
         self._reach("decided")
         log.commits = number + 1
         self._reach("done")
@@ -207,7 +206,7 @@ class _Life:
                 topics, payloads = map(list, zip(*published, strict=True))
                 counts = {topic: topics.count(topic) for topic in topics}
                 body = encode_rows(topics, payloads)
-                if not self._world.storage.stage(NAME, self._writer, number, part, 0, counts, body):
+                if not self._world.storage.outbox(NAME).stage(self._writer, number, part, 0, counts, body):
                     self._world.skipped += 1
                 parts.append(part)
         return parts

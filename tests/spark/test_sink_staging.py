@@ -47,9 +47,10 @@ def rows(**columns: list[Any]) -> Any:
 def bodies(folder: Path) -> list[list[str]]:
     """Values of each staged body, in order."""
     outbox = Outbox(folder / "outboxes" / "sink.db", "sink")
-    found = outbox._connection.execute(
-        "SELECT body FROM node_bodies JOIN node_parts ON id = part ORDER BY partition, attempt, chunk"
-    ).fetchall()
+    with outbox._file.looking() as do:
+        found = do.execute(
+            "SELECT body FROM node_bodies JOIN node_parts ON id = part ORDER BY partition, attempt, chunk"
+        )
     outbox.close()
     return [[payload[5:].decode() for payload in decode_rows(body).payloads] for (body,) in found]
 

@@ -352,8 +352,8 @@ def without_oldest(node: OfflineNode) -> None:
 
 def restored_copy(node: OfflineNode) -> None:
     """An old copy of the file: the newest messages are gone, and their positions are given again."""
-    damaged(node, "DELETE FROM node_messages WHERE position > 8")
-    damaged(node, "UPDATE node_journal SET last = 8, last_bytes = (SELECT max(total_bytes) FROM node_messages)")
+    damaged(node, "DELETE FROM oncewire_journal_messages WHERE entry & 1099511627775 > 8")
+    damaged(node, "UPDATE oncewire_journals SET last = 8, kept = 8")
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_a_batch_that_was_trimmed_after_it_was_written_down_fails_or_is_what_is_
 
 def test_holes_of_a_damaged_journal_fail_the_query_or_are_passed_over(node: OfflineNode) -> None:
     node.append_numbers(SUB, 0, 9000)  # more than a chunk
-    damaged(node, "DELETE FROM node_messages WHERE position IN (1, 100, 101, 8500)")
+    damaged(node, "DELETE FROM oncewire_journal_messages WHERE (entry & 1099511627775) IN (1, 100, 101, 8500)")
     query = Query(node)
     query.plan()
     parts = query.ranges(0)
