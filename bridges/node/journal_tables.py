@@ -29,7 +29,7 @@ SUBSCRIPTIONS: Final = Feature(
                 trimmed BIGINT NOT NULL, initial BIGINT, query TEXT, isolation TEXT NOT NULL, shard TEXT NOT NULL,
                 fed BIGINT NOT NULL, unread_s DOUBLE PRECISION NOT NULL, ended TEXT NOT NULL)""",
             """CREATE TABLE node_numbered (
-                owner TEXT NOT NULL, producer TEXT NOT NULL, floor BIGINT NOT NULL, seen /*bytes*/ NOT NULL,
+                owner TEXT NOT NULL, producer TEXT NOT NULL, floor BIGINT NOT NULL, seen TEXT NOT NULL,
                 PRIMARY KEY (owner, producer))""",
             "CREATE TABLE node_trims (at /*whole*/ PRIMARY KEY, position BIGINT NOT NULL)",
             "CREATE TABLE node_former_owners (owner TEXT PRIMARY KEY)",

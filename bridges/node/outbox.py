@@ -20,7 +20,6 @@ from pathlib import Path
 from bridges.node.database import open_file
 from bridges.node.errors import BadRequest, BatchForgotten, Fenced, OutboxFull, OwnedByAnother, PartMissing, TooLarge
 from bridges.node.outbox_schema import SINKS
-from bridges.node.range_set_core import RangeSet
 from bridges.node.required_rows import set_required
 from bridges.node.snapshots import choose_snapshot
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
@@ -39,7 +38,6 @@ MAX_TOPICS = 256
 SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """A sink's id is a file name, and the container-id it publishes with."""
 _TOPIC_BYTES = 255
-_NONE = RangeSet().to_bytes(), RangeSet().to_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +448,7 @@ class Outbox:
                 f"a sink has {MAX_TOPICS} topics at most",
                 "write to fewer topics, or use several sinks",
             )
-        do.execute("INSERT INTO node_topics (id, topic, settled, doubted) VALUES (?, ?, ?, ?)", (count, topic, *_NONE))
+        do.execute("INSERT INTO node_topics (id, topic) VALUES (?, ?)", (count, topic))
         return int(count)
 
 

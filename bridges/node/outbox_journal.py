@@ -18,7 +18,6 @@ from bridges.node.errors import NodeError, OwnedByAnother, StorageError
 from bridges.node.identity import annotate, common_pairs, producer_pair
 from bridges.node.outbox import finish_manifests
 from bridges.node.outbox_schema import SINKS
-from bridges.node.range_set_core import RangeSet
 from bridges.node.required_rows import load_released, required, save_released
 from oncewire.client import (
     Journal,
@@ -38,6 +37,7 @@ from oncewire.client.journal_records import (
 )
 from oncewire.client.process_lock import HeldElsewhere, hold
 from oncewire.client.transactions.sequence_header import ProducerId
+from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.store.store import Transaction
 
 CACHED_BODIES = 4
@@ -77,7 +77,14 @@ class _Topic:
     __slots__ = ("doubted", "floor", "id", "released", "settled", "waits")
 
     def __init__(
-        self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet, released: RangeSet, *, waits: bool
+        self,
+        topic_id: int,
+        floor: int,
+        settled: SequenceSet,
+        doubted: SequenceSet,
+        released: SequenceSet,
+        *,
+        waits: bool,
     ) -> None:
         self.id = topic_id
         self.floor = floor
@@ -243,8 +250,8 @@ class OutboxJournal(Journal):
         known = self._topics[topic] = _Topic(
             topic_id,
             floor,
-            RangeSet.from_bytes(settled),
-            RangeSet.from_bytes(doubted),
+            SequenceSet.from_text(settled),
+            SequenceSet.from_text(doubted),
             released,
             waits=self.keeps_released,
         )
@@ -263,14 +270,14 @@ class OutboxJournal(Journal):
             number = stop
         return PublisherState(next_number, exposed_before, session, tuple(messages))
 
-    def _begin_anew(self, topic_id: int, topic: str, floor: int) -> RangeSet:
+    def _begin_anew(self, topic_id: int, topic: str, floor: int) -> SequenceSet:
         """O-12: the new session has sent nothing of what waited."""
         self.begin()
         self._do.execute("UPDATE node_topics SET exposed_before = ?, session = 0 WHERE id = ?", (floor, topic_id))
-        save_released(self._do, topic_id, RangeSet())
+        save_released(self._do, topic_id, SequenceSet())
         self.commit()
         self._ended.discard(topic)
-        return RangeSet()
+        return SequenceSet()
 
     def open_subscriber(self, link_name: str) -> SubscriberState:
         """An outbox has no subscribers."""
@@ -300,20 +307,20 @@ class OutboxJournal(Journal):
         waits = False
         for number, outcome in changes.decided:
             if known.waits and outcome.kind is OutcomeKind.RELEASED:
-                known.released.add(number)
+                known.released.add(number, number)
                 waits = True
                 continue
-            known.settled.add(number)
+            known.settled.add(number, number)
             self._count(known.id, number, outcome)
         if waits:
             self._progress = True
             save_released(self._do, known.id, known.released)
         for number in changes.doubted:
-            known.doubted.add(number)
+            known.doubted.add(number, number)
         before = known.floor
         known.floor = known.settled.first_missing(known.floor)
-        known.settled.discard_below(known.floor)
-        known.doubted.discard_below(known.floor)
+        known.settled.remove_below(known.floor)
+        known.doubted.remove_below(known.floor)
         self._do.execute(
             "UPDATE node_topics SET next_number = ?, exposed_before = ?, session = ?, floor = ?, settled = ?,"
             " doubted = ? WHERE id = ?",
@@ -322,8 +329,8 @@ class OutboxJournal(Journal):
                 changes.exposed_before,
                 changes.session,
                 known.floor,
-                known.settled.to_bytes(),
-                known.doubted.to_bytes(),
+                known.settled.to_text(),
+                known.doubted.to_text(),
                 known.id,
             ),
         )

@@ -51,8 +51,8 @@ _TABLES = (
     """CREATE TABLE node_topics (
         id /*whole*/ PRIMARY KEY, topic TEXT NOT NULL UNIQUE, assigned BIGINT NOT NULL DEFAULT 0,
         next_number BIGINT NOT NULL DEFAULT 0, exposed_before BIGINT NOT NULL DEFAULT 0,
-        session BIGINT NOT NULL DEFAULT 0, floor BIGINT NOT NULL DEFAULT 0, settled /*bytes*/ NOT NULL,
-        doubted /*bytes*/ NOT NULL, base BIGINT NOT NULL DEFAULT 0, born_ms BIGINT NOT NULL DEFAULT 0,
+        session BIGINT NOT NULL DEFAULT 0, floor BIGINT NOT NULL DEFAULT 0, settled TEXT NOT NULL DEFAULT '[]',
+        doubted TEXT NOT NULL DEFAULT '[]', base BIGINT NOT NULL DEFAULT 0, born_ms BIGINT NOT NULL DEFAULT 0,
         decided_ms BIGINT NOT NULL DEFAULT 0
     )""",
     SNAPSHOT_TABLE,

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from bridges.node.range_set_core import RangeSet
+from oncewire.client.transactions.sequence_set import SequenceSet
 
 MAX_PRODUCERS = 100_000
 """Of one user: rows of a hundred bytes each, far more than sinks and topics of one network, and no danger to memory."""
@@ -56,18 +56,18 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """One producer as it is stored; `seen` is a RangeSet's bytes."""
+    """One producer as it is stored; `seen` is the text of a SequenceSet."""
 
     producer: str
     floor: int
-    seen: bytes
+    seen: str
     user: str = ""
 
 
 class _Producer:
     __slots__ = ("floor", "seen")
 
-    def __init__(self, floor: int, seen: RangeSet) -> None:
+    def __init__(self, floor: int, seen: SequenceSet) -> None:
         self.floor = floor
         self.seen = seen
 
@@ -90,7 +90,7 @@ class ProducerLedger:
         self._max_user_gaps = max_user_gaps
         self._changed: dict[tuple[str, str], _Producer] = {}
         self._producers = {
-            (row.user, row.producer): _Producer(row.floor, RangeSet.from_bytes(row.seen)) for row in rows
+            (row.user, row.producer): _Producer(row.floor, SequenceSet.from_text(row.seen)) for row in rows
         }
         self._counts = Counter(user for user, _ in self._producers)
         self._gaps = Counter[str]()
@@ -108,9 +108,9 @@ class ProducerLedger:
             if self._counts[identity.user] >= self._max_producers:
                 return Judgement.TOO_MANY_PRODUCERS
             before = self._producers.get(("", identity.producer))
-            producer = _Producer(0, RangeSet())
+            producer = _Producer(0, SequenceSet())
             if before is not None:
-                producer = _Producer(before.floor, RangeSet.from_bytes(before.seen.to_bytes()))
+                producer = _Producer(before.floor, before.seen.copy())
             self._producers[key] = producer
             self._counts[identity.user] += 1
             self._gaps[identity.user] += producer.seen.range_count
@@ -123,21 +123,21 @@ class ProducerLedger:
         floor = min(identity.floor, identity.sequence)  # a message is not settled while it is sent
         if floor > producer.floor:
             producer.floor = floor
-            producer.seen.discard_below(floor)
+            producer.seen.remove_below(floor)
             self._changed[key] = producer
         if identity.sequence < producer.floor or identity.sequence in producer.seen:
             return Judgement.DUPLICATE
         count = producer.seen.range_count
         if count >= MAX_GAPS or others + count >= self._max_user_gaps:
             return Judgement.TOO_MANY_GAPS
-        producer.seen.add(identity.sequence)
+        producer.seen.add(identity.sequence, identity.sequence)
         self._changed[key] = producer
         return Judgement.NEW
 
     def changes(self) -> list[ProducerRow]:
         """The producers that changed since the last call, to be stored with the messages."""
         rows = [
-            ProducerRow(name, found.floor, found.seen.to_bytes(), user) for (user, name), found in self._changed.items()
+            ProducerRow(name, found.floor, found.seen.to_text(), user) for (user, name), found in self._changed.items()
         ]
         self._changed.clear()
         return rows

@@ -6,7 +6,7 @@ sent again as it is, in a new session of its topic's publisher, where old number
 
 from __future__ import annotations
 
-from bridges.node.range_set_core import RangeSet
+from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.store.store import Transaction
 
 TABLES = (
@@ -15,7 +15,7 @@ TABLES = (
         only /*whole*/ PRIMARY KEY CHECK (only = 1), subscriptions BIGINT NOT NULL
     )""",
     # The rows of a topic that wait, by number.
-    "CREATE TABLE node_released (topic /*whole*/ PRIMARY KEY, numbers /*bytes*/ NOT NULL)",
+    "CREATE TABLE node_released (topic /*whole*/ PRIMARY KEY, numbers TEXT NOT NULL)",
 )
 _PUT_REQUIRED = """INSERT INTO node_required VALUES (1, ?)
 ON CONFLICT (only) DO UPDATE SET subscriptions = excluded.subscriptions"""
@@ -33,12 +33,12 @@ def required(do: Transaction) -> int:
     return next((int(number) for (number,) in do.execute("SELECT subscriptions FROM node_required")), 0)
 
 
-def load_released(do: Transaction, topic: int) -> RangeSet:
+def load_released(do: Transaction, topic: int) -> SequenceSet:
     """Read the numbers of a topic's rows that wait."""
     found = do.execute("SELECT numbers FROM node_released WHERE topic = ?", (topic,))
-    return RangeSet.from_bytes(found[0][0]) if found else RangeSet()
+    return SequenceSet.from_text(found[0][0]) if found else SequenceSet()
 
 
-def save_released(do: Transaction, topic: int, released: RangeSet) -> None:
+def save_released(do: Transaction, topic: int, released: SequenceSet) -> None:
     """Store them."""
-    do.execute(_PUT_RELEASED, (topic, released.to_bytes()))
+    do.execute(_PUT_RELEASED, (topic, released.to_text()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,10 @@ def test_it_holds_the_same_numbers_as_a_set_in_the_fewest_ranges(
     assert within == plain & set(range(asked[0], asked[1] + 1))
     assert ours.count(*asked) == len(within)
     assert bool(ours) == bool(plain)
-    assert SequenceSet(reversed(ranges)) == ours == ours.copy()
+    assert SequenceSet(reversed(ranges)) == ours == ours.copy() == SequenceSet.from_text(ours.to_text())
+    assert ours.first_missing(asked[0]) == next(number for number in range(asked[0], 27) if number not in plain)
+    ours.remove_below(asked[0])
+    assert ours == SequenceSet((number, number) for number in plain if number >= asked[0])
 
 
 def test_a_copy_does_not_change_with_its_model() -> None:
@@ -44,3 +48,9 @@ def test_a_copy_does_not_change_with_its_model() -> None:
     model.add(6, 6)
     assert copy.ranges() == [(1, 5)]
     assert model != copy
+
+
+@pytest.mark.parametrize("text", ["", "[[1,2]", "[1,2]", "[[2,1]]", "[[1]]", "null"])
+def test_a_damaged_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        SequenceSet.from_text(text)

@@ -84,10 +84,10 @@ def test_the_quota_of_gaps_is_each_users_own() -> None:
 
 
 def test_a_ledger_that_is_stored_keeps_users_apart() -> None:
-    ledger = ProducerLedger([ProducerRow("p", 5, b"")])  # from before there were users: 0 to 4 are settled
+    ledger = ProducerLedger([ProducerRow("p", 5, "[]")])  # from before there were users: 0 to 4 are settled
     assert [ledger.judge(Identity("p", 4, 0, user)) for user in ("ann", "bob")] == [COPY, COPY]
     assert ledger.judge(Identity("p", 7, 0, "ann")) is NEW
-    again = ProducerLedger([ProducerRow("p", 5, b""), *ledger.changes()])
+    again = ProducerLedger([ProducerRow("p", 5, "[]"), *ledger.changes()])
     assert [again.judge(Identity("p", 7, 0, user)) for user in ("ann", "bob", "")] == [COPY, NEW, NEW]
 
 

@@ -1,52 +1,13 @@
-"""Ranges, the ledger of producers, group commit and the gate of depth: pure decisions."""
+"""The ledger of producers, group commit and the gate of depth: pure decisions."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bridges.node.group_commit_core import DepthGate, GroupCommit
 from bridges.node.producers_core import MAX_GAPS, Identity, Judgement, ProducerLedger, ProducerRow
-from bridges.node.range_set_core import RangeSet
-
-# --- ranges -----------------------------------------------------------------------------------------------------------
-
-STEPS = st.lists(st.tuples(st.sampled_from(["add", "below", "store"]), st.integers(0, 40)), max_size=60)
-
-
-@given(STEPS)
-def test_a_range_set_holds_what_a_set_holds(steps: list[tuple[str, int]]) -> None:
-    ranges, model = RangeSet(), set[int]()
-    for step, number in steps:
-        if step == "add":
-            assert ranges.add(number) == (number not in model)
-            model.add(number)
-        elif step == "below":
-            ranges.discard_below(number)
-            model = {kept for kept in model if kept >= number}
-        else:
-            ranges = RangeSet.from_bytes(ranges.to_bytes())
-        assert list(ranges) == sorted(model)
-        assert all((number in ranges) == (number in model) for number in range(42))
-        missing = next(n for n in range(number, 100) if n not in model)
-        assert ranges.first_missing(number) == missing
-        assert ranges.range_count == sum(n - 1 not in model for n in model)
-
-
-@pytest.mark.parametrize("octets", [b"1234567", RangeSet().to_bytes() + b"\0" * 15])
-def test_damaged_ranges_are_refused(octets: bytes) -> None:
-    with pytest.raises(ValueError, match="length"):
-        RangeSet.from_bytes(octets)
-
-
-def test_ranges_out_of_order_are_refused() -> None:
-    numbers = [5, 6, 6, 7]
-    with pytest.raises(ValueError, match="out of order"):
-        RangeSet.from_bytes(b"".join(number.to_bytes(8, "big") for number in numbers))
-
 
 # --- producers --------------------------------------------------------------------------------------------------------
 
@@ -72,7 +33,7 @@ def test_a_copy_from_below_the_floor_is_a_duplicate_and_nothing_below_is_remembe
     assert ledger.judge(Identity("p", 13, 0)) is Judgement.DUPLICATE
     (row,) = ledger.changes()
     assert row == ProducerRow("p", 150, row.seen)
-    assert list(RangeSet.from_bytes(row.seen)) == [200]
+    assert row.seen == "[[200,200]]"
 
 
 def test_a_message_that_raises_the_floor_is_still_found_to_be_a_copy() -> None:

@@ -5,8 +5,12 @@ What a reader knows of one producer costs two numbers while nothing is missing, 
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+
+MAX_SHOWN = 40
+"""Characters of a damaged text that its error shows."""
 
 
 class SequenceSet:
@@ -24,7 +28,28 @@ class SequenceSet:
         for first, last in ranges:
             self.add(first, last)
 
+    @classmethod
+    def from_text(cls, text: str) -> SequenceSet:
+        """Return what `to_text` made.
+
+        Raises:
+            ValueError: it is no such thing.
+        """
+        try:
+            ranges = [(int(first), int(last)) for first, last in json.loads(text)]
+        except TypeError as error:
+            raise ValueError(f"{text[:MAX_SHOWN]!r} is no set of ranges") from error
+        if any(first > last for first, last in ranges):
+            raise ValueError(f"a range of {text[:MAX_SHOWN]!r} ends before it begins")
+        return cls(ranges)
+
+    def to_text(self) -> str:
+        """Return the ranges as JSON, for a database."""
+        return json.dumps(self.ranges(), separators=(",", ":"))
+
     def __contains__(self, number: int) -> bool:
+        if not self._lasts or number > self._lasts[-1]:  # nearly always: messages come in order
+            return False
         index = bisect_right(self._firsts, number) - 1
         return index >= 0 and number <= self._lasts[index]
 
@@ -60,6 +85,9 @@ class SequenceSet:
     def add(self, first: int, last: int) -> None:
         """Add all numbers from first to last, both inclusive."""
         assert first <= last, (first, last)
+        if self._lasts and first == self._lasts[-1] + 1:
+            self._lasts[-1] = last
+            return
         # All ranges that overlap or touch [first, last] become one with it.
         start = bisect_right(self._firsts, first)
         if start and self._lasts[start - 1] >= first - 1:
@@ -90,6 +118,20 @@ class SequenceSet:
             lasts.append(right)
         self._firsts[start:end] = firsts
         self._lasts[start:end] = lasts
+
+    def remove_below(self, limit: int) -> None:
+        """Take out all numbers smaller than `limit`."""
+        end = bisect_right(self._firsts, limit)
+        if end and self._lasts[end - 1] >= limit:
+            end -= 1
+            self._firsts[end] = limit
+        del self._firsts[:end]
+        del self._lasts[:end]
+
+    def first_missing(self, start: int) -> int:
+        """Return the smallest number from `start` on that is not in the set."""
+        index = bisect_right(self._firsts, start) - 1
+        return max(start, self._lasts[index] + 1) if index >= 0 else start
 
     def within(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of its ranges from first to last, both inclusive. The set must not change meanwhile."""
