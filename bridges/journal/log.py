@@ -261,6 +261,8 @@ def _make_room(do: Transaction, found: JournalState, size: int) -> JournalState:
 
 def _oldest(do: Transaction, found: JournalState, count: int = PORTION, size: int = ALL) -> int:
     """The position up to which the oldest messages are a portion, at most so many and so large, or one."""
+    if size == ALL and found.settings.compact_by is None:  # no position is left out
+        return min(found.trimmed + min(count, PORTION), found.last)
     return end_within(do, found, found.trimmed, found.last, min(count, PORTION), size)
 
 
