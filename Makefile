@@ -10,7 +10,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-journal demo-queue demo-spark test test-all attack lint bench campaign dev compiled pure wheel tools .fetched-tools .built-tools pins sbom release docs inspector-map screenshots clean
+.PHONY: help demo demo-journal demo-queue demo-spark test test-all test-pythons attack lint bench campaign dev compiled pure wheel tools .fetched-tools .built-tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -28,6 +28,7 @@ SOURCES := $(shell find $(PACKAGES) -name __pycache__ -prune -o \( -type f -o -t
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+	@echo 'make test-pythons                              tests of client, wire and delivery records under each Python 3.11 to 3.13 on PATH'
 	@echo 'make lint                                      ruff (also its format) and mypy'
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
@@ -185,6 +186,19 @@ attack: $(VENV)/.installed $(VENV)/.test-packages
 
 test-all: $(VENV)/.installed $(VENV)/.test-packages
 	@$(PYTEST) -m 'not campaign' $(ARGS)
+
+# Client, wire and delivery records under each of these that is on PATH, in an environment of its own.
+PYTHONS := 3.11 3.12 3.13
+
+test-pythons: $(VENV)/.created
+	@set -e; tried=; for version in $(PYTHONS); do \
+		python$$version -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' $$version 2>/dev/null || continue; \
+		tried="$$tried $$version"; folder=.tools/python-$$version; install="env -u PYTHONPATH -u PYTHONHOME $$folder/bin/python -m pip install -q"; \
+		echo "Python $$version"; \
+		[ -e $$folder/.installed ] || { python$$version -m venv $$folder; $$install -c constraints.txt setuptools $(call asked_for,base test); touch $$folder/.installed; }; \
+		ONCEWIRE_MAP=0 $$install --no-build-isolation --no-deps --force-reinstall .; rm -rf build oncewire.egg-info; \
+		$(RUN) $$folder/bin/python -m pytest -p no:cacheprovider -q --numprocesses auto --dist loadfile tests/client tests/wire tests/delivery_records $(ARGS); \
+	done; [ -n "$$tried" ] || { echo "none of these is on PATH: $(PYTHONS)" >&2; exit 1; }
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
