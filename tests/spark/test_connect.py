@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("spark-connect")]
 
 
-def test_source_sink_and_processors_work_with_spark_connect(
+def test_source_sink_processors_tables_and_listeners_work_with_spark_connect(
     router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path
 ) -> None:
     """In a process of its own: there is one kind of session in a process."""
@@ -34,4 +34,4 @@ def test_source_sink_and_processors_work_with_spark_connect(
         timeout=600,
         check=False,
     )
-    assert done.stdout.split("\n")[-2:] == ["0 1 2 <0> <1> <2>", ""], done.stderr
+    assert done.stdout.split("\n")[-2:] == ["0 1 2 <0> <1> <2> [6, 6, 3]", ""], done.stderr
