@@ -21,7 +21,8 @@ MAX_NUMBER = (1 << 63) - 1
 MAX_TIME_US = 250_000_000_000_000_000
 """The year 9892: a time has four digits for the year."""
 EMBEDDED = "embedded"
-_REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
+_REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]|(?:^|[-_])\.\*")
+"""No topic has such characters, and no pattern of the network means `.*` behind no word, as in `orders-.*`."""
 
 
 class Guarantee(Enum):
@@ -160,8 +161,8 @@ def patterns(value: str) -> tuple[str, ...]:
     found = _names(value)
     for pattern in found:
         if _REGEX_ONLY.search(pattern):
-            wanted = pattern.replace("\\.", ".").replace(".*", ".#").replace("..#", ".#").replace("[^.]+", "*")
-            hint = "" if _REGEX_ONLY.search(wanted) else f": write {wanted}"
+            wanted = _as_wildcards(pattern)
+            hint = f": write {wanted}" if wanted else ""
             raise NotAllowed(
                 f"{pattern!r} is a regular expression, and the network has its own wildcards, * one word and # any "
                 f"rest{hint}"
@@ -171,6 +172,16 @@ def patterns(value: str) -> tuple[str, ...]:
         if is_pattern(pattern) and "." in pattern and "/" in pattern:
             raise NotAllowed(f"{pattern!r} mixes . and /")
     return found
+
+
+def _as_wildcards(expression: str) -> str:
+    """The pattern of the network that a simple regular expression means; empty = there is none."""
+    if expression == ".*":
+        return "#"
+    if re.search(r"[-_]\.\*", expression):  # the network has no wildcard within a word
+        return ""
+    wanted = expression.replace("\\.", ".").replace(".*", ".#").replace("..#", ".#").replace("[^.]+", "*")
+    return "" if _REGEX_ONLY.search(wanted) else wanted
 
 
 def is_pattern(name: str) -> bool:

@@ -92,6 +92,8 @@ def test_at_most_once_keeps_messages_for_the_tasks_that_read_them() -> None:
         ({"subscribePattern": "orders.#"}, "give one of the two"),
         ({"subscribe": "", "subscribePattern": "orders-[0-9]+"}, "is a regular expression, and the network has"),
         ({"subscribe": "", "subscribePattern": r"orders\..*"}, ": write orders.#;"),
+        ({"subscribe": "", "subscribePattern": ".*"}, ": write #;"),
+        ({"subscribe": "", "subscribePattern": "orders-.*"}, "one word and # any rest; give"),
         ({"subscribe": "", "subscribePattern": "orders*"}, "between the dots alone"),
         ({"subscribe": "", "subscribePattern": "a.*/b"}, "mixes . and /"),
         ({"startingOffsets": "tomorrow"}, "neither earliest nor latest nor JSON"),
