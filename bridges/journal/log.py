@@ -352,7 +352,8 @@ def read(
     if after < found.trimmed:
         raise trimmed(name, after + 1, found.trimmed + 1, found.last + 1)
     sources = topics(do, found)
-    rows = rows_up_to(do, found, after, end_within(do, found, after, found.last, count, max_bytes))
+    end = end_within(do, found, after, found.last, count, max_bytes)
+    rows = do.execute(sql.READ, (_entry(found, after), _entry(found, end), count))
     messages = [
         StoredMessage(entry & sql.MAX_POSITION, arrived, sources.get(source, ""), bytes(payload), message_format)
         for entry, arrived, source, payload, message_format in rows
@@ -377,30 +378,37 @@ def end_within(do: Transaction, found: JournalState, after: int, stop: int, coun
         max_bytes: of payloads and `ROW_BYTES` for each; a larger message comes alone.
     """
     end, left = after, max_bytes
-    while count > 0:
-        portion = (_entry(found, end), _entry(found, stop), min(count, SUMMED_AT_ONCE))
-        ((rows, size, newest),) = do.execute(sql.SUM, portion)
+    while count > 0 and end < stop:
+        most = min(count, SUMMED_AT_ONCE)
+        rows, size, newest = _sum(do, found, end, stop, most)
         if not rows:
             break
-        left -= int(size) + rows * ROW_BYTES
-        if left < 0:
-            left += int(size) + rows * ROW_BYTES
-            for entry, _, length in do.execute(sql.SIZES, portion):
+        if size > left:
+            for entry, _, length in do.execute(sql.SIZES, (_entry(found, end), _entry(found, newest), most)):
                 left -= length + ROW_BYTES
                 if left < 0 and end > after:
                     break
                 end = entry & sql.MAX_POSITION
             break
-        end, count = newest & sql.MAX_POSITION, count - rows
+        end, left, count = newest, left - size, count - rows
     return end
 
 
-def rows_up_to(do: Transaction, found: JournalState, after: int, end: int) -> list[Row]:
-    """Return the messages behind a position up to another one: entry, arrival, number of the source, payload, format.
+def _sum(do: Transaction, found: JournalState, after: int, stop: int, count: int) -> tuple[int, int, int]:
+    """Of so many messages behind a position at most: how many there are, what they take, and the newest position."""
+    if found.settings.compact_by is None:  # no position is left out
+        newest = min(after + count, stop)
+        ((size,),) = do.execute(sql.SUM, (_entry(found, after), _entry(found, newest)))
+        rows = newest - after
+    else:
+        ((rows, size, entry),) = do.execute(sql.SUM_OF_SOME, (_entry(found, after), _entry(found, stop), count))
+        newest = entry & sql.MAX_POSITION if rows else after
+    return rows, int(size) + rows * ROW_BYTES, newest
 
-    The last bits of an entry are its position.
-    """
-    return do.execute(sql.READ, (_entry(found, after), _entry(found, end), end - after))
+
+def columns(do: Transaction, found: JournalState, after: int, end: int) -> list[Row]:
+    """Return the messages behind a position up to another one: time of arrival, number of the source, payload."""
+    return do.execute(sql.COLUMNS, (_entry(found, after), _entry(found, end)))
 
 
 # --- retention ----------------------------------------------------------------------------------------------------
@@ -456,13 +464,11 @@ def clear_remains(do: Transaction) -> bool:
 def _trim_to(do: Transaction, found: JournalState, position: int) -> JournalState:
     if position <= found.trimmed:
         return found
-    low, high = _entry(found, found.trimmed), _entry(found, position)
-    ((gone, size, _),) = do.execute(sql.SUM, (low, high, PORTION))
-    do.execute(sql.DELETE_RANGE, (low, high))
+    gone, size, _ = _sum(do, found, found.trimmed, position, PORTION)
+    do.execute(sql.DELETE_RANGE, (_entry(found, found.trimmed), _entry(found, position)))
     if found.settings.compact_by is not None:
         do.execute(sql.FORGET_KEYS, (found.number, position))
-    kept_bytes = found.kept_bytes - int(size) - gone * ROW_BYTES
-    do.execute(sql.LEAVE, (position, found.kept - gone, kept_bytes, found.number))
+    do.execute(sql.LEAVE, (position, found.kept - gone, found.kept_bytes - size, found.number))
     return state(do, found.name)
 
 

@@ -81,7 +81,11 @@ APPEND: Final = "INSERT INTO oncewire_journal_messages (entry, arrived, source, 
 READ: Final = """
 SELECT entry, arrived, source, payload, format FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?
 ORDER BY entry LIMIT ?"""
+COLUMNS: Final = """
+SELECT arrived, source, payload FROM oncewire_journal_messages WHERE entry > ? AND entry <= ? ORDER BY entry"""
 SUM: Final = """
+SELECT coalesce(sum(length(payload)), 0) FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?"""
+SUM_OF_SOME: Final = """
 SELECT count(*), coalesce(sum(size), 0), max(entry) FROM (
     SELECT entry, length(payload) AS size FROM oncewire_journal_messages WHERE entry > ? AND entry <= ?
     ORDER BY entry LIMIT ?) AS found"""

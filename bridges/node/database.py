@@ -13,7 +13,7 @@ from bridges.node.errors import BadRequest, StorageError
 from oncewire.store.contents import Contents
 from oncewire.store.errors import EdgeError, InvalidRequest, closed_store
 from oncewire.store.migrations import Feature
-from oncewire.store.sqlite import SqliteFile, SqliteStore
+from oncewire.store.sqlite import SqliteConnection, SqliteStore
 from oncewire.store.transaction import SqlTransaction
 
 NO_LIMIT = 1 << 43
@@ -38,7 +38,7 @@ class NodeFile:
         file: the same.
     """
 
-    def __init__(self, file: SqliteFile) -> None:
+    def __init__(self, file: SqliteConnection) -> None:
         self.file = file
         self._lock = threading.RLock()
         """Held while the handle is used, so that none is closed in the middle of a statement."""
@@ -111,7 +111,7 @@ def adopted(connection: sqlite3.Connection, path: Path, *features: Feature) -> N
         StorageError: it cannot be used, or another version of Oncewire made it.
     """
     with storage_errors():
-        file = SqliteFile(path, connection)
+        file = SqliteConnection(path, connection)
         file.use(features)
         return NodeFile(file)
 

@@ -137,7 +137,7 @@ class JournalReader:
             with self._file.looking() as do:
                 found = self._journal(do)
                 stop = max(low + 1, log.end_within(do, found, low, high, CHUNK_ROWS, CHUNK_BYTES))
-                rows = log.rows_up_to(do, found, low, stop)
+                rows = log.columns(do, found, low, stop)
             if len(rows) != stop - low:
                 self._check_bounds(self.marks(), low, high)  # trimmed in between?
                 raise RangeHole(
@@ -145,7 +145,7 @@ class JournalReader:
                     f"it holds {len(rows)} messages of {stop - low}",
                     "the journal is damaged: restore it, or start the query with failOnDataLoss=false",
                 )
-            _, arrived, sources, payloads, _ = zip(*rows, strict=True)
+            arrived, sources, payloads = zip(*rows, strict=True)
             yield Chunk(low + 1, self._names(sources), list(arrived), list(payloads))
             low = stop
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ for _code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MI
 _ELSE = (StoreUnreachable, "check that the folder exists and that this user may write there")
 
 
-class SqliteFile:
+class SqliteConnection:
     """A connection to a file of SQLite as `Connection`: statements in our words, errors in ours.
 
     Args:
@@ -89,8 +89,10 @@ class SqliteFile:
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement."""
-        with self._explained():
+        try:
             return self._connection.execute(self.dialect.spell(statement), tuple(parameters)).fetchall()
+        except (OverflowError, sqlite3.Error) as error:
+            raise self._explain(error) from error
 
     def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
         """Run one statement whose rows nobody needs."""
@@ -98,22 +100,13 @@ class SqliteFile:
 
     def write_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Run one statement for each row of parameters."""
-        with self._explained():
+        try:
             self._connection.executemany(self.dialect.spell(statement), rows)
+        except (OverflowError, sqlite3.Error) as error:
+            raise self._explain(error) from error
 
     def check_room(self) -> None:
         """The file is as large as its disk lets it be; see Connection."""
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OverflowError as error:
-            raise StatementFailed(
-                f"the store {self.path} was not changed", str(error), "use a smaller number"
-            ) from error
-        except sqlite3.Error as error:
-            raise self._explain(error) from error
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -131,6 +124,8 @@ class SqliteFile:
                 self.execute("ROLLBACK")
 
     def _explain(self, error: Exception) -> StoreError:
+        if isinstance(error, OverflowError):
+            return StatementFailed(f"the store {self.path} was not changed", str(error), "use a smaller number")
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
         kind, fix = _KINDS.get(code, _ELSE)
         if kind is StatementFailed:
@@ -139,7 +134,7 @@ class SqliteFile:
         return kind(f"the store {self.path} cannot be used", why, fix)
 
 
-class SqliteStore(SqliteFile):
+class SqliteStore(SqliteConnection):
     """A store in a file; see Store.
 
     Args:

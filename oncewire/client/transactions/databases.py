@@ -133,8 +133,11 @@ class SqliteFile(sqlite.SqliteStore):
 
     def peek(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         """Run a query; see Database."""
-        with self._explained(), closing(sqlite3.connect(self.path, timeout=sqlite.BUSY_SECONDS)) as other:
-            return other.execute(statement, tuple(parameters)).fetchall()
+        try:
+            with closing(sqlite3.connect(self.path, timeout=sqlite.BUSY_SECONDS)) as other:
+                return other.execute(statement, tuple(parameters)).fetchall()
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
 
 
 class PostgresDatabase(postgres.PostgresStore):
