@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -111,7 +111,7 @@ async def printed(lines: asyncio.StreamReader, wanted: str) -> None:
 
 
 def effects(journal: Path) -> list[str]:
-    with sqlite3.connect(journal) as connection:
+    with closing(sqlite3.connect(journal)) as connection:
         return [body for (body,) in connection.execute("SELECT body FROM effects ORDER BY rowid")]
 
 

@@ -182,6 +182,7 @@ def test_a_full_disk_is_named_and_what_was_committed_stays(journal: SqliteJourna
         journal.write_publisher("p", PublisherChanges((StoredMessage(1, bytes(100_000)),), 2, 2, 1))
     assert not journal.connection.in_transaction
     assert journal.open_publisher("p").messages == (StoredMessage(0, b"first"),)
+    journal.rollback()
 
 
 def test_another_program_holding_the_database_is_reported(
