@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncewire.client.defaults import REJECTED
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
 from oncewire.wire import DecodeError, Message, Symbol, WireError, decode_message, vocabulary
+from oncewire.wire.annotations import data_body
 from oncewire.wire.journal_tags import journal_position
 
 if TYPE_CHECKING:
@@ -140,6 +141,10 @@ class Delivery:
     @property
     def body(self) -> object:
         """The body: bytes, a string or another value, as it was sent. Errors as `message`."""
+        if self._message is None and not self.message_format:
+            body = data_body(self.payload)  # to decode all of a message takes many times as long
+            if body is not None:
+                return body
         return self.message.body
 
     @property

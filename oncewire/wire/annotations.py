@@ -108,6 +108,33 @@ def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
     return code, pos
 
 
+def data_body(message: bytes) -> bytes | None:
+    """Return the body of a message that ends with one data section, as most do; what lies before it is not decoded.
+
+    Returns:
+        The body; None: it has another one, something follows it, or its sections are out of order. Decode it then.
+
+    Raises:
+        DecodeError: a section before the body has no descriptor, or is cut.
+    """
+    size, pos, last = len(message), 0, 0
+    while pos < size:
+        code, value = read_section_code(message, pos)
+        if code > DATA_CODE or code <= last:
+            return None
+        last = code
+        if code < DATA_CODE:
+            pos = skip(message, value, size)
+            continue
+        form, start, length = message[value], 0, 0
+        if form == 0xA0 and value + 1 < size:
+            start, length = value + 2, message[value + 1]
+        elif form == 0xB0 and value + 4 < size:
+            start, length = value + 5, int.from_bytes(message[value + 1 : value + 5], "big")
+        return message[start:] if start > 0 and start + length == size else None
+    return None
+
+
 class _Prefix:
     """Where the sections in front of the bare message are; a start of -1 means that there is none."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncewire.wire.annotations import data_body
 from oncewire.wire.codec import encode
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.message import (
@@ -286,3 +288,38 @@ def test_mutated_messages_are_decoded_or_refused() -> None:
             continue
         decode_message(encode_message(message))
     assert 2_000 < refused < 10_000
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])
+@pytest.mark.parametrize("front", [{}, {"annotations": {Symbol("x-a"): "b"}}, {"properties": Properties(subject="s")}])
+def test_the_body_is_found_without_decoding_the_rest(size: int, front: dict[str, Any]) -> None:
+    encoded = encode_message(
+        Message(b"x" * size, header=Header(durable=True), application_properties={"k": 1}, **front)
+    )
+    assert data_body(encoded) == decode_message(encoded).body
+
+
+OTHER_BODIES = {
+    "a value": encode_message(Message("text", BodyKind.VALUE)),
+    "a sequence": encode_message(Message([1], BodyKind.SEQUENCE)),
+    "two data sections": encode_data_message(b"one") + encode_data_message(b"two"),
+    "a footer": encode_message(Message(b"one", footer={Symbol("f"): 1})),
+    "no body": encode_message(Message(b"", properties=Properties(subject="s")))[:-5],
+    "sections out of order": b"\x00\x53\x72\xc1\x01\x00\x00\x53\x70\x45" + encode_data_message(b"one"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("encoded", OTHER_BODIES.values(), ids=OTHER_BODIES)
+def test_another_body_is_left_to_the_decoder(encoded: bytes) -> None:
+    assert data_body(encoded) is None
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_body_that_is_cut_is_no_body(cut: int) -> None:
+    encoded = encode_message(Message(b"12345", properties=Properties(subject="s")))[:-cut]
+    try:
+        found = data_body(encoded)
+    except DecodeError:
+        found = None
+    assert found is None
