@@ -1,4 +1,4 @@
-"""Draws docs/evidence/scale-*.svg from docs/evidence/scale.json, and writes the tables of docs/scale.md.
+"""Draws docs/evidence/scale-*.svg and journal-lengths.svg from their records, and writes the tables of docs/scale.md.
 
 The files are the same whenever the figures are. Each names a digest of the figures it shows, so that a test without
 matplotlib finds one that is out of date. Colours follow the reader's scheme, light or dark.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RECORD = DOCS / "evidence" / "scale.json"
+LENGTHS = DOCS / "evidence" / "journal-lengths.json"
 PAGE = DOCS / "scale.md"
 FAILED = 1
 COLOURS = ("#3b82c4", "#d97a1e", "#3a9d63", "#b8559b")
@@ -149,13 +150,21 @@ def soak(part: Record) -> list[Panel]:
     return [Panel("router MB", "million messages", memory, "")]
 
 
+def journals(part: Record) -> list[Panel]:
+    """CPU time by the length of a journal."""
+    names = {"appended": "append", "read": "read"}
+    lines = {name: [(int(length), row[what]["cpu_us"]) for length, row in part.items()] for name, what in names.items()}
+    return [Panel("CPU us for each message", "messages in the journal", lines)]
+
+
 PLOTS: Mapping[str, Mapping[str, Callable[[Record], list[Panel]]]] = {
     "scale-idle.svg": {"connections": connections, "windows": windows},
     "scale-attaches.svg": {"subscriptions": subscriptions, "storm": storm},
     "scale-messages.svg": {"topics": topics, "sizes": sizes},
     "scale-time.svg": {"latency": latency, "soak": soak},
+    "journal-lengths.svg": {"lengths": journals},
 }
-"""By the names of their files: the parts of the record that they show."""
+"""By the names of their files: the parts of their record that they show."""
 
 
 def panels_of(name: str, record: Record) -> list[Panel]:
@@ -299,8 +308,9 @@ def main() -> int:
     if find_spec("matplotlib") is None:
         print("plot_scale: the package matplotlib is missing: make tools", file=sys.stderr)
         return FAILED
-    for name in plots_of(record):
-        (RECORD.parent / name).write_text(draw(name, record))
+    for each in (record, json.loads(LENGTHS.read_text())):
+        for name in plots_of(each):
+            (RECORD.parent / name).write_text(draw(name, each))
     return 0
 
 

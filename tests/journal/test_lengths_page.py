@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from tests.docs.test_scale_page import script
+
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|$", re.MULTILINE)
 MOST = 1.25
@@ -23,6 +25,13 @@ def test_the_page_has_what_was_measured() -> None:
     assert {int(length.replace(",", "")): (append, read) for length, append, read in rows} == {
         length: (f"{append:.1f}", f"{read:.1f}") for length, (append, read) in measured().items()
     }
+
+
+def test_the_plot_shows_what_was_measured() -> None:
+    plots = script("plot_scale")
+    record = json.loads((DOCS / "evidence/journal-lengths.json").read_text(encoding="utf-8"))
+    drawn = (DOCS / "evidence/journal-lengths.svg").read_text(encoding="utf-8")
+    assert plots.digest_in("journal-lengths.svg", record) in drawn, "run benchmarks/plot_scale.py"
 
 
 def test_a_message_costs_the_same_in_a_journal_a_thousand_times_as_long() -> None:
