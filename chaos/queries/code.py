@@ -10,6 +10,7 @@ from chaos.routed.code import copies
 from chaos.sources import source_of
 
 MODULES = (
+    "bridges.journal.log",
     "bridges.node.producers_core",
     "bridges.node.batch_ends",
     "bridges.node.gaps",
@@ -18,8 +19,9 @@ MODULES = (
     "bridges.node.shard_core",
     "bridges.node.shards",
     "bridges.node.committed_order",
-    "bridges.node.journal",
+    "bridges.node.journal_tables",
     "bridges.node.journal_reader",
+    "bridges.node.journal",
     "bridges.node.receiver",
     "bridges.node.storage",
     "bridges.node.node",

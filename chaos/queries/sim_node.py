@@ -137,7 +137,7 @@ class SimNode:
         self.ended.clear()
         self._is_asked = False
         storage = self.api._files
-        if SUB in storage.subscriptions() and (ended := storage.ended(SUB)):
+        if SUB in storage.subscriptions() and (ended := storage.journal(SUB).ended()):
             self.ended[SUB] = ended
         else:
             self._receive()
@@ -188,7 +188,7 @@ class SimNode:
         if self.receiver is None:
             self._receive(is_wanted=True)
         self.asked(name)
-        return str(self.api._files.marks(name).uuid)
+        return str(self.api._files.journal(name).marks().uuid)
 
     # --- the subscription ---------------------------------------------------------------------------------------------
 
@@ -222,14 +222,14 @@ class SimNode:
         elif state.incarnation not in (0, now) and self.link.has_missed:
             self.gaps.add(now)
         self.link.has_missed = False
-        at_once(self.receiver._begin(self, 0))
+        at_once(self.receiver._begin(self, self.receiver._sources[TOPIC]))
 
     def _nobody_misses(self) -> bool:
         """J-14: an ended subscription without a query, and without messages that one could read, begins anew."""
         storage = self.api._files
-        if SUB not in storage.subscriptions() or not storage.ended(SUB):
+        if SUB not in storage.subscriptions() or not storage.journal(SUB).ended():
             return False
-        marks = storage.marks(SUB)
+        marks = storage.journal(SUB).marks()
         return marks.owner is None and marks.deleted == marks.last
 
     def operator_deletes(self) -> None:
@@ -328,5 +328,5 @@ class SimNode:
             return False
         chosen = list(self.link.unsettled.items())[:count]
         deliveries = [SimDelivery(tag, sent.payload, sent.incarnation) for tag, sent in chosen]
-        at_once(self.receiver._write(self, 0, deliveries))
+        at_once(self.receiver._write(self, self.receiver._sources[TOPIC], deliveries))
         return True

@@ -307,15 +307,15 @@ class QueryWorld:
             return
         self.node.clock.now += self.random.choice((0.0, UNREAD_S))
         storage, limit = self.node.api._files, self.node.clock.now - UNREAD_S
-        before = storage.marks(SUB)
+        before = storage.journal(SUB).marks()
         kept = [
             (chunk.first + index, us / 1e6, payload)
             for chunk in storage.read(SUB, before.deleted, before.last, uuid=None, query=None)
             for index, (us, payload) in enumerate(zip(chunk.arrived, chunk.payloads, strict=True))
         ]
-        storage.drop_unread(SUB, UNREAD_S)
+        storage.journal(SUB).drop_unread(limit)
         storage.delete_expired(SUB)
-        trimmed = storage.marks(SUB).trimmed
+        trimmed = storage.journal(SUB).marks().trimmed
         for position, at, payload in kept:
             if before.trimmed < position <= trimmed:
                 self._dropped.add(body_of(payload))
@@ -366,7 +366,7 @@ class QueryWorld:
         found = []
         for node in self.nodes:
             storage = node.api._files
-            marks = storage.marks(SUB)
+            marks = storage.journal(SUB).marks()
             for chunk in storage.read(SUB, marks.deleted, marks.last, uuid=None, query=None):
                 found += [body_of(payload) for payload in chunk.payloads]
         return found
