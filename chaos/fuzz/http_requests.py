@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from dataclasses import dataclass
 from struct import pack
@@ -15,6 +14,7 @@ from chaos.fuzz.memory_router import MemoryRouter
 from chaos.fuzz.mutations import TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
 from chaos.fuzz.target import Counts, Finding
+from chaos.quiet import without_logs
 from oncewire.wire.frames import AMQP_HEADER
 from topology.etcd.memory_store import MemoryEtcd
 
@@ -143,12 +143,8 @@ class HttpRequests:
     def run(self, number: int) -> Counts:
         """See `Target`."""
         rng = random.Random(f"{self.name} {number}")
-        before = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
-        try:
+        with without_logs():
             return run_in_memory(lambda _loop: _run(rng))
-        finally:
-            logging.disable(before)
 
 
 async def _run(rng: random.Random) -> Counts:

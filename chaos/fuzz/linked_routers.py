@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from chaos.fuzz.honest import HonestPublisher, HonestSubscriber
@@ -14,6 +11,7 @@ from chaos.fuzz.hostile import HostileClient
 from chaos.fuzz.memory_loop import MemoryLoop, run_in_memory
 from chaos.fuzz.memory_router import MemoryRouter
 from chaos.fuzz.target import Counts, Finding
+from chaos.quiet import without_logs
 from topology.etcd.memory_store import MemoryEtcd
 
 STREAMS = 60
@@ -21,17 +19,6 @@ STREAMS = 60
 AT_ONCE = 6
 REST_S = 150.0
 """Longer than any terminus is kept: then nothing may be left of those who came and went."""
-
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """What routers log of hostile clients is not for whoever looks at this run; faults are found by their counters."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ class LinkedRouters:
     def run(self, number: int) -> Counts:
         """See `Target`."""
         rng = random.Random(f"{self.name} {number}")
-        with _without_logs():
+        with without_logs():
             return run_in_memory(lambda loop: _run(loop, rng, self.streams))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -17,6 +16,7 @@ from bridges.node.errors import JournalReplaced, RangeTrimmed
 from bridges.spark.edge_client import Standing
 from bridges.spark.journal_options import journal_options
 from chaos.queries.code import Code
+from chaos.quiet import without_logs
 from chaos.routed.journal_store import JournalStore
 from chaos.routed.judge import Judge, Violation
 from oncewire.wire import encode_data_message
@@ -62,7 +62,6 @@ class BatchesWorld:
     """One run; see `chaos.routed.world.Run`."""
 
     def __init__(self, code: Code, seed: int) -> None:
-        logging.getLogger("oncewire").setLevel(logging.CRITICAL)
         self.code = code
         self.random = Random(seed)
         self.judge = Judge()
@@ -92,6 +91,7 @@ class BatchesWorld:
     def _start_over(self) -> None:
         self._planner: Any = self.code.journal_reading.JournalPlanner(self.options, SimEdge(self.store), lambda: 0.0)
 
+    @without_logs()
     def run(self) -> int:
         """See Run."""
         steps: list[Callable[[], None]] = [self._append, self._append, self._query, self._query, self._query]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from chaos.queries.code import Code
 from chaos.queries.network import Network
 from chaos.queries.query import Query, body_of
 from chaos.queries.sim_node import SUB, Crash, SimNode
+from chaos.quiet import without_logs
 from chaos.routed.judge import Judge, Violation
 from oncewire.client.transactions.sequencer import Isolation
 
@@ -47,7 +47,6 @@ class QueryWorld:
     """One run; see `chaos.routed.world.Run`."""
 
     def __init__(self, code: Code, seed: int) -> None:
-        logging.getLogger("oncewire").setLevel(logging.CRITICAL)
         self.code = code
         self.random = Random(seed)
         self.subject = list(Subject)[seed % len(Subject)]
@@ -60,6 +59,7 @@ class QueryWorld:
         self._queries = 0
         self._is_full = False
 
+    @without_logs()
     def run(self) -> int:
         """See Run."""
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="oncewire-") as folder:

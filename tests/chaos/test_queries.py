@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def test_a_query_gets_each_message_once_and_in_order_whatever_crashes(block: int
     assert [result for result in results if result.violation] == []
     assert sum(result.accepted for result in results) > 10 * size
     assert sum(result.faults for result in results) > 3 * size
+
+
+@pytest.mark.parametrize("kind", [QueryWorld, BatchesWorld])
+def test_a_run_leaves_the_log_of_its_process_as_it_was(kind: Kind) -> None:
+    assert not simulate(load(), 0, kind).violation
+    assert logging.root.manager.disable == logging.getLogger("oncewire").level == logging.NOTSET
 
 
 def test_a_block_of_seeds_has_every_subject() -> None:
