@@ -74,6 +74,8 @@ DEFAULT_INCOMING_WINDOW = 2048
 # 2.4.5: a peer that wants heartbeats more often than this would keep us busy doing nothing else.
 MIN_PEER_IDLE_TIME_OUT_MS = 100
 
+LOGIN_S = 30.0
+"""A server may take so long for the answer to a login: some delay refusals, RabbitMQ by 3 s."""
 # Of work for one call: everything that is there.
 NO_LIMIT = 1 << 62
 
@@ -377,13 +379,11 @@ class Connection:
 
     @property
     def _silence_ends(self) -> float | None:
-        """When the peer has been silent for too long; None = never.
-
-        Servers delay the refusal of a login, RabbitMQ by 3 s: whoever dials bounds that by a deadline of their own.
-        """
-        if not self._idle_time_out or self._negotiation.waits_for_login:
+        """When the peer has been silent for too long; None = never. It may think about a login for longer."""
+        if not self._idle_time_out:
             return None
-        return self._last_received + self._idle_time_out
+        longest = max(self._idle_time_out, LOGIN_S) if self._negotiation.waits_for_login else self._idle_time_out
+        return self._last_received + longest
 
     def handle_timer(self, now: float) -> None:
         """Send a heartbeat that is due, or give up a peer that was silent for too long. Harmless when called early."""
@@ -392,7 +392,8 @@ class Connection:
             return
         silence_ends = self._silence_ends
         if silence_ends is not None and now >= silence_ends:
-            self._fail(RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {self._idle_time_out:g} s")
+            silent_s = silence_ends - self._last_received
+            self._fail(RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {silent_s:g} s")
         elif self._heartbeat_every and self.state in _CARRIES and now >= self._last_sent + self._heartbeat_every:
             self._out.append(HEARTBEAT_FRAME)
             self._last_sent = now

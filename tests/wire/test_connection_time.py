@@ -96,16 +96,16 @@ def test_without_time_outs_there_is_no_deadline() -> None:
 
 
 def test_a_server_may_think_about_a_login_for_longer_than_the_idle_time_out_and_not_before() -> None:
-    """RabbitMQ answers a wrong password after 3 s; whoever dials has a deadline of its own."""
+    """RabbitMQ answers a wrong password after 3 s."""
     client = Connection(Role.CLIENT, container_id="c", idle_time_out_ms=1000, sasl=SaslClient("PLAIN", "ann", "wrong"))
     server = Connection(Role.SERVER, container_id="s", sasl=SaslServer(["PLAIN"], verify=lambda user, password: True))
     client.open()
     assert client.next_deadline() == 1.0
     server.receive_data(client.data_to_send(), 0.5)
     client.receive_data(server.data_to_send(), 0.5)
-    assert client.next_deadline() is None
-    client.handle_timer(60.0)
+    assert client.next_deadline() == 30.5
+    client.handle_timer(30.0)
     assert client.state is not ConnectionState.ENDED
-    server.receive_data(client.data_to_send(), 60.0)
-    client.receive_data(server.data_to_send(), 60.0)
-    assert client.next_deadline() == 61.0
+    server.receive_data(client.data_to_send(), 30.0)
+    client.receive_data(server.data_to_send(), 30.0)
+    assert client.next_deadline() == 31.0
