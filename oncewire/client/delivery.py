@@ -140,7 +140,10 @@ class Delivery:
 
     @property
     def body(self) -> object:
-        """The body: bytes, a string or another value, as it was sent. Errors as `message`."""
+        """The body: bytes, a string or another value, as it was sent. Errors as `message`.
+
+        Of a body of bytes the message's other sections are passed over: only `message` finds what is wrong in them.
+        """
         if self._message is None and not self.message_format:
             body = data_body(self.payload)  # to decode all of a message takes many times as long
             if body is not None:
