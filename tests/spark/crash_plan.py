@@ -16,6 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tests.spark.crash_points import CRASH, FOLDER, Crash, go_file, session_members
+from tests.spark.life_log import told
 
 logger = logging.getLogger("crash-plan")
 LIFE_S = 300.0
@@ -181,4 +182,4 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def check_code(code: int, log: Path, *, dies: bool) -> None:
     """A process ends as planned."""
     expected = -signal.SIGKILL if dies else 0
-    assert code == expected, f"{log.name} ended with {code}: {log.read_text()[-3000:]}"
+    assert code == expected, f"{log.name} ended with {code}: {told(log)}"
