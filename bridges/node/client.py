@@ -110,6 +110,7 @@ class RemoteNode(Node):
             answer["owner"],
             tuple(Gap(*gap) for gap in answer["gaps"]),
             str(answer.get("ended", "")),
+            answer["released"],
         )
 
     def initial_offset(self, subscription: str, start: str | int) -> int:

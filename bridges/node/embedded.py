@@ -92,7 +92,8 @@ class EmbeddedNode(Node):
         ended = "" if self._thread is None else self._thread.node.ended.get(subscription, "")
         if self._thread is not None:
             self._thread.soon(self._thread.node.asked, subscription)
-        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner, gaps, ended)
+        places = marks.deleted, marks.trimmed, marks.last, end
+        return Offsets(marks.uuid, *places, marks.owner, gaps, ended, marks.released)
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""

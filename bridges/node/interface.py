@@ -32,6 +32,7 @@ class Offsets:
         owner: the query that reads; None = none yet.
         gaps: where messages are missing between the given start and `end`, the oldest first; some of them if many.
         ended: why nothing more comes: the node does not receive the subscription any more (J-14); empty = it does.
+        released: positions up to it were released by `owner`; `trimmed` may be more (J-15).
     """
 
     journal: str
@@ -42,6 +43,7 @@ class Offsets:
     owner: str | None
     gaps: tuple[Gap, ...] = ()
     ended: str = ""
+    released: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,7 +327,7 @@ class JournalControl(JournalReader):
             owner = self._marks(do).owner
             if owner is not None:
                 do.execute("INSERT INTO node_former_owners VALUES (?) ON CONFLICT (owner) DO NOTHING", (owner,))
-            do.execute("UPDATE node_subscription SET query = NULL, initial = NULL")
+            do.execute("UPDATE node_subscription SET query = NULL, initial = NULL, released = 0")
             do.execute("DELETE FROM node_ends")  # they were that query's batches
 
     def trim(self, position: int, now: float, *, owner: str | None = None) -> None:
@@ -358,6 +358,8 @@ class JournalControl(JournalReader):
                     f"its newest position is {marks.last}",
                     "use offsets that this journal gave",
                 )
+            if position > marks.released:
+                do.execute("UPDATE node_subscription SET released = ?", (position,))
             if position <= marks.trimmed:
                 return
             if self._retention_s:

@@ -37,13 +37,18 @@ SUBSCRIPTIONS: Final = Feature(
             *GAP_TABLES,
             *WAITING_TABLES,
         ),
+        # How far the present query has released messages; `trimmed` may be more, by J-15 or by a former query.
+        (
+            "ALTER TABLE node_subscription ADD COLUMN released BIGINT NOT NULL DEFAULT 0",
+            "UPDATE node_subscription SET released = trimmed",
+        ),
     ),
     former="node_journal",
 )
 FEATURES: Final = (JOURNALS, SUBSCRIPTIONS)
 _SETTINGS = JournalSettings(max_bytes=log.ALL)
 """Nothing is ever refused: a journal that is full gives no credit (J-11)."""
-_MARKS = "SELECT trimmed, initial, query FROM node_subscription"
+_MARKS = "SELECT trimmed, initial, query, released FROM node_subscription"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class JournalMarks:
         live_bytes: of what is kept, payloads and a share for each row.
         initial: where the first batch of the reader starts; None = not decided yet.
         owner: the query that reads; None = none yet.
+        released: positions up to it were released by that query: it has finished a batch.
     """
 
     uuid: str
@@ -67,6 +73,7 @@ class JournalMarks:
     live_bytes: int
     initial: int | None
     owner: str | None
+    released: int
 
 
 def begin(
@@ -91,7 +98,7 @@ def begin(
         log.configure(do, subscription, _SETTINGS)
         level = isolation or Isolation.READ_UNCOMMITTED
         do.execute(
-            "INSERT INTO node_subscription VALUES (0, NULL, NULL, ?, ?, 0, 0, '')", (level.value, shard_text(shard))
+            "INSERT INTO node_subscription VALUES (0, NULL, NULL, ?, ?, 0, 0, '', 0)", (level.value, shard_text(shard))
         )
     found = journal_of(do, path)
     if found.name != subscription:
@@ -129,6 +136,6 @@ def journal_of(do: Transaction, path: Path) -> JournalState:
 
 def marks_of(do: Transaction, found: JournalState) -> JournalMarks:
     """Where a journal stands, with what its query has decided."""
-    ((trimmed, initial, owner),) = do.execute(_MARKS)
+    ((trimmed, initial, owner, released),) = do.execute(_MARKS)
     trimmed = max(trimmed, found.trimmed)
-    return JournalMarks(found.uuid, found.last, found.trimmed, trimmed, found.kept_bytes, initial, owner)
+    return JournalMarks(found.uuid, found.last, found.trimmed, trimmed, found.kept_bytes, initial, owner, released)

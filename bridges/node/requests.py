@@ -234,6 +234,7 @@ class Operations:
             "live_bytes": marks.live_bytes,
             "initial": marks.initial,
             "owner": marks.owner,
+            "released": marks.released,
             "ended": self._node.ended.get(subscription, ""),
             "gaps": [[gap.position, gap.topic, gap.noted_us] for gap in gaps],
         }, b""

@@ -140,11 +140,12 @@ class BatchPlanner:
         position = self._node.initial_offset(name, start.at)
         marks = self._node.offsets(name)
         is_once_at_most = self._options.guarantee is Guarantee.AT_MOST_ONCE
-        if marks.trimmed > position and marks.owner is not None and not is_once_at_most:
-            # A query that asks for its beginning has no finished batch, so nobody can have been done with one.
+        if marks.released > position and marks.owner is not None and not is_once_at_most:
+            # A query that asks for its beginning has no finished batch, so it has released nothing. What was trimmed
+            # otherwise may be its first batch (J-15), or what a former query has read.
             raise OwnedByAnother(
                 f"the subscription {name!r} cannot be read with a new checkpoint",
-                f"query {marks.owner} has read it up to position {marks.trimmed}",
+                f"query {marks.owner} has read it up to position {marks.released}",
                 "use its checkpoint, or another subscription; "
                 "if that checkpoint is lost, run `oncewire bridge release --keep`",
             )
