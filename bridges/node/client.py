@@ -217,6 +217,10 @@ class RemoteNode(Node):
         done = self.wait_done(sink, found.number, ends_at - time.monotonic())
         return Commit(done.number, done.rows, found.is_first, done.is_done, done.not_accepted, done.trouble)
 
+    def discard(self, sink: str, writer: Writer, batch: int) -> None:
+        """See Node."""
+        self._ask({"op": "discard", **_writer(sink, writer), "batch": batch})
+
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
         """See Node."""
         ends_at = time.monotonic() + wait_s
@@ -377,6 +381,7 @@ def _writer(sink: str, writer: Writer) -> dict[str, object]:
         "run": writer.run,
         "takeover": writer.takeover,
         "repeats": writer.repeats,
+        "stands_alone": writer.stands_alone,
     }
 
 

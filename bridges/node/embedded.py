@@ -145,6 +145,10 @@ class EmbeddedNode(Node):
         decided = self._files.outbox(sink).commit(writer, batch, parts, publishing)
         return self._wait(sink, decided.number, wait_s, is_first=decided.is_first)
 
+    def discard(self, sink: str, writer: Writer, batch: int) -> None:
+        """See Node."""
+        self._files.outbox(sink).discard(writer, batch)
+
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
         """See Node."""
         return self._wait(sink, number, wait_s, is_first=False)

@@ -132,6 +132,10 @@ class Node(ABC):
         """Decide a batch, then wait until it is published, for the given time."""
 
     @abstractmethod
+    def discard(self, sink: str, writer: Writer, batch: int) -> None:
+        """Delete what is only staged of a batch whose writer stands alone (O-13); a decision stays."""
+
+    @abstractmethod
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
         """Wait until a decided batch is published, for the given time."""
 

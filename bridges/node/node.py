@@ -29,6 +29,8 @@ MAX_SUBSCRIPTIONS = 256
 """Each keeps a connection to the routers and a file open."""
 HOUSE_KEEPING_S = 1.0
 """How often expired messages are deleted, and subscriptions that nobody reads are looked for."""
+ABANDONED_S = 3600.0
+"""How often what was staged and will not be committed is looked for (O-13)."""
 MAX_WAIT_S = 30.0
 """Longest wait for a batch in one request; clients ask again. A connection that is silent for longer looks dead."""
 
@@ -131,9 +133,13 @@ class BridgeNode:
     async def _keep_house(self) -> None:
         clock = asyncio.get_running_loop().time
         then = clock()
+        sinks_at = then
         while True:
             await asyncio.sleep(HOUSE_KEEPING_S)
             passed_s, then = clock() - then, clock()
+            if self.settings.resumes and then >= sinks_at:
+                sinks_at = then + ABANDONED_S
+                await asyncio.to_thread(self._delete_abandoned)
             for name, receiver in list(self._receivers.items()):
                 try:
                     await self._keep(name, receiver, passed_s)
@@ -160,6 +166,14 @@ class BridgeNode:
         limit_s = subscription.expire_unread_s
         if 0.0 < limit_s <= attention.unread_s:
             receiver.end_soon(f"no query has asked for it within {limit_s:g} s (expire_unread_s)")
+
+    def _delete_abandoned(self) -> None:
+        """O-13."""
+        for sink in self.storage.sinks():
+            try:
+                self.storage.outbox(sink).delete_abandoned()
+            except NodeError as error:
+                logger.warning("abandoned rows of sink %s cannot be deleted: %s", sink, error)
 
     def _drop_unread(self, name: str, after_s: float) -> int:
         return self.storage.journal(name).drop_unread(time.time() - after_s)

@@ -22,6 +22,7 @@ from bridges.node.errors import BadRequest, BatchForgotten, Fenced, OutboxFull, 
 from bridges.node.outbox_schema import SINKS
 from bridges.node.required_rows import set_required
 from bridges.node.snapshots import choose_snapshot
+from bridges.node.staged_parts import delete_abandoned, delete_parts, staged_and_decided
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
 from oncewire.store.store import Transaction
 
@@ -49,12 +50,14 @@ class Writer:
         run: new for each start of the query.
         takeover: become the sink's query though another one was.
         repeats: decisions of earlier runs do not count: what this run writes is published, again if need be.
+        stands_alone: its batch has no order with others of the sink, and its run ends no other one (O-13).
     """
 
     query: str
     run: str
     takeover: bool = False
     repeats: bool = False
+    stands_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +225,12 @@ class Outbox:
                 "SELECT id FROM node_parts WHERE (generation, batch, partition, attempt, chunk) = (?, ?, ?, ?, ?)", key
             )
             if old:
-                _delete_parts(do, "id = ?", old[0])
+                delete_parts(do, "id = ?", old[0])
             rows = sum(topics.values())
             ((part_id,),) = do.execute(
-                "INSERT INTO node_parts (generation, batch, partition, attempt, chunk, rows, bytes)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-                (*key, rows, len(body)),
+                "INSERT INTO node_parts (generation, batch, partition, attempt, chunk, rows, bytes, staged_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+                (*key, rows, len(body), self._now_ms() if writer.stands_alone else 0),
             )
             do.execute("INSERT INTO node_bodies VALUES (?, ?)", (part_id, body))
             for topic, count in topics.items():
@@ -239,7 +242,7 @@ class Outbox:
 
     def _check_room(self, do: Transaction, size: int) -> None:
         """O-11."""
-        waiting, staged = _bytes(do)
+        waiting, staged = staged_and_decided(do)
         if waiting >= self._max_bytes:
             raise OutboxFull(
                 f"nothing can be staged for sink {self.sink}",
@@ -283,7 +286,7 @@ class Outbox:
             if known is not None:  # O-2
                 return known
             ((newest,),) = do.execute("SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,))
-            if newest is not None and newest > batch:  # O-9
+            if newest is not None and newest > batch and not writer.stands_alone:  # O-9
                 raise BatchForgotten(
                     f"batch {batch} of sink {self.sink} cannot be decided",
                     f"batch {newest} was decided before, and nothing is known of batch {batch}",
@@ -291,8 +294,11 @@ class Outbox:
                 )
             staged = [row for part in parts for row in self._chunks_of(do, generation, batch, part)]
             number = self._write_manifest(do, generation, batch, writer.run, publishing.is_atomic, staged)
-            # What lost: attempts of this batch and of any before it that are in no manifest.
-            _delete_parts(do, "manifest IS NULL AND generation = ? AND batch <= ?", (generation, batch))
+            # What lost: attempts of this batch that are in no manifest, and of any before it if there is an order.
+            lost = "batch = ?" if writer.stands_alone else "batch <= ?"
+            delete_parts(do, f"manifest IS NULL AND generation = ? AND {lost}", (generation, batch))
+            if writer.stands_alone:
+                delete_abandoned(do, self._now_ms())
             finish_manifests(do)
             manifest = self._find(do, generation, batch)
         assert manifest is not None
@@ -346,7 +352,7 @@ class Outbox:
 
     def _keep_alive(self, do: Transaction, topic: int) -> None:
         """Note that a topic gets rows now; after a long silence it becomes a new producer, if nothing is in flight."""
-        now_ms = int(self._clock() * 1000)
+        now_ms = self._now_ms()
         ((assigned, floor, born_ms, decided_ms),) = do.execute(
             "SELECT assigned, floor, born_ms, decided_ms FROM node_topics WHERE id = ?", (topic,)
         )
@@ -357,6 +363,25 @@ class Outbox:
                 "UPDATE node_topics SET base = ?, born_ms = ? WHERE id = ?", (assigned, max(now_ms, born_ms + 1), topic)
             )
         do.execute("UPDATE node_topics SET decided_ms = ? WHERE id = ?", (now_ms, topic))
+
+    def discard(self, writer: Writer, batch: int) -> None:
+        """Delete what is only staged of a batch that stands alone: its job has failed (O-13). A decision stays.
+
+        Raises:
+            OwnedByAnother: the writer may not write to this sink.
+        """
+        assert writer.stands_alone, "another batch may be run again (O-6)"
+        with self._file.transaction() as do:
+            generation = self._admit(do, writer)
+            delete_parts(do, "manifest IS NULL AND generation = ? AND batch = ?", (generation, batch))
+
+    def delete_abandoned(self) -> None:
+        """Delete what was staged by writes that stand alone, and will not be committed (O-13)."""
+        with self._file.transaction() as do:
+            delete_abandoned(do, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -370,7 +395,7 @@ class Outbox:
         with self._file.looking() as do:
             ((uuid, query, epoch, manifests),) = do.execute("SELECT uuid, query, epoch, next_manifest FROM node_sink")
             ((waiting,),) = do.execute("SELECT count(*) FROM node_manifests WHERE is_done = 0")
-            waiting_bytes, staged_bytes = _bytes(do)
+            waiting_bytes, staged_bytes = staged_and_decided(do)
         return OutboxMarks(uuid, query, epoch, manifests, waiting, waiting_bytes, staged_bytes)
 
     def _find(self, do: Transaction, generation: int, batch: int) -> Manifest | None:
@@ -388,27 +413,29 @@ class Outbox:
 
     def _register(self, writer: Writer) -> None:
         """Let a run in for good, before a request of it that may fail: it is older than runs that come later."""
-        if writer != self._last_writer:
+        if writer != self._last_writer and not writer.stands_alone:
             with self._file.transaction() as do:
                 self._admit(do, writer)
             self._last_writer = writer
 
     def _admit(self, do: Transaction, writer: Writer) -> int:
-        """Let the sink's query in, with its newest run (O-4, O-5); returns the generation."""
+        """Let the sink's query in, with its newest run unless it stands alone (O-4, O-5); returns the generation."""
         ((owner, generation, epoch),) = do.execute("SELECT query, generation, epoch FROM node_sink")
         if owner != writer.query:
             if owner is not None:
                 self._check_takeover(do, writer, owner)
                 do.execute("INSERT INTO node_former_queries VALUES (?) ON CONFLICT (query) DO NOTHING", (owner,))
                 do.execute("DELETE FROM node_runs")
-                _delete_parts(do, "manifest IS NULL", ())
+                delete_parts(do, "manifest IS NULL", ())
                 generation += 1
             do.execute("UPDATE node_sink SET query = ?, generation = ?", (writer.query, generation))
+        if writer.stands_alone:  # O-13
+            return int(generation)
         known = do.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,))
         if not known:
             epoch += 1
             if writer.repeats:
-                _delete_parts(do, "manifest IS NULL", ())
+                delete_parts(do, "manifest IS NULL", ())
                 generation += 1
             do.execute("UPDATE node_sink SET epoch = ?, generation = ?", (epoch, generation))
             do.execute("INSERT INTO node_runs VALUES (?, ?)", (writer.run, epoch))
@@ -462,20 +489,6 @@ def _check_topics(topics: Mapping[str, int]) -> None:
             raise BadRequest(f"{rows} rows cannot go to topic {topic!r}", "there must be some", "leave the topic out")
 
 
-def _bytes(do: Transaction) -> tuple[int, int]:
-    """Bytes of parts that are (decided, only staged)."""
-    by_kind = "SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL"
-    found: dict[int, int] = dict(do.execute(by_kind))
-    return int(found.get(0, 0)), int(found.get(1, 0))
-
-
-def _delete_parts(do: Transaction, condition: str, values: tuple[object, ...]) -> None:
-    which = f"(SELECT id FROM node_parts WHERE {condition})"  # noqa: S608  # the conditions are ours
-    do.execute(f"DELETE FROM node_bodies WHERE part IN {which}", values)  # noqa: S608
-    do.execute(f"DELETE FROM node_part_topics WHERE part IN {which}", values)  # noqa: S608
-    do.execute(f"DELETE FROM node_parts WHERE {condition}", values)  # noqa: S608
-
-
 def finish_manifests(do: Transaction) -> list[int]:
     """Mark the manifests whose rows all have an outcome (O-7); their parts are not needed any more.
 
@@ -493,5 +506,5 @@ def finish_manifests(do: Transaction) -> list[int]:
     for number in done:
         do.execute("UPDATE node_manifests SET is_done = 1 WHERE number = ?", (number,))
         do.execute("DELETE FROM node_spans WHERE manifest = ?", (number,))
-        _delete_parts(do, "manifest = ?", (number,))
+        delete_parts(do, "manifest = ?", (number,))
     return done

@@ -58,4 +58,6 @@ _TABLES = (
     SNAPSHOT_TABLE,
     *TABLES,
 )
-SINKS: Final = Feature("spark-sink", (_TABLES,), former="node_outbox")
+# When a part of a write that stands alone was staged; 0 = of another batch (O-13).
+_STAGED = ("ALTER TABLE node_parts ADD COLUMN staged_ms BIGINT NOT NULL DEFAULT 0",)
+SINKS: Final = Feature("spark-sink", (_TABLES, _STAGED), former="node_outbox")

@@ -132,9 +132,8 @@ def _bad(name: str, wanted: str, value: object) -> BadRequest:
 
 def writer(header: Header) -> Writer:
     """Who stages or commits."""
-    return Writer(
-        text(header, "query"), text(header, "run"), yes_or_no(header, "takeover"), yes_or_no(header, "repeats")
-    )
+    marks = [yes_or_no(header, name) for name in ("takeover", "repeats", "stands_alone")]
+    return Writer(text(header, "query"), text(header, "run"), *marks)
 
 
 def publishing(header: Header) -> Publishing:
@@ -175,6 +174,7 @@ class Operations:
             "snapshot": self._snapshot,
             "stage": self._stage,
             "commit": self._commit,
+            "discard": self._discard,
             "finished": self._finished,
             "status": self._status,
         }
@@ -288,6 +288,13 @@ class Operations:
         decided = await asyncio.to_thread(lambda: self._storage.outbox(sink).commit(who, batch, staged, how))
         manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
         return {**described(manifest, trouble), "is_first": decided.is_first}, b""
+
+    async def _discard(self, header: Header, _body: bytes) -> Answer:
+        sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
+        if not who.stands_alone:
+            raise _bad("stands_alone", "true: another batch may be run again", False)
+        await asyncio.to_thread(lambda: self._storage.outbox(sink).discard(who, batch))
+        return {}, b""
 
     async def _finished(self, header: Header, _body: bytes) -> Answer:
         sink, manifest_number = text(header, "sink"), number(header, "number")

@@ -243,7 +243,9 @@ OPTIONS: tuple[Option, ...] = (
         "",
         text(SINK_PATTERN.pattern),
         "up to 100 of A-Z a-z 0-9 _ . -",
-        "Name of the publisher, as subscribers see it. Default: the query's id. Needed for batch writes.",
+        "Name of the publisher, as subscribers see it. Default: the query's id. Batch writes need none: without it "
+        "each is a new write ([O-13](bridge.md#from-a-query-to-the-network)). "
+        "`batchId`, `queryId` and `takeover` need one.",
     ),
     option(
         "batchId",

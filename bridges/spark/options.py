@@ -143,7 +143,7 @@ class SinkOptions:
 
     Attributes:
         topic: None = the column `topic` sets it.
-        sink_id: None = the query's id.
+        sink_id: None = the query's id; of a batch write: it stands alone (O-13).
         publish_timeout_s: None = no limit.
         require: subscriptions that a topic must have; 0 = none.
         query_id: of a batch write: whose batches these are; None = of all that write to the sink.
@@ -248,7 +248,9 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
     if len(bridge.addresses) > 1:
         raise _bad("bridge", "a sink is at one node, which decides its batches", "name one node")
     if not is_stream and not found["sinkId"]:
-        raise _missing("sinkId", "a batch write has no query that could give it one")
+        for name in ("batchId", "queryId", "takeover"):
+            if found[name] is not None and found[name] is not False:
+                raise _missing("sinkId", f"{name} is about a sink, and a batch write has no query that names its sink")
     return SinkOptions(
         bridge=bridge,
         guarantee=found["deliveryGuarantee"],

@@ -17,6 +17,8 @@ What `deliveryGuarantee` means here:
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,13 +28,16 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from bridges.node.errors import BadRequest, BatchForgotten
+from bridges.node.errors import BadRequest, BatchForgotten, NodeError
 from bridges.node.interface import Node
 from bridges.node.outbox import StagedPart, Writer
+from bridges.spark.option_values import Guarantee
 from bridges.spark.options import SinkOptions, open_node, sink_options
 from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import check_columns
 from bridges.spark.staging import Attempt, check_sink, commit_batch, stage_batches, writer_of
+
+logger = logging.getLogger("oncewire.spark")
 
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
@@ -40,6 +45,10 @@ RUN_ID = "spark.jobGroup.id"
 """What Spark passes to its tasks about their batch; a run id is new for each start of a query."""
 BATCH_WRITES = "batch-writes"
 """In place of a query id: all batch writes to a sink that name no query are one writer, which no stream may share."""
+UNNAMED = "unnamed-writes"
+"""The sink of all batch writes without `sinkId`, and in place of a query id: no other writer may share it (O-13)."""
+_BATCH_BITS = 62
+"""Of the number of an unnamed write, which has no order: with a thousand of them known two are never the same."""
 
 
 @dataclass
@@ -111,7 +120,9 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
     """Writes a DataFrame that is no stream, as one batch of the sink `sinkId`.
 
     With `batchId` a job that runs again changes nothing, if its first run came as far as its commit. Without, the time
-    is the batch's number, and each job is published.
+    is the batch's number, and each job is published. Without `sinkId` the batch stands alone (O-13): its number is
+    chosen by chance when the driver makes this writer, so attempts of tasks and stages belong to it, and each job is
+    another one.
 
     Args:
         options: from Spark; see options.py.
@@ -131,21 +142,26 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
         self._options = sink_options(options, is_stream=False)
         _check(self._options, schema)
         self._run = uuid.uuid4().hex
+        self._is_unnamed = self._options.sink_id is None
         given = self._options.batch_id
-        self._batch = int(time.time() * 1000) if given is None else given
+        if self._is_unnamed:
+            self._batch = secrets.randbits(_BATCH_BITS)
+        else:
+            self._batch = int(time.time() * 1000) if given is None else given
 
     @property
     def _writer(self) -> Writer:
+        if self._is_unnamed:
+            return Writer(UNNAMED, self._run, stands_alone=True)
         return writer_of(self._options, self._query, self._run)
 
     @property
     def _query(self) -> str:
-        return self._options.query_id or BATCH_WRITES
+        return UNNAMED if self._is_unnamed else self._options.query_id or BATCH_WRITES
 
     @property
     def _sink(self) -> str:
-        assert self._options.sink_id is not None, "sink_options asks for it"
-        return self._options.sink_id
+        return self._options.sink_id or unnamed_sink(self._options)
 
     def write(self, iterator: Iterator[Any]) -> StagedMessage:
         """Stage the rows of one attempt of a task."""
@@ -166,7 +182,24 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
                 raise BatchForgotten(error.what, error.why, "give a larger batchId") from None
 
     def abort(self, messages: Sequence[StagedMessage | None]) -> None:
-        """Do nothing: see AmqpStreamWriter.abort."""
+        """Free the room of an unnamed write: nobody runs it again. Else do nothing: see AmqpStreamWriter.abort."""
+        if not self._is_unnamed:
+            return
+        try:
+            with open_node(self._options) as node:
+                node.discard(self._sink, self._writer, self._batch)
+        except NodeError as error:  # the job's own error says more
+            logger.warning("rows of a write that failed stay at the node for a day: %s", error)
+
+
+def unnamed_sink(options: SinkOptions) -> str:
+    """The sink of batch writes without `sinkId`: one for each way to publish, because a sink publishes in one way."""
+    found = [UNNAMED]
+    if options.guarantee is Guarantee.AT_MOST_ONCE:
+        found.append(options.guarantee.value)
+    if options.require:
+        found.append(f"require-{options.require}")
+    return "-".join(found)
 
 
 def _check(options: SinkOptions, schema: Any) -> None:

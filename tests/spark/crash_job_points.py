@@ -20,8 +20,9 @@ from typing import Any
 import bridges.node.publisher
 import bridges.node.storage
 from bridges.node.identity import identity_of
-from bridges.node.outbox import AS_USUAL, Manifest, Outbox, Publishing, StagedPart, Writer, _delete_parts
+from bridges.node.outbox import AS_USUAL, Manifest, Outbox, Publishing, StagedPart, Writer
 from bridges.node.outbox_journal import OutboxJournal, Rows
+from bridges.node.staged_parts import delete_parts
 from bridges.spark.data_source import AmqpDataSource
 from bridges.spark.sink import AmqpStreamWriter, StagedMessage
 from oncewire.client.journal_records import PublisherChanges
@@ -69,7 +70,7 @@ class ForgetfulOutbox(CrashingOutbox):
         if known is None:
             return super()._write_manifest(do, generation, batch, run, is_atomic, staged)
         assert sum(rows for _, rows in staged) == known.rows
-        _delete_parts(do, "manifest = ?", (known.number,))
+        delete_parts(do, "manifest = ?", (known.number,))
         ((number,),) = do.execute("SELECT first FROM node_spans WHERE manifest = ?", (known.number,))
         for part, rows in staged:
             do.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (known.number, part))

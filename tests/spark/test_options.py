@@ -161,9 +161,11 @@ def test_what_spark_adds_for_itself_is_passed_over() -> None:
     sink_options({**EMBEDDED, "checkpointLocation": "/c", "queryName": "q", "path": ""})
 
 
-def test_a_batch_write_needs_a_sink_id_and_may_number_itself() -> None:
-    with pytest.raises(BadRequest, match="sinkId is missing"):
-        sink_options(EMBEDDED, is_stream=False)
+def test_a_batch_write_needs_a_sink_id_only_for_what_is_about_a_sink() -> None:
+    for name, value in (("batchId", "0"), ("queryId", "q"), ("takeover", "true")):
+        with pytest.raises(BadRequest, match=f"sinkId is missing: {name} is about a sink"):
+            sink_options({**EMBEDDED, name: value}, is_stream=False)
+    assert sink_options(EMBEDDED, is_stream=False).sink_id is None
     assert sink_options({**EMBEDDED, "sinkId": "s", "batchId": "0"}, is_stream=False).batch_id == 0
 
 
