@@ -1,7 +1,7 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
 # make demo-journal [ARGS="--kills 12"] [JSON=1] topics kept in a journal, read late and twice; routers, edges and readers killed
 # make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
-# make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics, a late one over a journal; driver, bridge node, edge and routers killed
+# make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics, a late one over a journal; driver, workers, bridge node, edge and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests, in four to six minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
 # make attack [ARGS=...]                         every attack of docs/threats.md, and the bound that holds it

@@ -31,11 +31,12 @@ class Kill:
     at_s: float
 
 
-def by_turns(kinds: type[K], kills: int, seed: int) -> list[K]:
+def by_turns(kinds: Iterable[K], kills: int, seed: int) -> list[K]:
     """So many kinds of victims: each kind as often, in random order."""
     chance = random.Random(seed)
-    rounds = -(-kills // len(kinds))
-    return list(itertools.chain.from_iterable(chance.sample(list(kinds), len(kinds)) for _ in range(rounds)))[:kills]
+    each = list(kinds)
+    rounds = -(-kills // len(each))
+    return list(itertools.chain.from_iterable(chance.sample(each, len(each)) for _ in range(rounds)))[:kills]
 
 
 def count_kills(kinds: Iterable[Enum], kills: Sequence[Kill]) -> dict[str, int]:

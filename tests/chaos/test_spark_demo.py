@@ -125,14 +125,16 @@ def test_findings_are_some_and_numbers_are_all() -> None:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kills", "seed"), [(3, 1), (6, 1), (8, 5)])
-def test_kills_are_of_all_kinds_and_spread_over_the_rows(kills: int, seed: int) -> None:
-    schedule = SparkOptions(12_000, kills, 3, seed).schedule()
+@pytest.mark.parametrize(("kills", "workers", "seed"), [(4, 2, 1), (6, 0, 1), (8, 2, 5)])
+def test_kills_are_of_all_kinds_and_spread_over_the_rows(kills: int, workers: int, seed: int) -> None:
+    schedule = SparkOptions(12_000, kills, 3, seed, workers).schedule()
     outputs = [output for output, _ in schedule]
     assert len(schedule) == kills
     assert outputs == sorted(set(outputs))
     assert 0 < outputs[0] < outputs[-1] < 12_000
-    numbers = [[kind for _, kind in schedule].count(kind) for kind in Kind]
+    kinds = [kind for kind in Kind if workers or kind is not Kind.WORKER]
+    numbers = [[kind for _, kind in schedule].count(kind) for kind in kinds]
+    assert sum(numbers) == kills
     assert max(numbers) - min(numbers) <= 1
 
 
@@ -195,15 +197,16 @@ def test_without_java_the_error_says_how_to_get_it(
 @pytest.mark.needs("spark")
 @pytest.mark.timeout(1000)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    result, _ = run_to_its_end(tmp_path / "temporary", "demo-spark", "--messages", "1000", "--kills", "3")
+    result, _ = run_to_its_end(tmp_path / "temporary", "demo-spark", "--messages", "1000", "--kills", "4")
     assert (result["published"], result["received"]) == (1000, 1000)
     assert (result["lost"], result["duplicated"], result["torn"]) == (0, 0, 0)
-    assert result["kills"] == {"driver": 1, "node": 1, "router": 1}
+    assert result["kills"] == {"driver": 1, "node": 1, "router": 1, "worker": 1}
     history = result["history"]
     assert (history["kept"], history["lost"], history["duplicated"], history["torn"]) == (1000, 0, 0, 0)
     assert history["counts"] >= 10
-    assert history["kills"] == {"driver": 1, "edge": 1}
-    assert all(each["unsettled_then"] >= 20 for each in result["strikes"] if each["what"] != "driver")
+    assert history["kills"] == {"driver": 1, "edge": 1, "worker": 1}
+    of_network = [each for each in result["strikes"] if each["what"] in {"router", "bridge node"}]
+    assert all(each["unsettled_then"] >= 20 for each in of_network)
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ MIN_MESSAGES = 1_000
 """With fewer the stream is over before three kills found it at work."""
 MIN_MESSAGES_PER_KILL = 250
 """Some batches of the job lie between two kills, so that each finds it at work again."""
-MIN_KILLS = 3
+MIN_KILLS = 4
 """One of each kind."""
 
 FLIGHTS_TOPIC = "flights"

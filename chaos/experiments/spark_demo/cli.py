@@ -16,11 +16,21 @@ from chaos.experiments.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_P
 from oncewire.cli.errors import CliError
 
 MAX_KILLS = 100
+MAX_WORKERS = 8
 
 
 @click.command("demo-spark", short_help="A Spark job between two topics; everything is killed.")
 @options.number("--messages", MIN_MESSAGES, 12_000, "How many flights to publish, one message each.", FLIGHTS)
-@options.number("--kills", MIN_KILLS, 6, "How many SIGKILLs: driver, bridge node and routers by turns.", MAX_KILLS)
+@options.number(
+    "--kills", MIN_KILLS, 6, "How many SIGKILLs: driver, bridge node, routers and workers by turns.", MAX_KILLS
+)
+@options.number(
+    "--workers",
+    0,
+    2,
+    "Workers of a standalone cluster of Spark, which are killed as well; 0 = each driver does all itself.",
+    MAX_WORKERS,
+)
 @options.number("--routers", 3, 3, "How many router processes to run.", options.MAX_ROUTERS)
 @click.option(
     "--seed",
@@ -33,15 +43,23 @@ MAX_KILLS = 100
 @options.as_json()
 @click.pass_context
 def demo_spark(
-    ctx: click.Context, messages: int, kills: int, routers: int, seed: int, keep: Path | None, as_json: bool
+    ctx: click.Context,
+    messages: int,
+    kills: int,
+    workers: int,
+    routers: int,
+    seed: int,
+    keep: Path | None,
+    as_json: bool,
 ) -> None:
     """Show that a Spark job between two topics does its work exactly once, whatever is killed.
 
     Publishes the flights out of New York City in 2013 to a topic; a Structured Streaming job reads them through a
     bridge node and publishes each flight's delay to another topic in atomic batches. Driver, bridge node and routers
-    are killed with SIGKILL while deliveries are unsettled, and the job goes on from its checkpoint. An edge keeps the
-    flights in a journal: when all is over, a second query reads them from the first one on and counts them with a
-    watermark; its driver and the edge are killed in its middle. The verdict holds what a subscriber received, and what
+    are killed with SIGKILL while deliveries are unsettled, workers of the job's cluster with their executors while a
+    batch is under way; the job goes on from its checkpoint. An edge keeps the flights in a journal: when all is over, a
+    second query reads them from the first one on and counts them with a watermark; its driver and the edge are killed
+    in its middle, then a worker. The verdict holds what a subscriber received, and what
     the second query published, against the rows. Exit code 0 only if every row had its output exactly once, and every
     closed group its count.
 
@@ -62,7 +80,7 @@ def demo_spark(
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
-    wanted = SparkOptions(messages, kills, routers, seed, keep)
+    wanted = SparkOptions(messages, kills, routers, seed, workers, keep)
     result = run_network(partial(run_spark_demo, wanted, console), keep)
     print_result(console, result)
     if as_json:

@@ -1,6 +1,7 @@
 """The part of the demo that comes late: an edge keeps the flights, and a second query reads them when all is over.
 
-Its driver and the edge are killed together in the middle of it, and started again.
+Its driver and the edge are killed together in the middle of it, then a worker of Spark's cluster, which has a part of
+its state; they are started again.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from bridges.journal import log
 from bridges.journal.contents import JOURNALS
 from bridges.journal.model import StoredMessage
 from chaos.experiments.spark_demo import COUNTS_TOPIC, FLIGHTS_TOPIC
+from chaos.experiments.spark_demo.cluster import SparkCluster
 from chaos.experiments.spark_demo.history_core import HistoryVerdict, Kept, judge_history
 from chaos.experiments.spark_demo.history_job import HistoryPlan
+from chaos.experiments.spark_demo.job import LOCAL
 from chaos.experiments.spark_demo.processes import POLL_S, START_S, DemoProcess, NodeProcess
 from chaos.network.trial import Trial, TrialFailed
 from oncewire.store.contents import Contents
@@ -31,6 +34,8 @@ BATCHES = 10
 """The late query takes the journal in about so many batches."""
 KILLED_BEHIND = 3
 """So many of its batches are over when it is killed: some are left."""
+WORKER_KILLED_BEHIND = 6
+"""And so many when a worker is killed."""
 PAGE, PAGE_BYTES = 1_000, 1 << 24
 """What is read of a journal at once."""
 
@@ -112,15 +117,14 @@ class LateDriver(DemoProcess):
         super().__init__("late Spark driver", folder / "late-driver.log")
         self._folder = folder / "late-spark"
         self._folder.mkdir()
-        batch = max(1, messages // BATCHES)
-        self._plan = HistoryPlan(edge.address, node.address, str(node.secret_file), str(self._folder), batch)
+        self._places = edge.address, node.address, str(node.secret_file), str(self._folder)
+        self._batch = max(1, messages // BATCHES)
 
-    async def start(self) -> None:
+    async def start(self, master: str) -> None:
         """Start it; returns when the process exists, seconds before it is at work."""
         environment = {**os.environ, "TMPDIR": str(self._folder)}
-        await self._start(
-            ["-m", "chaos.experiments.spark_demo.history_job", self._plan.encode()], environment=environment
-        )
+        plan = HistoryPlan(*self._places, self._batch, master)
+        await self._start(["-m", "chaos.experiments.spark_demo.history_job", plan.encode()], environment=environment)
 
     def batches(self) -> int:
         """How many batches Spark has noted as done."""
@@ -165,33 +169,46 @@ class History:
         kills: SIGKILLs that were done, by what they hit.
     """
 
-    def __init__(self, folder: Path, routers: Sequence[str], node: NodeProcess, messages: int) -> None:
+    def __init__(
+        self, folder: Path, routers: Sequence[str], node: NodeProcess, cluster: SparkCluster | None, messages: int
+    ) -> None:
         """Nothing is started yet; see `JournalEdge` and `LateDriver`."""
         self._node = node
+        self._cluster = cluster
         self.edge = JournalEdge(folder, routers)
         self.driver = LateDriver(folder, self.edge, node, messages)
-        self.kills = {"driver": 0, "edge": 0}
+        self.kills = {"driver": 0, "edge": 0} | ({} if cluster is None else {"worker": 0})
 
     async def play(self, trial: Trial, say: Callable[[str], None], patience_s: float) -> None:
-        """Run the query to its end, with a kill in its middle.
+        """Run the query to its end, with kills in its middle.
 
         Raises:
             TrialFailed: something did not happen that must.
         """
         trial.on_look = self._look
-        await self.driver.start()
+        master = LOCAL if self._cluster is None else self._cluster.url
+        await self.driver.start(master)
         say(f"late Spark driver, pid {self.driver.pid}: the journal from its first flight on")
         await trial.meanwhile(self.driver.wait_for_batches(KILLED_BEHIND, patience_s))
         say(f"SIGKILL to the late driver, pid {self.driver.pid}, and to the edge, pid {self.edge.pid}")
         await asyncio.gather(self.driver.kill(), self.edge.kill())
-        self.kills = dict.fromkeys(self.kills, 1)
+        self.kills |= {"driver": 1, "edge": 1}
         await trial.meanwhile(self.edge.start())
-        await self.driver.start()
+        await self.driver.start(master)
+        if self._cluster is not None:
+            worker = self._cluster.workers[0]
+            await trial.meanwhile(self.driver.wait_for_batches(WORKER_KILLED_BEHIND, patience_s))
+            say(f"SIGKILL to the {worker.what} of the late query, pid {worker.pid}")
+            await worker.kill()
+            self.kills["worker"] = 1
+            await trial.meanwhile(worker.start())
         await trial.meanwhile(self.driver.wait_for_end(patience_s))
 
     def _look(self) -> None:
         self._node.check()
         self.edge.check()
+        if self._cluster is not None:
+            self._cluster.check()
 
     def judge(self, rows: Sequence[bytes]) -> HistoryVerdict:
         """Judge what the edge keeps."""

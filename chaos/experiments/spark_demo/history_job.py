@@ -27,6 +27,7 @@ class HistoryPlan:
         secret_file: of the bridge node.
         folder: for Spark's files, and the checkpoint.
         batch: messages of a batch at most.
+        master: of Spark.
     """
 
     edge: str
@@ -34,6 +35,7 @@ class HistoryPlan:
     secret_file: str
     folder: str
     batch: int
+    master: str
 
     def encode(self) -> str:
         """For the command line."""
@@ -76,7 +78,7 @@ def main() -> None:
     """Do the job for one life of the driver; a query that fails is started again, as an operator would."""
     plan = HistoryPlan(**json.loads(sys.argv[1]))
     threading.Thread(target=listen, args=(threading.Event(),), daemon=True).start()
-    spark = open_session(plan.folder)
+    spark = open_session(plan.folder, plan.master)
     from pyspark.errors import StreamingQueryException
 
     for _ in range(MAX_FAILURES):

@@ -15,11 +15,15 @@ from typing import Any
 
 from bridges.spark import register
 from bridges.spark.java import session_builder
+from bridges.spark.worker_python import worker_python
 from chaos.clients.client_plan import STOP_COMMAND
 from chaos.experiments.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
 from chaos.experiments.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
 from chaos.experiments.spark_demo.sessions import kill_session
 
+HOST = "127.0.0.1"
+LOCAL = "local[2]"
+"""The master of a driver that does all itself."""
 LOOK_S = 0.2
 """How often it is looked whether the query has failed, or is to stop."""
 EXPERIMENT_GONE = 3
@@ -28,7 +32,7 @@ MAX_FAILURES = 30
 QUERY_FAILED = "the query failed:"
 """Begins a line of the driver's log."""
 ERROR_CHARACTERS = 600
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}"
 """Starts quickly, for it is killed soon; and leaves nothing outside its folder."""
 
 
@@ -42,6 +46,7 @@ class JobPlan:
         folder: for Spark's files, and the checkpoint.
         run: the number of this life of the job.
         batch: messages of a batch at most.
+        master: of Spark; a cluster, or LOCAL.
     """
 
     bridge: str
@@ -49,6 +54,7 @@ class JobPlan:
     folder: str
     run: int
     batch: int
+    master: str
 
     def encode(self) -> str:
         """For the command line."""
@@ -92,12 +98,22 @@ def _delays(spark: Any, plan: JobPlan) -> Any:
     )
 
 
-def open_session(folder: str) -> Any:
-    """A session of Spark that leaves nothing outside a folder."""
+def open_session(folder: str, master: str) -> Any:
+    """A session of Spark that leaves nothing outside a folder; its driver is on this machine, whatever the master."""
+    for variable, value in {"PYSPARK_PYTHON": worker_python(), "SPARK_LOCAL_IP": HOST}.items():
+        os.environ.setdefault(variable, value)
+    java = JAVA_OPTIONS.format(folder=folder)
     spark = (
-        session_builder("oncewire-demo", "local[2]")
+        session_builder("oncewire-demo", master)
+        .config("spark.driver.host", HOST)
+        .config("spark.driver.bindAddress", HOST)
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", _JAVA.format(folder=folder))
+        .config("spark.driver.extraJavaOptions", java)
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", java)
+        # What a killed executor has shuffled is asked for once more, not for 15 s.
+        .config("spark.shuffle.io.maxRetries", "1")
+        .config("spark.shuffle.io.retryWait", "1s")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.streaming.pollingDelay", "5ms")
@@ -147,7 +163,7 @@ def main() -> None:
     plan = JobPlan(**json.loads(sys.argv[1]))
     reported = threading.Event()
     threading.Thread(target=listen, args=(reported,), daemon=True).start()
-    spark = open_session(plan.folder)
+    spark = open_session(plan.folder, plan.master)
     _work(spark, plan, reported)
     spark.stop()
 

@@ -6,13 +6,14 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 from chaos.experiments.spark_demo import JOB
+from chaos.experiments.spark_demo.cluster import SparkCluster
 from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.network.faults import Fault
 from chaos.network.network_state import RouterState
@@ -35,6 +36,11 @@ class Kind(Enum):
     DRIVER = "driver"
     NODE = "bridge node"
     ROUTER = "router"
+    WORKER = "Spark worker"
+
+
+NUMBERED = frozenset({Kind.ROUTER, Kind.WORKER})
+"""There are several of these."""
 
 
 class Phase(Enum):
@@ -69,6 +75,28 @@ class Kill:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Beside the routers.
+
+    Attributes:
+        node: what the job reads from and writes to.
+        driver: of the job.
+        cluster: whose workers do the job's work; None = its driver does.
+    """
+
+    node: NodeProcess
+    driver: DriverProcess
+    cluster: SparkCluster | None
+
+    def check(self) -> None:
+        """Raise TrialFailed if one of them ended by itself."""
+        self.node.check()
+        self.driver.check()
+        if self.cluster is not None:
+            self.cluster.check()
+
+
 class Work(Protocol):
     """What the job has to do, as far as kills depend on it."""
 
@@ -85,7 +113,7 @@ class Kills:
 
     Args:
         trial: the clients, and the network.
-        node, driver: victims.
+        victims: beside its routers.
         work: what the job has to do.
         say: prints a line for people.
         patience_s: how long to wait for a victim to be at work.
@@ -96,13 +124,7 @@ class Kills:
     """
 
     def __init__(
-        self,
-        trial: Trial,
-        node: NodeProcess,
-        driver: DriverProcess,
-        work: Work,
-        say: Callable[[str], None],
-        patience_s: float,
+        self, trial: Trial, victims: Victims, work: Work, say: Callable[[str], None], patience_s: float
     ) -> None:
         self.done: list[Kill] = []
         self.start = 0.0
@@ -111,8 +133,9 @@ class Kills:
         self._trial = trial
         self._network = trial.network
         self._strikes = Strikes(trial)
-        self._node = node
-        self._driver = driver
+        self._node = victims.node
+        self._driver = victims.driver
+        self._cluster = victims.cluster
         self._say = say
 
     async def kill(self, kind: Kind) -> None:
@@ -122,7 +145,13 @@ class Kills:
             TrialFailed: it was never at work.
             ClientFailed, LocalNetworkError: a process ended that should not have, or did not come back.
         """
-        await {Kind.DRIVER: self._kill_driver, Kind.NODE: self._kill_node, Kind.ROUTER: self._kill_router}[kind]()
+        kills = {
+            Kind.DRIVER: self._kill_driver,
+            Kind.NODE: self._kill_node,
+            Kind.ROUTER: self._kill_router,
+            Kind.WORKER: self._kill_worker,
+        }
+        await kills[kind]()
 
     def count(self) -> Counter[Kind]:
         """How often each kind was killed."""
@@ -153,14 +182,33 @@ class Kills:
         await self._trial.meanwhile(self._node.start())
 
     async def _kill_driver(self) -> None:
-        # By turns: a batch that is lost with its driver, and one that outlives it. The first cannot be made to last.
-        if not self.count()[Kind.DRIVER] % 2 and await self._trial.meanwhile(self._wait_for(Phase.STAGED, PHASE_S)):
-            await self._strike_driver(Phase.STAGED)
+        # By turns: a batch that is lost with its driver, and one that outlives it.
+        await self._strike_in_a_batch(self._strike_driver, prefers_staged=not self.count()[Kind.DRIVER] % 2)
+
+    async def _kill_worker(self) -> None:
+        assert self._cluster is not None
+        number = self.count()[Kind.WORKER] % len(self._cluster.workers)
+        worker = self._cluster.workers[number]
+
+        async def strike(phase: Phase) -> None:
+            pid = worker.pid
+            unsettled, _ = await asyncio.gather(self._unsettled(), worker.kill())
+            self._record(Kind.WORKER, f"{number + 1}", unsettled, pid, phase.value)
+            await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
+            await self._trial.meanwhile(worker.start())
+
+        # Its executor has tasks that stage; the other one's do not end with it.
+        await self._strike_in_a_batch(strike, prefers_staged=True)
+
+    async def _strike_in_a_batch(self, strike: Callable[[Phase], Awaitable[None]], *, prefers_staged: bool) -> None:
+        """Strike when a batch is staged, which cannot be made to last, or else when one is decided."""
+        if prefers_staged and await self._trial.meanwhile(self._wait_for(Phase.STAGED, PHASE_S)):
+            await strike(Phase.STAGED)
             return
         with self._work.unsettled():
             if not await self._trial.meanwhile(self._wait_for(Phase.DECIDED, self._patience_s)):
                 raise TrialFailed(f"the Spark job had no batch under way within {self._patience_s:g} s")
-            await self._strike_driver(Phase.DECIDED)
+            await strike(Phase.DECIDED)
 
     async def _strike_driver(self, phase: Phase) -> None:
         pid = self._driver.pid
@@ -185,7 +233,7 @@ class Kills:
     def _record(self, kind: Kind, target: str, unsettled: int, pid: int, during: str) -> None:
         fault = Fault(time.monotonic(), target, signal.SIGKILL.name, unsettled)
         self.done.append(Kill(kind, fault, during))
-        name = kind.value if target in {"driver", "node"} else f"{kind.value} {target}"
+        name = f"{kind.value} {target}" if kind in NUMBERED else kind.value
         count = "" if "unsettled" in during else " deliveries unsettled,"
         self._say(f"SIGKILL to {name}, pid {pid}: {unsettled}{count} {during}")
 

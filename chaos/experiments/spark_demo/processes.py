@@ -15,7 +15,7 @@ from bridges.node.client import RemoteNode, read_secret
 from bridges.node.errors import NodeError
 from chaos.clients.client_plan import STOP_COMMAND
 from chaos.experiments.spark_demo import FLIGHTS_TOPIC, JOB
-from chaos.experiments.spark_demo.job import QUERY_FAILED, JobPlan
+from chaos.experiments.spark_demo.job import LOCAL, QUERY_FAILED, JobPlan
 from chaos.experiments.spark_demo.sessions import kill_session
 from chaos.network.trial import TrialFailed
 from topology.etcd.server import free_port
@@ -180,6 +180,8 @@ class DriverProcess(DemoProcess):
             folder: for Spark's files and the log.
             node: what it reads from and writes to.
             batch: messages of a batch at most.
+
+        `master` is Spark's: set it before the first start, if the driver is not to do all itself.
         """
         super().__init__("Spark driver", folder / "driver.log")
         self._folder = folder / "spark"
@@ -187,6 +189,7 @@ class DriverProcess(DemoProcess):
         self._node = node
         self._batch = batch
         self.starts = 0
+        self.master = LOCAL
 
     def query_failures(self) -> list[str]:
         """What the query failed with by itself, in all lives; the job has started it again each time."""
@@ -196,7 +199,9 @@ class DriverProcess(DemoProcess):
     async def start(self) -> None:
         """Start it; returns when the process exists, seconds before it is at work."""
         self.starts += 1
-        plan = JobPlan(self._node.address, str(self._node.secret_file), str(self._folder), self.starts, self._batch)
+        plan = JobPlan(
+            self._node.address, str(self._node.secret_file), str(self._folder), self.starts, self._batch, self.master
+        )
         # Whatever Spark makes for the time of a life, and leaves where it is killed, goes with the folder.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
         await self._start(["-m", "chaos.experiments.spark_demo.job", plan.encode()], environment=environment)

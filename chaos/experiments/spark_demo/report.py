@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.experiments.spark_demo.history_core import HistoryVerdict
-from chaos.experiments.spark_demo.kills import Kill, Kind
+from chaos.experiments.spark_demo.kills import NUMBERED, Kill, Kind
 from chaos.experiments.spark_demo.outputs_core import OutputVerdict
 from chaos.experiments.tables import flag, print_verdict, table_of
 
@@ -137,7 +137,7 @@ def _table_of_kills(result: SparkResult) -> Table:
     table = table_of("SIGKILL to", "after", "deliveries\nunsettled then")
     table.add_column("during")
     for kill in result.kills:
-        name = f"{kill.kind.value} {kill.fault.target}" if kill.kind is Kind.ROUTER else kill.kind.value
+        name = f"{kill.kind.value} {kill.fault.target}" if kill.kind in NUMBERED else kill.kind.value
         table.add_row(name, f"{kill.fault.t - result.start:.1f} s", str(kill.fault.unsettled), kill.during)
     return table
 

@@ -20,8 +20,9 @@ from chaos.clients.processed_table import read_payloads
 from chaos.experiments.kills import by_turns
 from chaos.experiments.progress import DemoProgress
 from chaos.experiments.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
+from chaos.experiments.spark_demo.cluster import SparkCluster
 from chaos.experiments.spark_demo.history import History
-from chaos.experiments.spark_demo.kills import Kills, Kind
+from chaos.experiments.spark_demo.kills import Kills, Kind, Victims
 from chaos.experiments.spark_demo.outputs_core import judge_outputs
 from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.experiments.spark_demo.report import SparkResult
@@ -55,6 +56,8 @@ class SparkOptions:
     kills: int
     routers: int
     seed: int
+    workers: int = 0
+    """Of a standalone cluster of Spark; 0: the drivers do all themselves."""
     keep: Path | None = None
     """Folder for journals and logs; None: a temporary one, which is removed."""
 
@@ -75,7 +78,7 @@ class SparkOptions:
 
     def schedule(self) -> list[tuple[int, Kind]]:
         """What is killed, and after how many outputs: each kind as often, in random order."""
-        kinds = by_turns(Kind, self.kills, self.seed)
+        kinds = by_turns([kind for kind in Kind if self.workers or kind is not Kind.WORKER], self.kills, self.seed)
         return [(index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)]
 
 
@@ -108,15 +111,17 @@ async def _run_in(folder: Path, options: SparkOptions, rows: Sequence[bytes], co
             urls = [router.url for router in network.routers.values()]
             node = NodeProcess(folder, urls)
             stack.push_async_callback(node.kill)
-            history = History(folder, urls, node, options.messages)
+            cluster = SparkCluster(folder, options.workers) if options.workers else None
+            if cluster is not None:
+                stack.push_async_callback(cluster.kill)
+            history = History(folder, urls, node, cluster, options.messages)
             stack.push_async_callback(history.kill)
             driver = DriverProcess(folder, node, options.batch)
             stack.push_async_callback(driver.kill)
-            stage = _Stage(options, trial, node, driver, progress, flow)
+            stage = _Stage(options, trial, Victims(node, driver, cluster), progress, flow)
             problems: list[str] = []
             try:
-                await history.edge.start()
-                progress.say(f"edge at {history.edge.address}, pid {history.edge.pid}")
+                await _start(history, cluster, driver, progress)
                 await stage.play()
                 await history.play(trial, progress.say, options.patience_s)
             except (TrialFailed, ClientFailed, LocalNetworkError) as failure:
@@ -142,6 +147,15 @@ async def _run_in(folder: Path, options: SparkOptions, rows: Sequence[bytes], co
                 kept,
                 history.kills,
             )
+
+
+async def _start(history: History, cluster: SparkCluster | None, driver: DriverProcess, progress: DemoProgress) -> None:
+    """Start what is there before the job."""
+    await asyncio.gather(history.edge.start(), *(() if cluster is None else (cluster.start(),)))
+    progress.say(f"edge at {history.edge.address}, pid {history.edge.pid}")
+    if cluster is not None:
+        driver.master = cluster.url
+        progress.say(f"Spark at {cluster.url}: {', '.join(f'{each.what}, pid {each.pid}' for each in cluster.workers)}")
 
 
 def _collected(folder: Path) -> Path:
@@ -216,23 +230,18 @@ class _Stage:
     """The processes of a run, and what happens to them."""
 
     def __init__(
-        self,
-        options: SparkOptions,
-        trial: Trial,
-        node: NodeProcess,
-        driver: DriverProcess,
-        progress: DemoProgress,
-        flow: _Flow,
+        self, options: SparkOptions, trial: Trial, victims: Victims, progress: DemoProgress, flow: _Flow
     ) -> None:
         self._options = options
         self._trial = trial
-        self._node = node
-        self._driver = driver
+        self._victims = victims
+        self._node = victims.node
+        self._driver = victims.driver
         self._progress = progress
         self._flow = flow
         self._publisher = trial.publishers[PUBLISHER]
         self._collector = trial.subscribers[COLLECTOR]
-        self.kills = Kills(trial, node, driver, flow, progress.say, options.patience_s)
+        self.kills = Kills(trial, victims, flow, progress.say, options.patience_s)
 
     async def play(self) -> None:
         """Start everything, kill by the schedule, and let all come to its end.
@@ -261,8 +270,7 @@ class _Stage:
 
     def _look(self) -> None:
         self._progress.show()
-        self._node.check()
-        self._driver.check()
+        self._victims.check()
 
     @property
     def _received(self) -> int:
