@@ -163,12 +163,13 @@ demo-queue: $(VENV)/.installed
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
 
-# ARGS go to the simulator's campaign. It and the record of faults go on where the last run ended. The record needs
+# ARGS go to the simulator's campaign. It and the records of faults and of Spark's kills go on where the last run ended. The record needs
 # what `make tools` fetches.
 campaign: $(VENV)/.spark $(VENV)/.test-packages
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
 	@$(RUN) $(VENV)/bin/oncewire demo-spark --messages 40000 --kills 8
+	@$(RUN) $(VENV)/bin/oncewire chaos spark
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 

@@ -14,6 +14,7 @@ from chaos.evidence.cli import evidence as list_changes
 from chaos.experiments.cli import run as run_experiments
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.demo import MIN_MESSAGES
+from chaos.experiments.spark_demo.cli import spark as record_spark_kills
 from chaos.fuzz.cli import fuzz as fuzz_targets
 from chaos.record.cli import record as record_experiments
 
@@ -87,6 +88,7 @@ def chaos(ctx: click.Context) -> None:
 for _command in (
     run_experiments,
     record_experiments,
+    record_spark_kills,
     campaign_commands.simulate,
     campaign_commands.mutants,
     campaign_commands.campaign,

@@ -27,6 +27,8 @@ from chaos.campaign.version import (
 )
 from chaos.evidence.commits import Commit, read_commits, sources_at, subjects_since
 from chaos.evidence.ledger import read_ledger
+from chaos.experiments.spark_demo.record_rows import kills_files, kills_version, read_kills
+from chaos.experiments.spark_demo.record_rows import recorded_code as recorded_kills
 from chaos.fuzz.fuzzing import code_of, modules_of
 from chaos.fuzz.ledger import BLOCKS
 from chaos.fuzz.page import recorded_codes
@@ -104,6 +106,9 @@ def records_in(folder: Path) -> Iterator[Record]:
     if runs := read_runs(folder / "chaos.jsonl"):
         code = recorded_runs(runs)
         yield Record("chaos.md", commits.get(code), process_files, code, processes_version, EXPERIMENTS)
+    if kills := read_kills(folder / "spark-kills.jsonl"):
+        code = recorded_kills(kills)
+        yield Record("spark-kills.md", commits.get(code), kills_files, code, kills_version)
     for name, code in recorded_codes(read_ledger(folder / "fuzz.jsonl", BLOCKS), GOALS).items():
         if name in GOALS:
             modules = modules_of(GOALS[name])

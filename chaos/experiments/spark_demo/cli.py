@@ -1,4 +1,4 @@
-"""`oncewire demo-spark`."""
+"""`oncewire demo-spark` and `oncewire chaos spark`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from oncewire.cli.errors import CliError
 
 MAX_KILLS = 100
 MAX_WORKERS = 8
+MAX_RECORD = 100_000
 
 
 @click.command("demo-spark", short_help="A Spark job between two topics; everything is killed.")
@@ -86,6 +87,70 @@ def demo_spark(
     if as_json:
         click.echo(json.dumps(result.as_json()))
     ctx.exit(0 if result.passed else options.FAILED)
+
+
+@click.command("spark", short_help="Run the Spark demo over and over, and write the page about its kills.")
+@options.number(
+    "--kills", 1, 200, "How many SIGKILLs there shall have been in the end with the code as it is now.", MAX_RECORD
+)
+@options.number(
+    "--each", MIN_KILLS, 8, "How many of them are of the job of one run; its late query has three more.", MAX_KILLS
+)
+@click.option("--first-seed", type=click.IntRange(0, options.MAX_SEED), default=1, show_default=True)
+@options.limit("--minutes", "Begin nothing new after so long.")
+@options.ledger("docs/evidence/spark-kills.jsonl", "The ledger to continue. The page lies beside it.")
+@click.option("--page-only", is_flag=True, help="Run nothing: write the page anew from the ledger.")
+@options.as_json()
+@click.pass_context
+def spark(
+    ctx: click.Context,
+    kills: int,
+    each: int,
+    first_seed: int,
+    minutes: float | None,
+    state: Path,
+    page_only: bool,
+    as_json: bool,
+) -> None:
+    """Run `demo-spark`, seed after seed, into a ledger, until it has enough kills; go on where it ended.
+
+    Kills of other code do not count. Ctrl-C loses no more than the run that is made. The first run that fails ends it,
+    and its journals and logs are kept. Exit code 0 only if every run of today's code passed.
+
+    Needs the extra `spark` and a Java; `make demo-spark` fetches both.
+    """
+    from rich.console import Console
+
+    from chaos.experiments.spark_demo.record import Plan, make_record, write_record_page
+    from chaos.experiments.spark_demo.report import SparkResult, print_result
+    from chaos.experiments.spark_demo.run import SparkOptions, run_spark_demo
+
+    if page_only:
+        write_record_page(state)
+        return
+    _check_spark()
+    console = Console(stderr=as_json)
+
+    def run_once(wanted: SparkOptions) -> SparkResult:
+        console.rule(f"seed {wanted.seed}")
+        result = run_network(partial(run_spark_demo, wanted, console), None)
+        print_result(console, result)
+        return result
+
+    plan = Plan(state, kills, each, first_seed, None if minutes is None else minutes * 60)
+    summary = make_record(plan, run_once)
+    counts = summary.as_json()
+    console.print(
+        f"code {summary.code}: {summary.kills} of {kills} kills in {len(summary.runs)} runs: lost {counts['lost']}, "
+        f"duplicated {counts['duplicated']}, torn {counts['torn']}; the page is {plan.page}",
+        style="green" if summary.passed else "bold red",
+        soft_wrap=True,
+    )
+    if summary.kept is not None:
+        console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
+    if as_json:
+        click.echo(json.dumps(counts))
+    ctx.exit(0 if summary.passed else options.FAILED)
 
 
 def _check_spark() -> None:
