@@ -388,6 +388,7 @@ def measure(run: Run, options: argparse.Namespace) -> dict[str, object]:
         "router_cpu_us_per_delivered": round(cpu / max(1, delivered) * 1e6, 3),
         "router_cores": round(cpu / seconds, 3),
         "load_cpu_us_per_delivered": round(own_cpu / max(1, delivered) * 1e6, 3),
+        "load_cpu_s": round(own_cpu, 3),
     }
 
 
