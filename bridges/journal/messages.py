@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from bridges.journal.model import KeyOf, NewMessage, StoredMessage
 from oncewire.store.errors import InvalidRequest, PayloadTooLarge
 from oncewire.store.rules_core import check_name
-from oncewire.wire import DecodeError, Timestamp, ULong, decode_message, vocabulary
-from oncewire.wire.annotations import replace_annotations
+from oncewire.wire import DecodeError, Timestamp, decode_message, vocabulary
+from oncewire.wire.annotations import add_annotations
 from oncewire.wire.encoding import encode, encode_string, encode_symbol
 
 PREFIX = "journal://"
@@ -15,6 +17,8 @@ MAX_MESSAGE_BYTES = 16 << 20
 _DROPPED = (vocabulary.STREAM_OFFSET.encode(), vocabulary.JOURNAL_PREFIX)
 _US_PER_MS = 1000
 _OFFSET = encode_symbol(vocabulary.STREAM_OFFSET)
+_LONG, _SHORT, _MOST_OF_A_BYTE = b"\x80", b"\x53", 255
+"""Forms of a ulong (1.6.3): `encode` makes an object of a message's position first, which costs more than all else."""
 _TIME = encode_symbol(vocabulary.JOURNAL_TIME)
 _TOPIC = encode_symbol(vocabulary.JOURNAL_TOPIC)
 
@@ -62,15 +66,16 @@ def _key(payload: bytes, key_of: KeyOf) -> str | None:
     return None if found is None else str(found)
 
 
-def message_of(message: StoredMessage) -> bytes:
-    """The message that a reader gets: as it came, and its position, time and topic as message annotations."""
-    if message.message_format:
-        return message.payload
-    added = (
-        _OFFSET
-        + encode(ULong(message.position))
-        + _TIME
-        + encode(Timestamp(message.arrived_us // _US_PER_MS))
-        + (_TOPIC + encode_string(message.source) if message.source else b"")
-    )
-    return replace_annotations(message.payload, _DROPPED, added, 2 + bool(message.source))
+def readable(messages: Iterable[StoredMessage]) -> Iterator[bytes]:
+    """Yield messages as a reader gets them: as they came, and position, time and topic as message annotations."""
+    count, behind, of = 0, b"", (-1, "")
+    for position, arrived, source, payload, message_format in messages:
+        if message_format:
+            yield payload
+            continue
+        if of != (arrived, source):  # those of one append have the same
+            of = arrived, source
+            topic = _TOPIC + encode_string(source) if source else b""
+            behind, count = _TIME + encode(Timestamp(arrived // _US_PER_MS)) + topic, 2 + bool(source)
+        offset = _LONG + position.to_bytes(8, "big") if position > _MOST_OF_A_BYTE else _SHORT + bytes((position,))
+        yield add_annotations(payload, _DROPPED, _OFFSET + offset + behind, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 MAX_BYTES = 8 << 30
 """As a journal may have unless its settings say otherwise: a disk is cheaper than publishers that wait; but it ends."""
@@ -76,9 +76,8 @@ class Appended(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message to append.
+class NewMessage(NamedTuple):
+    """A message to append. One is made of each that comes, so it is a tuple, as `StoredMessage` is.
 
     Attributes:
         payload: the encoded message, with the annotations of its publisher's router.
@@ -91,9 +90,8 @@ class NewMessage:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message of a journal.
+class StoredMessage(NamedTuple):
+    """A message of a journal. Readers make many, so it is a tuple: a frozen dataclass takes three times as long.
 
     Attributes:
         position: its number.

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from bridges.journal.errors import PositionAhead, PositionTrimmed, UnknownJournal
 from bridges.journal.model import MAX_AHEAD, MAX_UNDER_WAY, Cursor, JournalState, StoredMessage
+from bridges.journal.schema import MAX_POSITION
 from bridges.store.amqp_errors import error_of
 from bridges.store.push_core import Detach
 from oncewire.store.errors import EdgeError
@@ -37,7 +38,7 @@ from oncewire.wire import (
     Modified,
     Rejected,
 )
-from oncewire.wire.journal_tags import journal_position, journal_tag
+from oncewire.wire.journal_tags import POSITION_BYTES, journal_position, journal_tag
 
 NO_CURSOR = Cursor(0, 0)
 READ_COUNT = 256
@@ -46,7 +47,12 @@ READ_COUNT = 256
 
 def tag_of(journal: JournalState, position: int) -> bytes:
     """The delivery-tag of a message, the same whenever it is sent."""
-    return journal_tag(bytes.fromhex(journal.uuid), position)
+    return tag_start(journal) + position.to_bytes(POSITION_BYTES, "big")
+
+
+def tag_start(journal: JournalState) -> bytes:
+    """What the delivery-tags of all messages of a journal begin with; the position follows."""
+    return journal_tag(bytes.fromhex(journal.uuid), 0)[:-POSITION_BYTES]
 
 
 def position_of(journal: JournalState, tag: bytes) -> int | None:
@@ -70,10 +76,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message; `ReaderCore.sent` takes the delivery-id."""
+    """Send messages in their order; `ReaderCore.sent` takes the delivery-ids of those that went out."""
 
-    message: StoredMessage
-    tag: bytes
+    messages: Sequence[StoredMessage]
+    tags: Sequence[bytes]
     is_settled: bool
     resume: bool
 
@@ -172,6 +178,7 @@ class ReaderCore:
     _again: deque[int] = field(default_factory=deque)
     _read: deque[StoredMessage] = field(default_factory=deque)
     _under_way: dict[int, int] = field(default_factory=dict)
+    """By delivery-id, of deliveries that have no outcome yet: the position."""
     _finished: list[tuple[Outcomes, tuple[int, ...]]] = field(default_factory=list)
 
     # --- the attach -----------------------------------------------------------------------------------------------
@@ -213,7 +220,7 @@ class ReaderCore:
             return effects
         while self._read and self._may_send(self._read[0].position):
             abandoned = self._abandon(self._read[0].position)
-            effects.append(self._send(self._read.popleft()) if abandoned is None else abandoned)
+            effects.append(self._send() if abandoned is None else abandoned)
         if self._is_reading or self._room() <= 0:
             return effects
         if self._again:
@@ -250,20 +257,31 @@ class ReaderCore:
         self._sent += 1
         return Abandon(tag_of(self.journal, self._presented.pop(0)))
 
-    def _send(self, message: StoredMessage) -> Send:
+    def _send(self) -> Send:
+        """The first message that was read, which may go out; with it those behind it that may, too."""
         assert self.journal is not None
-        position = message.position
-        is_presented = bool(self._presented) and self._presented[0] == position
+        read, presented = self._read, self._presented
+        messages = [read.popleft()]
+        is_presented = bool(presented) and presented[0] == messages[0].position
         if is_presented:
-            self._presented.pop(0)
-        self._sent += 1
-        self._unsettled += 1
-        return Send(message, tag_of(self.journal, position), self.is_settled, is_presented)
+            presented.pop(0)
+        else:  # up to the next one that the reader presents, or that is too far ahead
+            stop = presented[0] if presented else MAX_POSITION + 1
+            if self.has_cursor:
+                stop = min(stop, self._cursor.low + MAX_AHEAD + 1)
+            most = min(self._room(), len(read) + 1)
+            while len(messages) < most and read[0].position < stop:
+                messages.append(read.popleft())
+        self._sent += len(messages)
+        self._unsettled += len(messages)
+        start = tag_start(self.journal)
+        tags = [start + message.position.to_bytes(POSITION_BYTES, "big") for message in messages]
+        return Send(messages, tags, self.is_settled, is_presented)
 
-    def sent(self, position: int, number: int) -> None:
-        """A message went out."""
+    def sent(self, messages: Sequence[StoredMessage], numbers: Sequence[int]) -> None:
+        """So many of the messages of a `Send` went out, the first ones."""
         if not self.is_settled:
-            self._under_way[number] = position
+            self._under_way.update(zip(numbers, (message.position for message in messages), strict=False))
 
     def on_read(
         self, asked: Read, found: tuple[JournalState, Sequence[StoredMessage]] | EdgeError

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridges.journal import cursors, log
 from bridges.journal import reader_core as core
-from bridges.journal.messages import message_of
+from bridges.journal.messages import readable
 from bridges.journal.model import Cursor, JournalState, Place, StoredMessage
 from bridges.journal.start_core import start_of, starting_at
 from bridges.store.crash_points import CrashPoint, passed
@@ -192,8 +192,7 @@ class ReaderLink:
             elif isinstance(effect, core.Store):
                 self._work(self._write(effect))
             elif isinstance(effect, core.Settle):
-                for number in effect.numbers:
-                    self.link.settle(number, effect.state)
+                self.link.settle(effect.numbers, effect.state)
             elif isinstance(effect, core.Abandon):
                 self.link.send(effect.tag, b"", settled=True, resume=True, aborted=True)
             elif isinstance(effect, core.Drained):
@@ -202,16 +201,9 @@ class ReaderLink:
                 self.link.detach(effect.closed, effect.error)
 
     def _send(self, effect: core.Send) -> None:
-        message = effect.message
-        number = self.link.send(
-            effect.tag,
-            message_of(message),
-            effect.is_settled,
-            resume=effect.resume,
-            message_format=message.message_format,
-        )
-        if number is not None:
-            self._core.sent(message.position, number)
+        messages = effect.messages
+        deliveries = zip(effect.tags, readable(messages), (each.message_format for each in messages), strict=True)
+        self._core.sent(messages, self.link.send_many(deliveries, effect.is_settled, resume=effect.resume))
 
     async def _read(self, asked: core.Read) -> None:
         self._changed.clear()

@@ -181,7 +181,7 @@ class TakeLink:
             elif isinstance(effect, core.Settle):
                 self._bridge.start(self._settle(effect.outcomes))
             elif isinstance(effect, core.Answer):
-                self.link.settle(effect.number, effect.state)
+                self.link.settle([effect.number], effect.state)
             elif isinstance(effect, core.Drained):
                 self.link.drained()
             elif isinstance(effect, core.GiveBack):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -176,11 +176,26 @@ class ServiceLink:
             return number
         return None
 
-    def settle(self, number: int, state: DeliveryState) -> None:
-        """Settle a delivery that went out."""
+    def send_many(
+        self, deliveries: Iterable[tuple[bytes, bytes, int]], settled: bool, *, resume: bool = False
+    ) -> list[int]:
+        """Send deliveries on the client's credit; returns the ids of those that went out before the link was over.
+
+        `deliveries`: tag, payload and message-format of each.
+        """
+        assert isinstance(self._link, SenderLink)
+        send, numbers = self._link.send, []
+        with suppress(StateError):
+            for tag, payload, message_format in deliveries:
+                numbers.append(send(tag, payload, settled=settled, resume=resume, message_format=message_format))
+        self._flush()
+        return numbers
+
+    def settle(self, numbers: Sequence[int], state: DeliveryState) -> None:
+        """Settle deliveries that went out, in ascending order: neighbours are one range."""
         assert isinstance(self._link, SenderLink)
         with suppress(StateError):
-            self._link.settle([number], state)
+            self._link.settle(numbers, state)
         self._flush()
 
     def state(self, properties: Fields) -> None:

@@ -304,6 +304,45 @@ def replace_annotations(message: bytes, dropped: tuple[bytes, ...], added: bytes
     return _with_annotations(message, prefix, kept + added, kept_count + 2 * count)
 
 
+def add_annotations(message: bytes, dropped: tuple[bytes, ...], added: bytes, count: int) -> bytes:
+    """Return what ``replace_annotations`` does, of messages that a router has annotated.
+
+    What is in their annotations is copied unread, unless what is dropped stands somewhere in it.
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed, and was read.
+    """
+    size, start = len(message), 0
+    if size > 5 and message[2] == HEADER_CODE and message[1] == 0x53 and message[0] == 0:
+        if message[3] == 0xC0 and message[4] > 0:
+            start = 5 + message[4]
+        elif message[3] == 0x45:
+            start = 4
+    if start + 6 < size and message[start : start + 3] == _ANNOTATIONS_HEAD:
+        entries, stop, pairs = 0, 0, 0
+        if message[start + 3] == 0xC1:
+            entries, stop, pairs = start + 6, start + 5 + message[start + 4], message[start + 5]
+        elif message[start + 3] == 0xD1 and start + 12 < size:
+            entries = start + 12
+            stop = start + 8 + int.from_bytes(message[start + 4 : start + 8], "big")
+            pairs = int.from_bytes(message[start + 8 : entries], "big")
+        if entries <= stop and _is_bare(message, stop):
+            content = message[entries:stop]
+            for name in dropped:
+                if name in content:
+                    return replace_annotations(message, dropped, added, count)
+            annotations = compound(0xC1, 0xD1, pairs + 2 * count, content + added)
+            return message[: start + 3] + annotations + message[stop:]
+    return replace_annotations(message, dropped, added, count)
+
+
+def _is_bare(message: bytes, pos: int) -> bool:
+    """Whether a section of the bare message stands there, in the usual form."""
+    if pos + 3 >= len(message) or message[pos] != 0 or message[pos + 1] != 0x53:
+        return False
+    return PROPERTIES_CODE <= message[pos + 2] < FOOTER_CODE
+
+
 def _with_annotations(message: bytes, prefix: _Prefix, entries: bytes, count: int) -> bytes:
     annotations = compound(0xC1, 0xD1, count, entries)  # a map8 grows into a map32 by itself
     return b"".join((prefix.header(message), _ANNOTATIONS_HEAD, annotations, message[prefix.bare_start :]))

@@ -74,13 +74,14 @@ class Reader:
     def do(self, effects: Iterable[core.ReaderEffect]) -> None:
         for effect in effects:
             if isinstance(effect, core.Send):
-                position = effect.message.position
-                assert core.position_of(self.journal, effect.tag) == position
-                (self.resumed if effect.resume else self.got).append(position)
+                positions = [message.position for message in effect.messages]
+                assert [core.position_of(self.journal, tag) for tag in effect.tags] == positions
+                (self.resumed if effect.resume else self.got).extend(positions)
+                numbers = range(self._count, self._count + len(positions))
+                self.core.sent(effect.messages, numbers)
                 if not effect.is_settled:
-                    self.core.sent(position, self._count)
-                    self.numbers[position] = self._count
-                self._count += 1
+                    self.numbers.update(zip(positions, numbers, strict=True))
+                self._count += len(positions)
             elif isinstance(effect, core.Abandon):
                 self._count += 1
                 self.abandoned.append(core.position_of(self.journal, effect.tag) or 0)

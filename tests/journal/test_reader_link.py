@@ -20,8 +20,11 @@ from oncewire.store.contents import Contents
 from oncewire.store.open_store import OpenStore
 from oncewire.store.store import Transaction
 from oncewire.wire import (
+    ACCEPTED,
     Connection,
+    DeliveryReceived,
     Described,
+    DispositionReceived,
     Event,
     LinkAttached,
     LinkDetached,
@@ -46,6 +49,8 @@ class Edge:
         self.store = store
         self.client = Connection(Role.CLIENT, container_id="client")
         self.detached: list[LinkDetached] = []
+        self.got: list[DeliveryReceived] = []
+        self.answers: list[DispositionReceived] = []
         self._server = Connection(Role.SERVER, container_id="edge")
         self.links: dict[object, ReaderLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,6 +74,10 @@ class Edge:
             for event in self.client.events():
                 if isinstance(event, LinkDetached):
                     self.detached.append(event)
+                elif isinstance(event, DeliveryReceived):
+                    self.got.append(event)
+                elif isinstance(event, DispositionReceived):
+                    self.answers.append(event)
             for event in self._server.events():
                 self._on_event(event)
 
@@ -82,6 +91,8 @@ class Edge:
             self.start(link.open())
         elif isinstance(event, LinkFlow) and event.link in self.links:
             self.links[event.link].on_flow(event)
+        elif isinstance(event, DispositionReceived) and event.link in self.links:
+            self.links[event.link].on_disposition(event)
         elif isinstance(event, LinkDetached):
             is_answered_later = self.links.pop(event.link).on_detached(event)
             if event.needs_answer and not is_answered_later:
@@ -222,3 +233,15 @@ def test_no_two_readers_have_one_name_whatever_stands_in_theirs() -> None:
         link.user, link.container_id, link.name = user, container, name
         names.add(reader_of(link))
     assert len(names) == 4
+
+
+async def test_messages_go_out_at_once_and_their_outcomes_are_answered_together(tmp_path: Path) -> None:
+    async with edge_with(tmp_path, 5) as edge:
+        link = await edge.attached()
+        link.grant(10)
+        await edge.until(lambda: len(edge.got) == 5)
+        numbers = [each.delivery_id for each in edge.got]
+        link.dispose(numbers, ACCEPTED, False)
+        await edge.until(lambda: bool(edge.answers))
+        assert [(list(each.ids), each.settled) for each in edge.answers] == [(numbers, True)]
+        assert await edge.cursor() == Cursor(1, 5)

@@ -12,10 +12,12 @@ from delivery_records.model.limits import LARGE_BYTES
 from oncewire.wire.annotations import (
     MAX_FRONT_BYTES,
     DeliveryAnnotator,
+    add_annotations,
     annotate_dead_letter,
     mark_in_doubt,
     mark_redelivered,
     read_annotations,
+    replace_annotations,
     set_delivery_count,
     splice_annotations,
     topic_annotations,
@@ -394,3 +396,25 @@ def test_mutated_messages_are_spliced_or_refused_and_stay_readable() -> None:
         again = splice_annotations(message, OURS, COUNT)  # what came out is well-formed
         assert again == message
     assert 1_000 < spliced < 19_000
+
+
+KEYS = st.sampled_from(["x-opt-topic-publisher", "x-opt-journal-time", "x-stream-offset", "x-opt-mine"]).map(Symbol)
+VALUES = st.one_of(st.text(max_size=300), st.integers(0, 9).map(ULong), st.just("x-stream-offset"))
+
+
+@given(
+    st.sampled_from([b"", section(0x70, [True]), section(0x70, []), section(0x71, {Symbol("a"): 1})]),
+    st.none() | st.dictionaries(KEYS, VALUES, max_size=4),
+    st.sampled_from([b"", BODY, BODY + FOOTER, section(0x73, ["id"]) + BODY, FOOTER]),
+)
+def test_added_annotations_are_those_of_the_long_way(
+    front: bytes, annotations: dict[Symbol, object] | None, behind: bytes
+) -> None:
+    message = front + (b"" if annotations is None else section(0x72, annotations)) + behind
+    dropped = (b"x-stream-offset", b"x-opt-journal-")
+    added = encode(Symbol("x-stream-offset")) + encode(ULong(7))
+    if message:
+        assert add_annotations(message, dropped, added, 1) == replace_annotations(message, dropped, added, 1)
+    else:
+        with pytest.raises(DecodeError):
+            add_annotations(message, dropped, added, 1)
