@@ -67,7 +67,10 @@ def _key(payload: bytes, key_of: KeyOf) -> str | None:
 
 
 def readable(messages: Iterable[StoredMessage]) -> Iterator[bytes]:
-    """Yield messages as a reader gets them: as they came, and position, time and topic as message annotations."""
+    """Yield messages as a reader gets them: as they came, and position, time and topic as message annotations.
+
+    One without these is of another format, or malformed in front of its body: a client that sent to the journal itself.
+    """
     count, behind, of = 0, b"", (-1, "")
     for position, arrived, source, payload, message_format in messages:
         if message_format:
@@ -78,4 +81,7 @@ def readable(messages: Iterable[StoredMessage]) -> Iterator[bytes]:
             topic = _TOPIC + encode_string(source) if source else b""
             behind, count = _TIME + encode(Timestamp(arrived // _US_PER_MS)) + topic, 2 + bool(source)
         offset = _LONG + position.to_bytes(8, "big") if position > _MOST_OF_A_BYTE else _SHORT + bytes((position,))
-        yield add_annotations(payload, _DROPPED, _OFFSET + offset + behind, count)
+        try:
+            yield add_annotations(payload, _DROPPED, _OFFSET + offset + behind, count)
+        except DecodeError:
+            yield payload

@@ -245,3 +245,14 @@ async def test_messages_go_out_at_once_and_their_outcomes_are_answered_together(
         await edge.until(lambda: bool(edge.answers))
         assert [(list(each.ids), each.settled) for each in edge.answers] == [(numbers, True)]
         assert await edge.cursor() == Cursor(1, 5)
+
+
+async def test_a_message_that_cannot_be_annotated_goes_out_as_it_came_and_stops_nobody(tmp_path: Path) -> None:
+    async with edge_with(tmp_path, 1) as edge:
+        bad = [b"", b"no message", b"\x00\x53\x72\xc1\x05\x02\xa3\xff", b"\x00\x53\x70"]
+        await edge.store.transact(lambda do: log.append(do, NAME, [NewMessage(each) for each in bad]))
+        await edge.store.transact(lambda do: log.append(do, NAME, [NewMessage(encode_data_message(b"m"))]))
+        link = await edge.attached()
+        link.grant(10)
+        await edge.until(lambda: len(edge.got) == 6)
+        assert [each.payload for each in edge.got[1:5]] == bad
