@@ -75,9 +75,7 @@ class OutgoingDelivery:
 
     __slots__ = (
         "_aborted",
-        "_continuation",
         "_goes_on",
-        "_head_size",
         "_message_format",
         "_number",
         "_offset",
@@ -125,8 +123,6 @@ class OutgoingDelivery:
         self._offset = 0
         self._started = started
         self._goes_on = goes_on
-        self._head_size = len(self._head(more=True))
-        self._continuation = encode_transfer(handle, more=True)
 
     def _head(self, more: bool) -> bytes:
         return encode_transfer(
@@ -144,7 +140,6 @@ class OutgoingDelivery:
     def renumber(self, number: int) -> None:
         """The peer gets another number than the owner: deliveries before it were never sent."""
         self._number = number
-        self._head_size = len(self._head(more=True))
 
     @property
     def has_started(self) -> bool:
@@ -157,24 +152,27 @@ class OutgoingDelivery:
         return len(self._payload) - self._offset
 
     def smallest_frame(self) -> int:
-        """Return the size in bytes of the smallest first frame, the one that carries one byte of payload."""
-        return FRAME_HEADER_SIZE + self._head_size + 1
+        """Return a bound of the size of the smallest first frame, the one that carries one byte of payload."""
+        head = TRANSFER_HEAD_BOUND if self._state is None else len(self._head(more=True))
+        return FRAME_HEADER_SIZE + head + 1
 
     def next_frame(self, max_frame_size: int) -> tuple[bytes, bytes, bool]:
         """Return the performative and the payload of the next frame, and whether nothing is left here."""
         started = self._started
         self._started = True
         left = len(self._payload) - self._offset
-        head_size = len(self._continuation) if started else self._head_size
-        room = max_frame_size - FRAME_HEADER_SIZE - head_size
+        if not started and self._state is None and left <= max_frame_size - FRAME_HEADER_SIZE - TRANSFER_HEAD_BOUND:
+            return self._head(more=self._goes_on), self._payload, True  # as most that wait for the window
+        more = encode_transfer(self.handle, more=True) if started else self._head(more=True)
+        room = max_frame_size - FRAME_HEADER_SIZE - len(more)
         assert room > 0
         if left > room:
             part = self._payload[self._offset : self._offset + room]
             self._offset += room
-            return self._continuation if started else self._head(more=True), part, False
+            return more, part, False
         part = self._payload[self._offset :] if self._offset else self._payload
         if not started:
             return self._head(more=self._goes_on), part, True
         if self._goes_on:
-            return self._continuation, part, True
+            return more, part, True
         return encode_transfer(self.handle, aborted=self._aborted), part, True
