@@ -11,7 +11,7 @@ from typing import Any
 
 from bridges.journal import log
 from bridges.journal.messages import new_message
-from bridges.journal.model import ROW_BYTES, JournalState, NewMessage, WhenFull
+from bridges.journal.model import ROW_BYTES, JournalSettings, JournalState, NewMessage, WhenFull
 from bridges.store.client_journals import FeedJournal
 from bridges.store.crash_points import CrashPoint, passed
 from bridges.store.subscribed_link import SubscribedLink
@@ -121,17 +121,18 @@ class JournalSubscription(SubscribedLink):
         """J-16: messages and acceptance are one transaction; the network is notified when it is durable."""
         good: list[Delivery] = []
         messages: list[NewMessage] = []
+        changed.clear()
         found = await self._state()
         for delivery in deliveries:
             try:
-                messages.append(self._checked(delivery, found))
+                messages.append(self._checked(delivery, found.settings))
                 good.append(delivery)
             except (InvalidRequest, PayloadTooLarge) as error:
                 logger.error("%s: a message from %s was rejected: %s", self._name, delivery.publisher, error)
                 await subscriber.finish([delivery], rejected(REJECTED, str(error)))
         done = 0
         while done < len(good):
-            count = await self._fitting(messages[done:], changed)
+            count = await self._fitting(messages[done:], changed, found if not done else None)
             some = messages[done : done + count]
             await subscriber.finish(
                 good[done : done + count],
@@ -152,22 +153,29 @@ class JournalSubscription(SubscribedLink):
         return found
 
     @staticmethod
-    def _checked(delivery: Delivery, found: JournalState) -> NewMessage:
-        settings = found.settings
+    def _checked(delivery: Delivery, settings: JournalSettings) -> NewMessage:
         message = new_message(delivery.payload, delivery.message_format, settings.compact_by)
-        if _size(message) > settings.max_bytes:
+        if len(message.payload) + ROW_BYTES > settings.max_bytes:
             why = f"it takes {_size(message)} bytes, and the journal has {settings.max_bytes}"
             raise PayloadTooLarge("the message was not stored", why, "raise the journal's max_bytes")
         return message
 
-    async def _fitting(self, messages: Sequence[NewMessage], changed: asyncio.Event) -> int:
-        """J-25: how many of the messages have room; where the first has none, wait until it has."""
+    async def _fitting(
+        self, messages: Sequence[NewMessage], changed: asyncio.Event, found: JournalState | None = None
+    ) -> int:
+        """J-25: how many of the messages have room; where the first has none, wait until it has.
+
+        `found`: where the journal stood after `changed` was cleared; None = it is to be looked at.
+        """
         while True:
-            changed.clear()
-            found = await self._state()
+            if found is None:
+                changed.clear()
+                found = await self._state()
             settings = found.settings
             room = settings.max_bytes - (found.kept_bytes if settings.when_full is WhenFull.REFUSE else 0)
-            count = sum(total <= room for total in accumulate(_size(message) for message in messages))
+            found = None
+            sizes = [len(message.payload) + ROW_BYTES for message in messages]
+            count = len(sizes) if sum(sizes) <= room else sum(total <= room for total in accumulate(sizes))
             if self.is_full is (count > 0):
                 self.is_full = not count
                 logger.warning(

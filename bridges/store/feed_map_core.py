@@ -7,7 +7,7 @@ and have one outcome, and behind it further runs. The deliveries of a publisher 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,8 +68,21 @@ def entries_of(row: MapRow) -> Iterator[Entry]:
             yield following.to_bytes(len(tag), "big"), outcome
 
 
-def row_of(entries: Iterable[Entry]) -> MapRow:
+def row_of(deliveries: Mapping[bytes, str | None]) -> MapRow:
     """Return the row of deliveries, of which there is one at least."""
+    tags, outcomes = list(deliveries), set(deliveries.values())
+    if len(outcomes) == 1 and _is_run(tags):
+        return MapRow(tags[0], len(tags), outcomes.pop(), None)
+    return _row_of_runs(deliveries.items())
+
+
+def _is_run(tags: Sequence[bytes]) -> bool:
+    """Whether tags, no two the same, follow each other as numbers: those in order whose ends are so far apart."""
+    apart = int.from_bytes(tags[-1], "big") - int.from_bytes(tags[0], "big")
+    return apart == len(tags) - 1 and len(set(map(len, tags))) == 1 and list(tags) == sorted(tags)
+
+
+def _row_of_runs(entries: Iterable[Entry]) -> MapRow:
     firsts: list[Entry] = []
     counts: list[int] = []
     size = 0
@@ -106,25 +119,24 @@ class FeedMap:
 
     def change(self, entries: Iterable[Entry], forgotten: Iterable[bytes]) -> RowChanges:
         """Forget deliveries, then give others their outcome: those that are there keep their place."""
+        groups = self._groups
         touched: dict[_Group, None] = {}
         for tag in forgotten:
-            group = self._groups.pop(tag, None)
+            group = groups.pop(tag, None)
             if group is not None:
                 del group.entries[tag]
                 touched[group] = None
-        new: dict[bytes, str | None] = {}
-        for tag, outcome in entries:
-            group = self._groups.get(tag)
-            if group is None:
-                new[tag] = outcome
-            else:
-                group.entries[tag] = outcome
+        new = dict(entries)
+        if not groups.keys().isdisjoint(new):
+            for tag in [tag for tag in new if tag in groups]:
+                group = groups[tag]
+                group.entries[tag] = new.pop(tag)
                 touched[group] = None
         gone = [group.stored for group in touched if not group.entries]
         changed: list[tuple[MapRow, bytes]] = []
         for group in touched:
             if group.entries:
-                row = row_of(group.entries.items())
+                row = row_of(group.entries)
                 changed.append((row, group.stored))
                 group.stored = row.tag
         return RowChanges(gone, changed, self._added(new))
@@ -134,6 +146,6 @@ class FeedMap:
         entries = list(new.items())
         for start in range(0, len(entries), ROW_TAGS):
             some = dict(entries[start : start + ROW_TAGS])
-            added.append(row_of(some.items()))
+            added.append(row_of(some))
             self._join(some, added[-1].tag)
         return added

@@ -278,6 +278,9 @@ class ReceivingLink(ClientLink):
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[SubscriberEffect]) -> None:
+        if len(effects) == 1 and isinstance(effects[0], DeliverMessage):  # as most deliveries have it
+            self._deliver(effects[0])
+            return
         wire = self._wire
         is_attached = isinstance(wire, ReceiverLink) and wire.is_attached
         for effect in effects:

@@ -82,7 +82,11 @@ class Subscriber(ReceivingLink):
     async def receive_many(self, limit: int, timeout: float | None = None) -> list[Delivery]:
         """All deliveries that are there, at least one, at most `limit`; for ``transaction``. Errors as `receive`."""
         await self._until_available(timeout)
-        return [self._pop() for _ in range(min(limit, len(self._queue)))]
+        queue = self._queue
+        found = [queue.popleft() for _ in range(min(limit, len(queue)))]
+        if queue:
+            self._wake_taker()
+        return found
 
     @property
     def waiting(self) -> int:
@@ -144,7 +148,8 @@ class Subscriber(ReceivingLink):
         else:
             self.statistics.messages += 1
             self._queue.append(delivery)
-        self._wake_taker()
+        if self._takers:
+            self._wake_taker()
 
     def _wake_taker(self) -> None:
         while self._takers:
@@ -221,16 +226,18 @@ class Subscriber(ReceivingLink):
 
     def _complete(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         self._check_unfinished(deliveries)
+        complete = self._core.complete
         for delivery in deliveries:
-            self._core.complete(delivery.serial, outcome)
+            complete(delivery.serial, outcome)
         if outcome.is_accepted:
             self.statistics.accepted += len(deliveries)
         else:
             self.statistics.not_accepted += len(deliveries)
 
     def _check_unfinished(self, deliveries: Sequence[Delivery]) -> None:
+        is_unprocessed = self._core.is_unprocessed
         for delivery in deliveries:
-            if not self._core.is_unprocessed(delivery.serial):
+            if not is_unprocessed(delivery.serial):
                 raise UsageError(
                     "the delivery cannot be finished",
                     "it was accepted or rejected before, or its subscription has ended",
