@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import Self, cast
+from typing import Self
 
+from chaos.fuzz.honest import HonestClient
 from chaos.fuzz.memory_router import MemoryRouter
 from oncewire.wire import (
     ACCEPTED,
-    Connection,
     DeliveryReceived,
     Disposition,
     DispositionReceived,
     Event,
     LinkAttached,
-    LinkFlow,
     ReceiverLink,
-    Role,
-    SaslClient,
     SenderLink,
     Source,
     Target,
@@ -28,7 +24,7 @@ from oncewire.wire import (
     encode_performative,
 )
 from oncewire.wire.frames import encode_frame
-from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE, SESSION
+from oncewire.wire.vocabulary import EXACTLY_ONCE
 from topology.etcd.memory_store import MemoryEtcd
 
 TOPIC = "load"
@@ -44,61 +40,29 @@ async def _at_rest() -> None:
     await asyncio.sleep(REST_S)
 
 
-class Client(asyncio.Protocol):
+class Client(HonestClient):
     """One connection; its engine answers until `is_scripted`, from then on only prepared bytes are written."""
 
     link: SenderLink | ReceiverLink
 
     def __init__(self, name: str) -> None:
-        self.engine = Connection(
-            Role.CLIENT,
-            container_id=name,
-            sasl=SaslClient(),
-            now=time.monotonic(),
-            incoming_window=HUGE,
-            desired_capabilities=[EXACTLY_ONCE],
-        )
-        self.engine.open()
-        self.session = self.engine.begin()
-        self.is_ready = self.is_scripted = False
+        super().__init__(name, incoming_window=HUGE, desired_capabilities=[EXACTLY_ONCE])
+        self.is_scripted = False
         self.done = 0
         """Deliveries that are settled."""
-        self.transport: asyncio.Transport
 
     async def connect(self, port: int) -> Self:
         """Connect and attach."""
-        await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", port)
-        self.flush()
+        await self.dial(port)
         async with asyncio.timeout(DEADLINE_S):
             while not self.is_ready:
                 await _at_rest()
         return self
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
-        self.transport = cast("asyncio.Transport", transport)
-
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        if self.is_scripted:
-            return
-        self.engine.receive_data(data, time.monotonic())
-        for event in self.engine.events():
-            if isinstance(event, LinkFlow):
-                properties = event.properties or {}
-                if ECHO in properties:
-                    self.link.flow({ECHO: properties[ECHO]})
-                self.is_ready = self.is_ready or not properties.keys().isdisjoint((CONFIRMED, SESSION))
-            self.on_event(event)
-        self.flush()
-
-    def on_event(self, event: Event) -> None:
-        """React."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Write what the engine has to say."""
-        self.transport.write(self.engine.data_to_send())
+        if not self.is_scripted:
+            super().data_received(data)
 
 
 class Publisher(Client):
@@ -182,7 +146,7 @@ class Network:
         for client in (self._publisher, *self._subscribers):
             if client.done != self._sent:
                 raise AssertionError(f"{client.done} of {self._sent} deliveries are settled")
-            client.is_scripted = True
+            client.is_scripted = client.is_leaving = True
         return self
 
     def encode(self, messages: int) -> None:
@@ -201,7 +165,7 @@ class Network:
 
     async def carry(self, messages: int) -> None:
         """Transfer, accept and settle so many messages of what was prepared."""
-        publisher, subscribers = self._publisher.transport, [each.transport for each in self._subscribers]
+        publisher, subscribers = self._publisher, self._subscribers
         for transfers, accepted, settled in self._script[: messages // self._batch]:
             publisher.write(transfers)
             await _at_rest()

@@ -57,7 +57,7 @@ async def measure(size: int, subscribers: int) -> Row:
                 raise BenchmarkError(f"{reader.name} got {reader.whole} messages, the last of {reader.size} bytes")
         peaks = {router.id: peak_bytes(router.pid) for router in (first, second)}
         for client in (publisher, *readers):
-            client.close()
+            client.cut()
     return {
         "bytes": size,
         "subscribers": subscribers,

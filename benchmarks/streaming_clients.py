@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from harness import BenchmarkError
 
+from chaos.fuzz.wire_client import OpenClient
 from oncewire.wire import (
     ACCEPTED,
-    Connection,
     ConnectionClosed,
     ConnectionLost,
     DeliveryAborted,
@@ -27,8 +27,6 @@ from oncewire.wire import (
     LinkDetached,
     LinkFlow,
     ReceiverLink,
-    Role,
-    SaslClient,
     SenderLink,
     Source,
     Symbol,
@@ -47,31 +45,23 @@ _HEAD = b"\x00\x53\x75\xb0"
 """Of a data section with a size of four bytes."""
 
 
-class StreamingClient(asyncio.Protocol):
+class StreamingClient(OpenClient):
     """One connection with one link; a test or benchmark waits for what it wants to be true."""
 
     def __init__(self, name: str) -> None:
-        self.engine = Connection(
-            Role.CLIENT,
-            container_id=name,
-            sasl=SaslClient("ANONYMOUS"),
-            now=time.monotonic(),
-            desired_capabilities=[EXACTLY_ONCE],
-        )
+        super().__init__(name, desired_capabilities=[EXACTLY_ONCE])
         self.name = name
         self.link: Any = None
         self.failure = ""
-        self._news = asyncio.Event()
-        self._transport: asyncio.Transport | None = None
         self.is_behind = False
 
     async def open(self, url: str) -> None:
         """Connect and attach."""
         parts = urlsplit(url)
-        await asyncio.get_running_loop().create_connection(lambda: self, parts.hostname, parts.port)
-        self.engine.open()
+        assert parts.hostname is not None
+        assert parts.port is not None
         self.link = self.attach()
-        self.flush()
+        await self.dial(parts.port, parts.hostname)
         await self.until(lambda: self.is_ready)
 
     def attach(self) -> ReceiverLink | SenderLink:
@@ -87,21 +77,12 @@ class StreamingClient(asyncio.Protocol):
         """What the router says."""
         raise NotImplementedError
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.engine.receive_data(data, time.monotonic())
-        for event in self.engine.events():
+    def on_events(self, events: list[Event]) -> None:
+        self.heard.clear()
+        for event in events:
             if isinstance(event, (LinkDetached, ConnectionClosed, ConnectionLost)):
                 self.failure = f"{type(event).__name__}: {event.error}"
             self.on_event(event)
-        self.flush()
-        self._news.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.failure = self.failure or "the connection is lost"
-        self._news.set()
 
     def pause_writing(self) -> None:
         self.is_behind = True
@@ -109,12 +90,6 @@ class StreamingClient(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_behind = False
         self._news.set()
-
-    def flush(self) -> None:
-        """Write what the engine has."""
-        data = self.engine.data_to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until it is true.
@@ -126,13 +101,7 @@ class StreamingClient(asyncio.Protocol):
             while not condition():
                 if self.failure:
                     raise BenchmarkError(f"{self.name}: {self.failure}")
-                self._news.clear()
-                await self._news.wait()
-
-    def close(self) -> None:
-        """End the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
+                await self.news()
 
 
 class StreamingPublisher(StreamingClient):
@@ -146,7 +115,7 @@ class StreamingPublisher(StreamingClient):
         self.crc = 0
 
     def attach(self) -> SenderLink:
-        return self.engine.begin().attach_sender(
+        return self.session.attach_sender(
             "pub",
             source=Source(address="pub"),
             target=Target(address=self._topic),
@@ -199,7 +168,7 @@ class StreamingSubscriber(StreamingClient):
         self._topic = topic
         self._is_confirmed = False
         self.size = 0
-        self.first_at = self.last_at = 0.0
+        self.first_at = 0.0
         self.whole = self.aborted = 0
         self._tail = 0
 
@@ -210,7 +179,7 @@ class StreamingSubscriber(StreamingClient):
             timeout=60,
             expiry_policy=Symbol("link-detach"),
         )
-        link = self.engine.begin().attach_receiver(
+        link = self.session.attach_receiver(
             "sub",
             source=source,
             target=Target(address="sub"),
@@ -243,7 +212,6 @@ class StreamingSubscriber(StreamingClient):
             link.grant(10)
         elif isinstance(event, (DeliveryEnded, DeliveryReceived)):
             self.size += len(event.payload)
-            self.last_at = time.monotonic()
             self.whole += 1
             link.dispose([event.delivery_id], ACCEPTED, False)
             link.grant(10)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from chaos.fuzz.target import Finding
-from chaos.fuzz.wire_client import WireClient
+from chaos.fuzz.wire_client import OpenClient
 from oncewire.wire import (
     ACCEPTED,
     ConnectionClosed,
@@ -35,7 +35,7 @@ PATIENCE_S = 600.0
 _ENDS = (LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost)
 
 
-class HonestClient(WireClient):
+class HonestClient(OpenClient):
     """What both share: the proof that the client lives, and that nothing may end while it works."""
 
     link: Any

@@ -10,7 +10,7 @@ from typing import Any
 
 from chaos.fuzz.mutations import NUMBERS, STRANGE, TEXTS, mutate_octets
 from chaos.fuzz.streams import mutated_stream
-from chaos.fuzz.wire_client import WireClient
+from chaos.fuzz.wire_client import OpenClient
 from delivery_records.model.limits import LARGE_BYTES
 from oncewire.wire import (
     ACCEPTED,
@@ -84,7 +84,7 @@ class HostileClient:
         self._is_tame = rng.random() < TAME
         self._is_anonymous = False
         """Its publisher of now has no address: the messages have (X-1)."""
-        self._client: WireClient
+        self._client: OpenClient
 
     async def run(self, port: int) -> int:
         """Connect to a router, misbehave, leave; returns how often it has written something."""
@@ -92,7 +92,7 @@ class HostileClient:
         name = f"hostile-{rng.randrange(IDENTITIES)}"
         if not self._is_tame:
             name = rng.choice((name, "h" * 300, "\N{SNOWMAN}"))
-        self._client = await WireClient.connect(port, name, max_frame_size=rng.choice((512, 4096, 1 << 20)))
+        self._client = await OpenClient(name, max_frame_size=rng.choice((512, 4096, 1 << 20))).dial(port)
         try:
             for _ in range(rng.randrange(1, STEPS)):
                 with contextlib.suppress(LocalProtocolError):  # our own engine knows that the router has ended the link

@@ -76,9 +76,9 @@ async def _run(_loop: MemoryLoop, rng: random.Random, streams: int) -> Counts:
 async def _abuse(rng: random.Random, routers: list[MemoryRouter], streams: int) -> Counts:
     """Let everybody do as they do; returns what was counted."""
     publisher_at, subscriber_at = rng.sample(routers, 2)
-    subscriber = await HonestSubscriber.connect(subscriber_at.port, "honest-s")
+    subscriber = await HonestSubscriber("honest-s").dial(subscriber_at.port)
     await subscriber.until(lambda: subscriber.is_ready)
-    publisher = await HonestPublisher.connect(publisher_at.port, "honest-p")
+    publisher = await HonestPublisher("honest-p").dial(publisher_at.port)
     await publisher.until(lambda: publisher.is_ready)
     seen: list[bytes] = []
     seeds = iter([rng.random() for _ in range(streams)])

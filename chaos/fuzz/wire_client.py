@@ -1,37 +1,26 @@
-"""An AMQP client that is an engine and little more, for those who misbehave and for those who do not."""
+"""An AMQP client that is an engine and little more, for those who misbehave, and for benchmarks and tests."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from oncewire.wire import Connection, Event, Role, SaslClient
 
 
 class WireClient(asyncio.Protocol):
-    """One connection to a router with one session; what was heard waits in `heard`."""
+    """One connection to a router; what was heard waits in `heard`. `options` are the engine's."""
 
-    def __init__(self, name: str, max_frame_size: int = 1 << 20) -> None:
-        self.engine = Connection(
-            Role.CLIENT, container_id=name, max_frame_size=max_frame_size, sasl=SaslClient(), now=time.monotonic()
-        )
-        self.engine.open()
-        self.session = self.engine.begin()
+    def __init__(self, name: str, max_frame_size: int = 1 << 20, **options: Any) -> None:
+        options = {"sasl": SaslClient(), "max_frame_size": max_frame_size, "now": time.monotonic(), **options}
+        self.engine = Connection(Role.CLIENT, container_id=name, **options)
         self.heard: list[Event] = []
         self.is_gone = False
         self.writes = 0
         """Each is an input of the router."""
         self._news = asyncio.Event()
         self._transport: asyncio.Transport | None = None
-
-    @classmethod
-    async def connect(cls, port: int, name: str, max_frame_size: int = 1 << 20) -> Self:
-        """Connect and send open."""
-        client = cls(name, max_frame_size)
-        await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
-        client.flush()
-        return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -40,6 +29,9 @@ class WireClient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self.engine.receive_data(data, time.monotonic())
+        while (work := self.engine.sasl_work) is not None:
+            self.engine.resume_sasl(work(), time.monotonic())
+            self.engine.receive_data(b"", time.monotonic())
         self._take_news()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -77,3 +69,18 @@ class WireClient(asyncio.Protocol):
         """Wait until something more was heard, or the transport is gone."""
         self._news.clear()
         await self._news.wait()
+
+
+class OpenClient(WireClient):
+    """Says open and begin before it is connected."""
+
+    def __init__(self, name: str, max_frame_size: int = 1 << 20, **options: Any) -> None:
+        super().__init__(name, max_frame_size, **options)
+        self.engine.open()
+        self.session = self.engine.begin()
+
+    async def dial(self, port: int, host: str = "127.0.0.1") -> Self:
+        """Connect, and write what was said."""
+        await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        self.flush()
+        return self

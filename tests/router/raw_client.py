@@ -8,13 +8,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from chaos.fuzz.wire_client import WireClient
 from oncewire.wire import (
     ACCEPTED,
     AmqpError,
     AmqpSession,
     Attach,
     ClientMechanism,
-    Connection,
     ConnectionOpened,
     DeliveryReceived,
     DispositionReceived,
@@ -24,7 +24,6 @@ from oncewire.wire import (
     LinkDetached,
     LinkFlow,
     ReceiverLink,
-    Role,
     SaslClient,
     SaslOutcome,
     SenderLink,
@@ -55,8 +54,11 @@ async def until(read: Callable[[], Awaitable[V]], wanted: Callable[[V], bool]) -
     return found
 
 
-class RawClient(asyncio.Protocol):
+class RawClient(WireClient):
     """One connection and one session."""
+
+    session: AmqpSession
+    frames: SenderLink
 
     def __init__(
         self,
@@ -66,22 +68,10 @@ class RawClient(asyncio.Protocol):
         properties: Fields | None,
         capabilities: Sequence[str] = (EXACTLY_ONCE,),
     ) -> None:
-        self.engine = Connection(
-            Role.CLIENT,
-            container_id=container_id,
-            sasl=sasl,
-            max_frame_size=max_frame_size,
-            properties=properties,
-            desired_capabilities=capabilities,
-            now=time.monotonic(),
+        super().__init__(
+            container_id, max_frame_size, sasl=sasl, properties=properties, desired_capabilities=capabilities
         )
         self.container_id = container_id
-        self.session: AmqpSession
-        self.frames: SenderLink
-        self.heard: list[Event] = []
-        self.is_gone = False
-        self._news = asyncio.Event()
-        self._transport: asyncio.Transport | None = None
 
     @classmethod
     async def connect(
@@ -135,50 +125,12 @@ class RawClient(asyncio.Protocol):
         client.flush()
         return client
 
-    # --- asyncio ------------------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.engine.receive_data(data, time.monotonic())
-        while (work := self.engine.sasl_work) is not None:
-            self.engine.resume_sasl(work(), time.monotonic())
-            self.engine.receive_data(b"", time.monotonic())
-        self._take_news()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_gone = True
-        self.engine.receive_eof(time.monotonic())
-        self._take_news()
-
-    def _take_news(self) -> None:
-        self.heard += self.engine.events()
-        self.flush()
-        self._news.set()
-
-    def flush(self) -> None:
-        """Write what the engine has to say."""
-        data = self.engine.data_to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
-
-    def write(self, data: bytes) -> None:
-        """Write bytes the engine knows nothing of."""
-        assert self._transport is not None
-        self._transport.write(data)
-
     @property
     def address(self) -> str:
         """Our end of the connection, as the router sees it."""
         assert self._transport is not None
         host, port = self._transport.get_extra_info("sockname")
         return f"{host}:{port}"
-
-    def cut(self) -> None:
-        """Lose the connection without a word."""
-        assert self._transport is not None
-        self._transport.abort()
 
     def hang_up(self) -> None:
         """End the stream behind what was written, and read nothing any more."""
@@ -199,19 +151,13 @@ class RawClient(asyncio.Protocol):
         """Wait until the transport is gone."""
         async with asyncio.timeout(DEADLINE_S):
             while not self.is_gone:
-                self._news.clear()
-                await self._news.wait()
+                await self.news()
 
     async def opened_or_gone(self) -> None:
         """Wait until the peer has opened, or the transport is gone."""
         async with asyncio.timeout(DEADLINE_S):
             while self.engine.remote_open is None and not self.is_gone:
                 await self.news()
-
-    async def news(self) -> None:
-        """Wait until something more was heard, or the transport is gone."""
-        self._news.clear()
-        await self._news.wait()
 
     async def wait_for(self, kind: type[E], where: Callable[[E], bool] = lambda _event: True) -> E:
         """Take the first event of that kind out of what was heard; wait for it if need be."""
@@ -222,8 +168,7 @@ class RawClient(asyncio.Protocol):
                         if isinstance(event, kind) and where(event):
                             del self.heard[index]
                             return event
-                    self._news.clear()
-                    await self._news.wait()
+                    await self.news()
         except TimeoutError:
             raise AssertionError(f"no {kind.__name__} came; heard: {self.heard!r}") from None
 
