@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -18,47 +17,23 @@ from bridges.workqueue import Ending, Search
 from bridges.workqueue.opening import open_store
 from bridges.workqueue.store import Operations
 from chaos.clients.flights import take_flights
-from chaos.experiments.kills import Kill, by_turns
+from chaos.experiments.kills import by_turns
 from chaos.experiments.queue_demo import FLIGHTS_TOPIC, PARSE
 from chaos.experiments.queue_demo.flight_core import Verdict, body_of, judge
 from chaos.experiments.queue_demo.processes import Kind, RoleProcess
 from chaos.experiments.queue_demo.report import QueueResult
 from chaos.experiments.queue_demo.worker import READ, count_received, prepare, store_url
-from chaos.network.trial import TrialFailed
-from oncewire.client import Client, ClientError, Publisher, connect
-from router.commands.local_network import LocalNetwork, LocalNetworkError
+from chaos.experiments.stage import SETTINGS, Stage, StageOptions, in_folder
+from router.commands.local_network import LocalNetwork
 
 WORKERS = 2
-SECONDS_PER_KILL = 3.0
-"""The rows are published over this time for each kill, so that something is under way at each."""
-RESTART_AFTER_S = 0.5
-"""From SIGKILL to the start of the next process."""
-SETTINGS = {"etcd.lease_ttl_s": "5"}
-PATIENCE_S = 180.0
-SECONDS_PER_MESSAGE = 0.02
-"""How long each part of a run may take, on a slow machine."""
-POLL_S = 0.05
-CONNECT_S = 120.0
-"""How long a router may take to answer, on a slow machine."""
 LINE_S = 3.0
 """Between two lines of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueOptions:
+class QueueOptions(StageOptions):
     """What to run."""
-
-    messages: int
-    kills: int
-    routers: int
-    seed: int
-    keep: Path | None = None
-    """Folder for the store and logs; None: a temporary one, which is removed."""
-
-    @property
-    def patience_s(self) -> float:
-        """How long each part of the run may take."""
-        return PATIENCE_S + self.messages * SECONDS_PER_MESSAGE
 
     def schedule(self) -> list[Kind]:
         """What is killed: each kind as often, in random order."""
@@ -73,13 +48,10 @@ async def run_queue_demo(options: QueueOptions, console: Console) -> QueueResult
         LocalNetworkError, EtcdNotFound, EtcdFailed: the network cannot be started.
     """
     rows = await asyncio.to_thread(take_flights, options.messages)
-    if options.keep is not None:
-        return await _run_in(options.keep.absolute(), options, rows, console)
-    with TemporaryDirectory(prefix="oncewire-demo-queue-") as folder:
-        return await _run_in(Path(folder), options, rows, console)
+    return await in_folder(options.keep, "oncewire-demo-queue-", partial(_run_in, options, rows, console))
 
 
-async def _run_in(folder: Path, options: QueueOptions, rows: Sequence[bytes], console: Console) -> QueueResult:
+async def _run_in(options: QueueOptions, rows: Sequence[bytes], console: Console, folder: Path) -> QueueResult:
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -88,18 +60,11 @@ async def _run_in(folder: Path, options: QueueOptions, rows: Sequence[bytes], co
     async with LocalNetwork(options.routers, settings=SETTINGS, log_folder=folder) as network:
         assert network.etcd is not None
         say(f"{network.etcd.description}, {options.routers} routers, queues in {folder / 'queues.db'}")
-        stage = _Stage(options, network, folder, rows, say)
-        problems: list[str] = []
-        async with AsyncExitStack() as stack:
-            for process in stage.processes:
-                stack.push_async_callback(process.kill)
-            try:
-                await stage.play()
-            except (TrialFailed, ClientError, LocalNetworkError) as failure:
-                problems.append(str(failure))
+        bodies = [body_of(number, row) for number, row in enumerate(rows, 1)]
+        stage = _Stage(options, network, folder, bodies, say)
+        problems = await stage.play_to_the_end()
         verdict = await asyncio.to_thread(_judge, folder, rows)
-        seconds = time.monotonic() - began
-        return QueueResult(options.messages, stage.accepted, verdict, stage.kills, options.kills, seconds, problems)
+        return QueueResult(**stage.outcome(began, problems), kinds=tuple(Kind), verdict=verdict)
 
 
 def _judge(folder: Path, rows: Sequence[bytes]) -> Verdict:
@@ -123,31 +88,22 @@ def _judge(folder: Path, rows: Sequence[bytes]) -> Verdict:
     return judge(rows, received, dead, effects)
 
 
-class _Stage:
-    """The processes of a run, and what happens to them."""
+class _Stage(Stage):
+    """See Stage."""
 
     def __init__(
         self,
         options: QueueOptions,
         network: LocalNetwork,
         folder: Path,
-        rows: Sequence[bytes],
+        bodies: Sequence[bytes],
         say: Callable[[str], None],
     ) -> None:
-        self._options = options
-        self._network = network
-        self._folder = folder
-        self._rows = rows
-        self._say = say
-        self._chance = random.Random(options.seed)
-        self._urls = [router.url for router in network.routers.values()]
+        super().__init__(options, network, folder, bodies, say)
+        self._kinds = options.schedule()
         self._next_line = 0.0
-        self._start = 0.0
-        self._killed = asyncio.Event()
-        self.accepted = 0
-        self.kills: list[Kill] = []
         numbers = {Kind.WORKER: WORKERS}
-        self.processes = [
+        self.processes = self._roles = [
             RoleProcess(kind, folder, self._urls, number)
             for kind in Kind
             if kind is not Kind.ROUTER
@@ -155,87 +111,38 @@ class _Stage:
         ]
 
     async def play(self) -> None:
-        """Start everything, kill by the schedule, and let all come to its end.
-
-        Raises:
-            TrialFailed, ClientError, LocalNetworkError: something did not happen that must.
-        """
+        """See Stage."""
         await prepare(self._folder)
         await asyncio.gather(*(process.start() for process in self.processes))
-        self._start = time.monotonic()
-        async with connect(self._urls, container_id="flights", timeout=CONNECT_S) as client:
-            sending = asyncio.create_task(self._send(client))
-            try:
-                for number, kind in enumerate(self._options.schedule()):
-                    share = (number + 0.5) / (self._options.kills + 1)
-                    await self._until(
-                        lambda: count_received(self._folder) >= share * len(self._rows) * 0.9,  # noqa: B023
-                        f"{share:.0%} of the flights came out",
-                        sending,
-                    )
-                    await self._kill(kind)
-                await self._until(sending.done, "every flight is accepted", sending)
-                sending.result()
-            finally:
-                sending.cancel()
-                await asyncio.wait([sending])
-        await self._until(self._is_at_rest, "nothing is under way any more")
+        await self.publish_under(
+            [((n + 0.5) / (len(self._kinds) + 1), partial(self._kill_one, kind)) for n, kind in enumerate(self._kinds)]
+        )
+        await self.until(self._is_at_rest, "nothing is under way any more")
 
-    async def _send(self, client: Client) -> None:
-        """Publish the rows, spread over the kills."""
-        publisher: Publisher = await client.publisher(FLIGHTS_TOPIC, name=FLIGHTS_TOPIC)
-        rate = len(self._rows) / (SECONDS_PER_KILL * self._options.kills)
-        begin = time.monotonic()
-        segment = -(-len(self._rows) // (self._options.kills + 1))
-        for number, row in enumerate(self._rows, 1):
-            # Held back until the next kill is near, however slow the machine is: it must find something under way.
-            while number > (len(self.kills) + 1) * segment:
-                self._killed.clear()
-                await self._killed.wait()
-            _ = await publisher.submit(body_of(number, row))
-            ahead = number / rate - (time.monotonic() - begin)
-            if ahead > 0:
-                await asyncio.sleep(ahead)
-        await publisher.flush()
-        self.accepted = publisher.statistics.accepted
+    def topic_of(self, body: bytes) -> str:
+        """See Stage."""
+        return FLIGHTS_TOPIC
 
-    async def _until(self, condition: Callable[[], bool], what: str, sending: asyncio.Task[None] | None = None) -> None:
-        ends_at = time.monotonic() + self._options.patience_s
-        while not await asyncio.to_thread(condition):
-            for process in self.processes:
-                process.check()
-            if sending is not None and sending.done():
-                sending.result()
-            if time.monotonic() > ends_at:
-                raise TrialFailed(f"not within {self._options.patience_s:g} s: {what}")
-            self._show()
-            await asyncio.sleep(POLL_S)
+    def come(self) -> int:
+        """See Stage."""
+        return count_received(self._folder)
 
-    def _show(self) -> None:
+    def standing(self) -> str:
+        """See Stage."""
+        return f"{self.come()} came out so far"
+
+    def show(self) -> None:
+        """See Stage."""
         if time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_S
-            self._say(f"  {count_received(self._folder)}/{len(self._rows)} came out")
+            self._say(f"  {self.come()}/{len(self._bodies)} came out")
 
-    async def _kill(self, kind: Kind) -> None:
+    async def _kill_one(self, kind: Kind) -> None:
         """SIGKILL one of a kind, and start the next."""
-        at_s = time.monotonic() - self._start
         if kind is Kind.ROUTER:
-            name = self._chance.choice(list(self._network.routers))
-            await self._network.kill(name)
-            self._note(Kill(kind, f"router {name}", at_s))
-            await asyncio.sleep(RESTART_AFTER_S)
-            await self._network.restart(name)
-            return
-        process = self._chance.choice([each for each in self.processes if each.kind is kind])
-        await process.kill()
-        self._note(Kill(kind, process.name, at_s))
-        await asyncio.sleep(RESTART_AFTER_S)
-        await process.start()
-
-    def _note(self, kill: Kill) -> None:
-        self.kills.append(kill)
-        self._killed.set()
-        self._say(f"SIGKILL to {kill.target} after {kill.at_s:.1f} s; {count_received(self._folder)} came out so far")
+            await self.kill_router(kind)
+        else:
+            await self.kill(kind, self._chance.choice([each for each in self._roles if each.kind is kind]))
 
     def _is_at_rest(self) -> bool:
         """No item, no message in the outbox, and as many messages received as the workers let through."""
