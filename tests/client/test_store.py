@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -503,25 +502,6 @@ def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "text", "billing")
     with pytest.raises(StoreUnusable, match="check that the folder exists"):
         SqliteStore(tmp_path / "nowhere" / "store.db", "billing")
-
-
-def test_a_store_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "store.db", "billing").close()
-    assert (tmp_path / "store.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_file_that_this_process_opens_twice_loses_nothing_when_another_process_closes_it(tmp_path: Path) -> None:
-    """Closing a descriptor of a file lets go of all locks that a process has on it, those of SQLite's too."""
-    file = tmp_path / "store.db"
-    stores = [SqliteStore(file, name) for name in ("eu", "us")]
-    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM {}'); c.close()"
-    subprocess.run([sys.executable, "-c", program.format("oncewire_store_inputs"), file], check=True)
-    with stores[0].transaction({}) as connection:
-        connection.execute("CREATE TABLE effects (text TEXT)")
-    with closing(sqlite3.connect(file)) as other:
-        assert other.execute("SELECT * FROM effects").fetchall() == []
-    for store in stores:
-        store.close()
 
 
 def test_sqlite_commits_survive_power_loss_and_errors_of_effects_pass_unchanged(tmp_path: Path) -> None:

@@ -325,36 +325,6 @@ def test_an_at_most_once_subscriber_is_cut_off_and_nothing_waits_for_it() -> Non
     assert parts(subscriber)[-1] == (b"2", Part.LAST)
 
 
-def test_what_was_asked_for_may_come_whole() -> None:
-    net = Net(limits=LIMITS)
-    first, subscriber = net.publisher(net.nodes[0]), net.subscriber(net.nodes[0])
-    send_large(first, b"1")
-    take_all(subscriber)
-    name = subscriber.all(effects.DeliverPart)[0].tag
-    subscriber.drop()
-    again = net.subscriber(net.nodes[0], unsettled={name: None})
-    assert first.detached() is not None
-    second = net.publisher(net.nodes[0], unsettled={b"1": None})
-    second.send(b"1", FIRST + MORE)
-    assert again.deliveries == [b"1"]
-
-
-@pytest.mark.parametrize("ends", ["aborted", "answered"])
-def test_a_member_takes_others_when_its_large_delivery_ends_in_the_middle(ends: str) -> None:
-    net = Net(2, limits=LIMITS)
-    member = net.subscriber(net.nodes[0], share=inputs.Share("together"))
-    large, small = net.publisher(net.nodes[1]), net.publisher(net.nodes[1], "q")
-    part(large, b"1", FIRST, Part.FIRST)
-    take_all(member)
-    small.send(b"a")
-    assert member.deliveries == []
-    if ends == "aborted":
-        large.drop()
-    else:
-        answer(member, DeliveryOutcome.ACCEPTED, b"1")
-    assert member.deliveries == [b"a"]
-
-
 def test_one_that_has_taken_nearly_all_waits_for_one_that_takes_nothing() -> None:
     net = Net(limits=LIMITS)
     quick, slow = net.subscriber(net.nodes[0]), net.subscriber(net.nodes[0], "t", limit=0)

@@ -282,17 +282,6 @@ def test_trims_in_quick_succession_do_not_keep_messages_for_ever(receiving: Rece
     control.close()
 
 
-def test_many_messages_are_deleted_a_few_at_a_time(receiving: Receiving, control: JournalControl) -> None:
-    receiving.append(*(b"%d" % n for n in range(5000)))
-    control.trim(4999, now=1.0)
-    assert control.delete_expired(now=1.0)
-    assert 0 < control.marks().deleted < 4999
-    while control.delete_expired(now=1.0):
-        pass
-    assert control.marks().deleted == 4999
-    assert control.marks().live_bytes == len(b"4999") + ROW_BYTES
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -328,10 +317,6 @@ def test_a_journal_of_an_earlier_version_is_refused_and_stays_as_it_is(path: Pat
             with pytest.raises(StorageError, match="let that version process what it has begun"):
                 opening()
         assert client.connection.execute("SELECT * FROM node_journal").fetchall() == [(2, 7)]
-
-
-def test_the_file_is_readable_by_its_owner_only(receiving: Receiving) -> None:
-    assert receiving.path.stat().st_mode & 0o077 == 0
 
 
 def test_kill_9_loses_nothing_that_was_durable_and_doubles_nothing(path: Path) -> None:
