@@ -212,3 +212,24 @@ def settled(peer: Peer, delivery: Delivery) -> None:
         assert not found.role, "a disposition of the sending end was expected"
         if found.settled and found.first <= delivery.id <= (found.first if found.last is None else found.last):
             return
+
+
+def pair(
+    network: Network, *, reader: Kind = Kind.CAPABILITY, publisher: Kind = Kind.CAPABILITY
+) -> tuple[Client, Client]:
+    """A subscriber and a publisher of these kinds, at work at the first router."""
+    clients = network.client(reader), network.client(publisher)
+    for client in clients:
+        client.connect()
+    clients[0].subscribe({})
+    clients[1].publish({})
+    return clients
+
+
+def passes(publisher: Peer, reader: Peer, tag: bytes, body: bytes) -> None:
+    """This message is the next that the subscriber gets, once and whole."""
+    number = publisher.transfer(body, delivery_tag=tag)
+    found = taken(reader)
+    assert (found.body, bool(found.frames[0].resume)) == (body, False), "nothing else has come before"
+    answer(reader, found)
+    accepted(publisher, number)

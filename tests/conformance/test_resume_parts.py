@@ -11,12 +11,13 @@ from tests.conformance.resuming import (
     EVERYBODY,
     EVERYWHERE,
     SERVED,
-    Client,
     Kind,
     Network,
     Place,
     accepted,
     answer,
+    pair,
+    passes,
     taken,
 )
 
@@ -29,28 +30,9 @@ FRAMES_TAKEN = 2
 STATES = pytest.mark.parametrize("state", [None, Received(0, PART)], ids=["null", "received"])
 
 
-def _pair(network: Network, kind: Kind) -> tuple[Client, Client]:
-    """A subscriber, and a publisher of this kind."""
-    reader, publisher = network.client(), network.client(kind)
-    reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
-    return reader, publisher
-
-
 def _send_part(publisher: Peer, tag: bytes = TAG) -> None:
     publisher.transfer(payload=MESSAGE[:PART], delivery_tag=tag, more=True)
     publisher.sync()
-
-
-def _passes(publisher: Peer, reader: Peer, tag: bytes, body: bytes) -> None:
-    """This message is the next that the subscriber gets, once and whole."""
-    number = publisher.transfer(body, delivery_tag=tag)
-    found = taken(reader)
-    assert (found.body, bool(found.frames[0].resume)) == (body, False)
-    answer(reader, found)
-    accepted(publisher, number)
 
 
 @SERVED
@@ -58,71 +40,71 @@ def _passes(publisher: Peer, reader: Peer, tag: bytes, body: bytes) -> None:
 def test_what_a_publisher_had_sent_in_part_is_sent_again_whole(
     network: Network, kind: Kind, place: Place, state: DeliveryState | None
 ) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
     publisher.connect(place)
     assert publisher.publish({TAG: state}).unsettled == {}
-    _passes(publisher.peer, reader.peer, TAG, LARGE)
-    _passes(publisher.peer, reader.peer, b"next", b"next")
+    passes(publisher.peer, reader.peer, TAG, LARGE)
+    passes(publisher.peer, reader.peer, b"next", b"next")
 
 
 @SERVED
 def test_a_part_that_its_publisher_does_not_present_leaves_no_trace(network: Network, kind: Kind, place: Place) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
     publisher.connect(place)
     publisher.publish({})
-    _passes(publisher.peer, reader.peer, b"next", b"next")
+    passes(publisher.peer, reader.peer, b"next", b"next")
 
 
 @SERVED
 def test_a_publisher_that_goes_on_in_mid_message_is_ignored_and_sends_it_whole(
     network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
     peer = publisher.connect(place)
     publisher.publish({TAG: Received(0, PART)})
     peer.transfer(payload=MESSAGE[PART:], delivery_tag=TAG, resume=True, state=Received(0, PART))
-    _passes(peer, reader.peer, TAG, LARGE)
+    passes(peer, reader.peer, TAG, LARGE)
 
 
 @EVERYBODY
 def test_an_aborted_delivery_leaves_no_trace_and_its_tag_is_free(network: Network, kind: Kind) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.more(b"", aborted=True)
-    _passes(publisher.peer, reader.peer, b"next", b"next")
-    _passes(publisher.peer, reader.peer, TAG, LARGE)
+    passes(publisher.peer, reader.peer, b"next", b"next")
+    passes(publisher.peer, reader.peer, TAG, LARGE)
 
 
 @SERVED
 def test_a_delivery_whose_resend_is_aborted_may_be_sent_once_more(network: Network, kind: Kind, place: Place) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.drop()
     peer = publisher.connect(place)
     publisher.publish({TAG: None})
     _send_part(peer)
     peer.more(b"", aborted=True)
-    _passes(peer, reader.peer, TAG, LARGE)
-    _passes(peer, reader.peer, b"next", b"next")
+    passes(peer, reader.peer, TAG, LARGE)
+    passes(peer, reader.peer, b"next", b"next")
 
 
 @EVERYWHERE
 @EVERYBODY
 def test_an_aborted_delivery_that_is_not_presented_does_not_come(network: Network, kind: Kind, place: Place) -> None:
-    reader, publisher = _pair(network, kind)
+    reader, publisher = pair(network, publisher=kind)
     _send_part(publisher.peer)
     publisher.peer.more(b"", aborted=True)
     publisher.peer.sync()
     publisher.peer.drop()
     publisher.connect(place)
     publisher.publish({})
-    _passes(publisher.peer, reader.peer, b"next", b"next")
+    passes(publisher.peer, reader.peer, b"next", b"next")
 
 
 @EVERYWHERE
@@ -152,4 +134,4 @@ def test_what_a_subscriber_had_in_part_comes_again_from_its_first_byte(
     assert bool(found.frames[0].resume) is (entry != "absent")
     answer(peer, found)
     accepted(publisher.peer, number)
-    _passes(publisher.peer, peer, b"next", b"next")
+    passes(publisher.peer, peer, b"next", b"next")

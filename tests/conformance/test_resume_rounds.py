@@ -18,6 +18,8 @@ from tests.conformance.resuming import (
     Place,
     accepted,
     answer,
+    pair,
+    passes,
     settle,
     settled,
     stated,
@@ -30,11 +32,7 @@ PART = 4
 
 def _sent(network: Network, kind: Kind, count: int) -> tuple[Client, Client, list[Delivery]]:
     """A subscriber, its publisher, and deliveries that came and were not answered."""
-    reader, publisher = network.client(kind), network.client()
-    reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network, reader=kind)
     for number in range(count):
         publisher.peer.transfer(b"%d" % number, delivery_tag=b"%d" % number)
         publisher.peer.sync()  # 2.5.6: the window of a session that has sent nothing is small
@@ -46,15 +44,6 @@ def _suspended(reader: Client) -> None:
     found = reader.peer.expect(Detach, Flow, Disposition)
     assert (bool(found.closed), found.error) == (False, None)
     reader.peer.drop()
-
-
-def _works(reader: Client, publisher: Client) -> None:
-    """A new message comes, and nothing before it."""
-    number = publisher.peer.transfer(b"new", delivery_tag=b"new")
-    found = taken(reader.peer)
-    assert (found.body, bool(found.frames[0].resume)) == (b"new", False)
-    answer(reader.peer, found)
-    accepted(publisher.peer, number)
 
 
 @EVERYBODY
@@ -104,7 +93,7 @@ def test_a_part_with_outcomes_is_resumed_settled_and_the_link_ends_with_its_last
     assert reader.subscribe({had[2].tag: outcome}).unsettled == {had[2].tag: None}
     accepted(publisher.peer, 2)
     assert taken(reader.peer).settled
-    _works(reader, publisher)
+    passes(publisher.peer, reader.peer, b"new", b"new")
 
 
 @EVERYWHERE
@@ -127,7 +116,7 @@ def test_the_attach_behind_two_rounds_without_progress_is_refused(network: Netwo
     for number in (0, 1):
         settle(publisher.peer, number)
         assert taken(reader.peer).tag == had[number].tag
-    _works(reader, publisher)
+    passes(publisher.peer, reader.peer, b"new", b"new")
 
 
 @EVERYWHERE
@@ -150,7 +139,7 @@ def test_what_precedes_a_part_is_not_taken_for_processed(network: Network, place
     settle(publisher.peer, 1)
     found = taken(reader.peer)
     assert (found.tag, found.settled) == (had[1].tag, True)
-    _works(reader, publisher)
+    passes(publisher.peer, reader.peer, b"new", b"new")
 
 
 @EVERYWHERE
@@ -173,18 +162,14 @@ def test_what_is_wanted_again_waits_for_a_whole_map(network: Network, kind: Kind
     assert (found.tag, bool(found.frames[0].resume)) == (had[1].tag, False)
     answer(reader.peer, found)
     accepted(publisher.peer, 1)
-    _works(reader, publisher)
+    passes(publisher.peer, reader.peer, b"new", b"new")
 
 
 @SERVED
 def test_an_incomplete_map_of_a_publisher_is_refused_and_its_session_goes_on(
     network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = network.client(), network.client(kind)
-    reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network, publisher=kind)
     publisher.peer.transfer(b"0", delivery_tag=b"0")
     had = taken(reader.peer)
     publisher.peer.drop()

@@ -43,6 +43,8 @@ from tests.conformance.resuming import (
     Place,
     accepted,
     answer,
+    pair,
+    passes,
     settle,
     settled,
     stated,
@@ -231,9 +233,7 @@ def sender_cells() -> list[ParameterSet]:
 def test_a_publisher_that_comes_back_settles_sends_again_or_is_refused_by_its_map(
     network: Network, kind: Kind, place: Place, local: Local, known: Known, expected: Sender
 ) -> None:
-    reader, publisher = network.client(), network.client(kind)
-    reader.connect()
-    reader.subscribe({})
+    reader, publisher = pair(network, publisher=kind)
     had = _publish_until(known, publisher, reader.peer)
     publisher.peer.drop()
     publisher.connect(place)
@@ -253,17 +253,12 @@ def test_a_publisher_that_comes_back_settles_sends_again_or_is_refused_by_its_ma
         _go_by_the_map(publisher.peer, reader.peer, had, expected)
     elif expected is not Sender.DROPPED_ENTRY:
         _send_again(publisher.peer, reader.peer, had, expected)
-    number = publisher.peer.transfer(NEXT, delivery_tag=b"next")
-    found = taken(reader.peer)
-    assert found.body == NEXT, "nothing else has come before"
-    answer(reader.peer, found)
-    accepted(publisher.peer, number)
+    passes(publisher.peer, reader.peer, b"next", NEXT)
 
 
 def _publish_until(known: Known, publisher: Client, reader: Peer) -> Delivery | None:
     """The first connection of the publisher, up to what is to be known; what the reader has got."""
-    peer = publisher.connect()
-    publisher.publish({})
+    peer = publisher.peer
     if known is Known.NO_SESSION:
         assert peer.detach(closed=True).closed
     if known in (Known.NOTHING, Known.NO_SESSION):
@@ -318,9 +313,7 @@ def _send_again(publisher: Peer, reader: Peer, had: Delivery | None, expected: S
 def test_transfers_that_resume_what_is_not_known_are_ignored_and_the_third_detaches_the_link(
     network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = network.client(), network.client(kind)
-    reader.connect()
-    reader.subscribe({})
+    reader, publisher = pair(network, publisher=kind)
     assert _publish_until(Known.NOTHING, publisher, reader.peer) is None
     publisher.peer.drop()
     peer = publisher.connect(place)
@@ -333,11 +326,7 @@ def test_transfers_that_resume_what_is_not_known_are_ignored_and_the_third_detac
     peer.drop()
     peer = publisher.connect(place)
     publisher.publish({TAG: None})
-    number = peer.transfer(MESSAGE, delivery_tag=TAG)
-    found = taken(reader.peer)
-    assert found.body == MESSAGE
-    answer(reader.peer, found)
-    accepted(peer, number)
+    passes(peer, reader.peer, TAG, MESSAGE)
 
 
 @EVERYWHERE
@@ -345,9 +334,7 @@ def test_transfers_that_resume_what_is_not_known_are_ignored_and_the_third_detac
 def test_a_publisher_goes_on_however_its_link_ended_and_as_often_as_it_ends(
     network: Network, place: Place, ending: Ending
 ) -> None:
-    reader, publisher = network.client(), network.client()
-    reader.connect()
-    reader.subscribe({})
+    reader, publisher = pair(network)
     had = _publish_until(Known.SENT, publisher, reader.peer)
     assert had is not None
     for at in (place, Place.SAME_ROUTER, place):
@@ -410,11 +397,7 @@ def test_a_subscriber_that_comes_back_gets_what_its_map_asks_for_and_once(
         settle(publisher.peer, FIRST)
     if expected is Receiver.RESUMED_WHEN_SETTLED or (expected is Receiver.ENDED and reply.unsettled):
         _assert_resumed_settled(reader, tag, None if local in WITHOUT_OUTCOME else STATES[local])
-    number = publisher.peer.transfer(NEXT, delivery_tag=b"next")
-    found = taken(reader.peer)
-    assert (found.body, bool(found.frames[0].resume)) == (NEXT, False), "nothing else has come before"
-    answer(reader.peer, found)
-    accepted(publisher.peer, number)
+    passes(publisher.peer, reader.peer, b"next", NEXT)
 
 
 @EVERYWHERE
@@ -422,11 +405,7 @@ def test_a_subscriber_that_comes_back_gets_what_its_map_asks_for_and_once(
 def test_a_subscriber_goes_on_however_its_link_ended_and_as_often_as_it_ends(
     network: Network, place: Place, ending: Ending
 ) -> None:
-    reader, publisher = network.client(), network.client()
-    reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network)
     tag = _receive_until(Known.SENT, publisher, reader.peer)
     for at in (place, Place.SAME_ROUTER, place):
         ending.carry_out(reader.peer)
@@ -521,11 +500,7 @@ outcome that the subscriber stated before (E-2)."""
 def test_when_a_subscriber_comes_back_behind_its_publisher_their_two_maps_decide(
     network: Network, place: Place, sent: Local, got: Local, expected: Receiver
 ) -> None:
-    reader, publisher = network.client(), network.client()
-    reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network)
     tag = _receive_until(Known.STATED, publisher, reader.peer)
     reader.peer.drop()
     publisher.peer.drop()
@@ -542,11 +517,7 @@ def test_when_a_subscriber_comes_back_behind_its_publisher_their_two_maps_decide
         accepted(publisher.peer, FIRST)
     if expected is Receiver.RESUMED_WHEN_SETTLED or (expected is Receiver.ENDED and reply.unsettled):
         _assert_resumed_settled(reader, tag, STATES[got])
-    number = publisher.peer.transfer(NEXT, delivery_tag=b"next")
-    found = taken(reader.peer)
-    assert (found.body, bool(found.frames[0].resume)) == (NEXT, False), "nothing else has come before"
-    answer(reader.peer, found)
-    accepted(publisher.peer, number)
+    passes(publisher.peer, reader.peer, b"next", NEXT)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

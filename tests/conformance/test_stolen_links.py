@@ -19,6 +19,8 @@ from tests.conformance.resuming import (
     Place,
     accepted,
     answer,
+    pair,
+    passes,
     settle,
     settled,
     taken,
@@ -45,11 +47,8 @@ def _robbed(peer: Peer, by: Peer) -> None:
 def test_a_subscriber_goes_on_at_the_thief_and_what_the_holder_still_states_is_ignored(
     network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = network.client(kind), network.client()
-    holder = reader.connect()
-    reader.subscribe({})
-    publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network, reader=kind)
+    holder = reader.peer
     number = publisher.peer.transfer(b"message", delivery_tag=b"message")
     had = taken(holder)
     thief = reader.connect(place)
@@ -71,11 +70,8 @@ def test_a_subscriber_goes_on_at_the_thief_and_what_the_holder_still_states_is_i
 def test_a_publisher_goes_on_at_the_thief_and_what_the_holder_still_sends_is_ignored(
     network: Network, kind: Kind, place: Place
 ) -> None:
-    reader, publisher = network.client(), network.client(kind)
-    reader.connect()
-    reader.subscribe({})
-    holder = publisher.connect()
-    publisher.publish({})
+    reader, publisher = pair(network, publisher=kind)
+    holder = publisher.peer
     holder.transfer(b"message", delivery_tag=b"message")
     had = taken(reader.peer)
     thief = publisher.connect(place)
@@ -88,11 +84,7 @@ def test_a_publisher_goes_on_at_the_thief_and_what_the_holder_still_sends_is_ign
     answer(reader.peer, had)
     accepted(thief, number)
     settled(reader.peer, had)
-    number = thief.transfer(b"next", delivery_tag=b"next")
-    found = taken(reader.peer)
-    assert found.body == b"next"
-    answer(reader.peer, found)
-    accepted(thief, number)
+    passes(thief, reader.peer, b"next", b"next")
 
 
 @EVERYWHERE
