@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bridges.doors.tls import TlsFiles
 from bridges.doors.tokens import OF_TOKENS, DoorTokens, tokens_of
+from oncewire.cli.errors import CliError
 from oncewire.client import ClientError, connect
 from oncewire.settings.parsers import one_of, optional_path, text, whole_number, yes_or_no
 from oncewire.settings.schema import REQUIRED, Setting
@@ -123,6 +125,24 @@ def of_tls(serves: str) -> tuple[Setting, ...]:
             "true or false (only with tls.ca_file)",
             "A router's certificate must be for the host of its URL.",
         ),
+    )
+
+
+def tls_files(values: Mapping[str, Any]) -> TlsFiles:
+    """The files of `of_tls`, of values by the settings' keys."""
+    return TlsFiles(*(values[f"tls.{name}"] for name in ("ca_file", "cert_file", "key_file", "check_hostname")))
+
+
+def tables_of(table: str, listed: object, file: str) -> list[dict[str, Any]]:
+    """What a file has under `[[table]]`.
+
+    Raises:
+        CliError: it is something else.
+    """
+    if isinstance(listed, list) and all(isinstance(item, dict) for item in listed):
+        return listed
+    raise CliError(
+        f"{table} in {file} cannot be used", "it is no list of tables", f"write [[{table}]] above its settings"
     )
 
 

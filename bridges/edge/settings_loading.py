@@ -8,7 +8,7 @@ from typing import Any
 
 from bridges.doors.errors import BadRequest
 from bridges.doors.routers import RouterLogin
-from bridges.doors.settings import check_listener, check_logins
+from bridges.doors.settings import check_listener, check_logins, tables_of, tls_files
 from bridges.doors.tls import NO_FILES, TlsFiles, ask_for_tls, tls_context
 from bridges.doors.tokens import DoorTokens
 from bridges.edge.kinds import KINDS
@@ -87,8 +87,7 @@ def load(file: str, flags: Mapping[str, object], environment: Mapping[str, str])
         )
     tokens = _check(given)
     values = given.values
-    tls = TlsFiles(values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"])
-    found = EdgeSettings(values, tls, tokens, parts)
+    found = EdgeSettings(values, tls_files(values), tokens, parts)
     try:
         found.login()
     except BadRequest as error:
@@ -108,12 +107,8 @@ def _unknown_table(name: str, file: str) -> CliError:
 def _parts(kind: Kind, listed: object, file: str) -> list[PartSettings]:
     """The tables of one kind; no two have the same name."""
     table = kind.table
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise CliError(
-            f"{table} in {file} cannot be used", "it is no list of tables", f"write [[{table}]] above its settings"
-        )
     schema = Schema({each.key: each for each in kind.settings.values()}, COMMAND, is_file_only=True)
-    read = [schema.read({table: item}, file).values for item in listed]
+    read = [schema.read({table: item}, file).values for item in tables_of(table, listed, file)]
     values = [{key.removeprefix(f"{table}."): value for key, value in found.items()} for found in read]
     parts = [PartSettings(table, kind.name_of(each), each) for each in values]
     names = [part.name for part in parts]

@@ -10,9 +10,10 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bridges.doors.tls import NO_FILES, TlsFiles
 from bridges.node.addresses import context_of, parse_address
@@ -34,6 +35,8 @@ from bridges.node.interface import RETRY_CAP_S, RETRY_FIRST_S, Commit, Node, Off
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.transport.tls import fault_of
+
+T = TypeVar("T", Offsets, Commit)
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
@@ -101,17 +104,7 @@ class RemoteNode(Node):
         answer = self._ask(
             {"op": "offsets", "subscription": subscription, "low": low, "max_rows": max_rows, "max_bytes": max_bytes}
         )
-        return Offsets(
-            answer["journal"],
-            answer["deleted"],
-            answer["trimmed"],
-            answer["last"],
-            answer["end"],
-            answer["owner"],
-            tuple(Gap(*gap) for gap in answer["gaps"]),
-            str(answer.get("ended", "")),
-            answer["released"],
-        )
+        return _read(Offsets, {**answer, "gaps": tuple(Gap(*gap) for gap in answer["gaps"])})
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
@@ -211,11 +204,10 @@ class RemoteNode(Node):
                 "require": publishing.require,
             }
         )
-        found = _commit(answer)
+        found = _read(Commit, answer)
         if found.is_done or time.monotonic() >= ends_at:
             return found
-        done = self.wait_done(sink, found.number, ends_at - time.monotonic())
-        return Commit(done.number, done.rows, found.is_first, done.is_done, done.not_accepted, done.trouble)
+        return replace(self.wait_done(sink, found.number, ends_at - time.monotonic()), is_first=found.is_first)
 
     def discard(self, sink: str, writer: Writer, batch: int) -> None:
         """See Node."""
@@ -227,7 +219,7 @@ class RemoteNode(Node):
         while True:
             left_s = max(0.0, ends_at - time.monotonic())
             request = {"op": "finished", "sink": sink, "number": number, "wait_s": min(left_s, WAIT_S)}
-            found = _commit(self._ask(request))
+            found = _read(Commit, self._ask(request))
             if found.is_done or time.monotonic() >= ends_at:
                 return found
 
@@ -385,12 +377,6 @@ def _writer(sink: str, writer: Writer) -> dict[str, object]:
     }
 
 
-def _commit(answer: dict[str, Any]) -> Commit:
-    return Commit(
-        answer["number"],
-        answer["rows"],
-        answer["is_first"],
-        answer["is_done"],
-        answer["not_accepted"],
-        answer["trouble"],
-    )
+def _read(kind: type[T], answer: Mapping[str, Any]) -> T:
+    """What an answer says, and no more."""
+    return kind(**{each.name: answer[each.name] for each in fields(kind)})

@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bridges.node.arrow_bodies import count_topics, range_batch
-from bridges.node.gaps import Gap
 from bridges.node.interface import Commit, Node, Offsets
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
-from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
+from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
@@ -83,17 +82,11 @@ class EmbeddedNode(Node):
         self, subscription: str, low: int | None = None, *, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Offsets:
         """See Node."""
-        marks = self._files.journal(subscription).marks()
-        end = marks.last
-        gaps: tuple[Gap, ...] = ()
-        if low is not None:
-            end = self._files.journal(subscription).end_within(low, max_rows=max_rows, max_bytes=max_bytes)
-            gaps = self._files.journal(subscription).gaps(low, end)
-        ended = "" if self._thread is None else self._thread.node.ended.get(subscription, "")
+        ended = ""
         if self._thread is not None:
+            ended = self._thread.node.ended.get(subscription, "")
             self._thread.soon(self._thread.node.asked, subscription)
-        places = marks.deleted, marks.trimmed, marks.last, end
-        return Offsets(marks.uuid, *places, marks.owner, gaps, ended, marks.released)
+        return self._files.offsets(subscription, low, max_rows=max_rows, max_bytes=max_bytes, ended=ended)
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
@@ -157,10 +150,9 @@ class EmbeddedNode(Node):
         ends_at = time.monotonic() + wait_s
         while True:
             left_s = max(0.0, ends_at - time.monotonic())
-            manifest: Manifest
-            manifest, trouble = self._work(BridgeNode.finished, sink, number, min(left_s, MAX_WAIT_S))
-            if manifest.is_done or time.monotonic() >= ends_at:
-                return Commit(number, manifest.rows, is_first, manifest.is_done, manifest.not_accepted, trouble)
+            found: Commit = self._work(BridgeNode.finished, sink, number, min(left_s, MAX_WAIT_S))
+            if found.is_done or time.monotonic() >= ends_at:
+                return replace(found, is_first=is_first)
 
     def status(self) -> dict[str, Any]:
         """See Node. Of this process only."""

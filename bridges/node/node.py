@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bridges.doors.tls import NO_FILES, TlsFiles, tls_context
 from bridges.node.errors import BadRequest, NodeError
-from bridges.node.outbox import MAX_OUTBOX_BYTES, Manifest
+from bridges.node.interface import Commit
+from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT, SinkPublisher
 from bridges.node.receiver import Receiver, Subscription
 from bridges.node.shards import refuse_part
@@ -323,7 +324,7 @@ class BridgeNode:
             self._group.create_task(publisher.run())
         return publisher
 
-    async def finished(self, sink: str, number: int, timeout_s: float) -> tuple[Manifest, str]:
+    async def finished(self, sink: str, number: int, timeout_s: float) -> Commit:
         """Wait until a manifest is published.
 
         Args:
@@ -332,7 +333,7 @@ class BridgeNode:
             timeout_s: how long at most.
 
         Returns:
-            The manifest as it is then, and what keeps the sink from publishing, empty if nothing does.
+            What has become of it by then, and what keeps the sink from publishing, empty if nothing does.
 
         Raises:
             BadRequest: there is no such manifest.
@@ -344,11 +345,11 @@ class BridgeNode:
         publisher.wake()
         while True:
             seen = publisher.progress.count
-            manifest = await asyncio.to_thread(self.storage.manifest, sink, number)
+            found = await asyncio.to_thread(self.storage.manifest, sink, number)
             left_s = ends_at - loop.time()
-            if manifest.is_done or left_s <= 0.0:
-                trouble = "; ".join(sorted(publisher.numbers.trouble.values()))
-                return manifest, "" if manifest.is_done else trouble
+            if found.is_done or left_s <= 0.0:
+                trouble = "" if found.is_done else "; ".join(sorted(publisher.numbers.trouble.values()))
+                return Commit(number, found.rows, found.is_first, found.is_done, found.not_accepted, trouble)
             await publisher.progress.wait(seen, left_s)
 
     # --- what people and metrics see ----------------------------------------------------------------------------------

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, astuple
 from typing import Any
 
 from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch, range_schema
 from bridges.node.errors import BadRequest
-from bridges.node.gaps import Gap
 from bridges.node.journal_reader import Chunk
 from bridges.node.journal_tables import JournalMarks
 from bridges.node.node import BridgeNode
-from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
+from bridges.node.outbox import Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
 from oncewire.client.put_off import in_thread
@@ -145,19 +145,6 @@ def publishing(header: Header) -> Publishing:
     )
 
 
-def described(manifest: Manifest, trouble: str = "") -> dict[str, object]:
-    """A manifest as an answer."""
-    return {
-        "number": manifest.number,
-        "batch": manifest.batch,
-        "rows": manifest.rows,
-        "is_first": manifest.is_first,
-        "is_done": manifest.is_done,
-        "not_accepted": manifest.not_accepted,
-        "trouble": trouble,
-    }
-
-
 class Operations:
     """The operations by name; each takes the header and body of a request."""
 
@@ -216,28 +203,11 @@ class Operations:
         limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
         self._node.asked(subscription)
 
-        def looked() -> tuple[JournalMarks, int, tuple[Gap, ...]]:
-            journal = self._storage.journal(subscription)
-            marks = journal.marks()
-            if low is None:
-                return marks, marks.last, ()
-            end = journal.end_within(low, max_rows=limits[0], max_bytes=limits[1])
-            return marks, end, journal.gaps(low, end)
-
-        marks, end, gaps = await asyncio.to_thread(looked)
-        return {
-            "journal": marks.uuid,
-            "deleted": marks.deleted,
-            "trimmed": marks.trimmed,
-            "last": marks.last,
-            "end": end,
-            "live_bytes": marks.live_bytes,
-            "initial": marks.initial,
-            "owner": marks.owner,
-            "released": marks.released,
-            "ended": self._node.ended.get(subscription, ""),
-            "gaps": [[gap.position, gap.topic, gap.noted_us] for gap in gaps],
-        }, b""
+        found = await asyncio.to_thread(
+            lambda: self._storage.offsets(subscription, low, max_rows=limits[0], max_bytes=limits[1])
+        )
+        ended = self._node.ended.get(subscription, "")
+        return {**asdict(found), "gaps": [astuple(gap) for gap in found.gaps], "ended": ended}, b""
 
     async def _end(self, header: Header, _body: bytes) -> Answer:
         places = number(header, "start"), number(header, "stop")
@@ -286,8 +256,8 @@ class Operations:
         wait_s = seconds(header, "wait_s")
         staged, how = parts(header, "parts"), publishing(header)
         decided = await asyncio.to_thread(lambda: self._storage.outbox(sink).commit(who, batch, staged, how))
-        manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
-        return {**described(manifest, trouble), "is_first": decided.is_first}, b""
+        found = await self._node.finished(sink, decided.number, wait_s)
+        return {**asdict(found), "is_first": decided.is_first}, b""
 
     async def _discard(self, header: Header, _body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
@@ -298,7 +268,7 @@ class Operations:
 
     async def _finished(self, header: Header, _body: bytes) -> Answer:
         sink, manifest_number = text(header, "sink"), number(header, "number")
-        return described(*await self._node.finished(sink, manifest_number, seconds(header, "wait_s"))), b""
+        return asdict(await self._node.finished(sink, manifest_number, seconds(header, "wait_s"))), b""
 
     async def _status(self, _header: Header, _body: bytes) -> Answer:
         return {"state": await asyncio.to_thread(self._node.state)}, b""

@@ -58,7 +58,7 @@ def run_node(settings: DaemonSettings, *, announce: bool) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter(LOG_FORMAT))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=settings.values["log.level"].upper(), handlers=[handler], force=True)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
@@ -105,14 +105,14 @@ async def serve(settings: DaemonSettings, on_started: Callable[[BridgeNode, Desc
     node = BridgeNode(settings.node)
     secret, secret_path = open_secret(settings)
     server = Server(node, secret)
-    has_logins = settings.users_file is not None or settings.tokens is not None
-    logins = Logins(server.doors, settings.users_file, settings.tokens) if has_logins else None
+    values, users = settings.values, settings.values["users_file"]
+    logins = None if users is None and settings.tokens is None else Logins(server.doors, users, settings.tokens)
     http = http_of(node, server, logins)
     tls = {
         name: listener_context(settings.tls, certificates, alpn, partial(server.doors.handshake_failed, name))
         for name, is_used, certificates, alpn in (
-            ("pipeline", settings.listen_tls, settings.certificates, ALPN_NODE),
-            ("http", settings.http_tls, settings.http_certificates, ALPN_HTTP),
+            ("pipeline", values["listen.tls"], values["tls.client_certificates"], ALPN_NODE),
+            ("http", values["http.tls"], values["http.client_certificates"], ALPN_HTTP),
         )
         if is_used
     }
@@ -120,15 +120,15 @@ async def serve(settings: DaemonSettings, on_started: Callable[[BridgeNode, Desc
     try:
         await _until_started(node, running)
         described: dict[str, object] = {"node": settings.node.name, "pid": os.getpid(), "secret": str(secret_path)}
-        if settings.host:
-            port = await server.listen_tcp(settings.host, settings.port, tls.get("pipeline"))
-            described["tcp"] = f"{'tls' if settings.listen_tls else 'tcp'}://{settings.host}:{port}"
-        if settings.unix is not None:
-            await server.listen_unix(settings.unix)
-            described["unix"] = f"unix://{settings.unix.absolute()}"
-        if settings.http_host:
-            port = await http.start(settings.http_host, settings.http_port, tls.get("http"))
-            described["http"] = f"http{'s' if settings.http_tls else ''}://{settings.http_host}:{port}"
+        if host := values["listen.host"]:
+            port = await server.listen_tcp(host, values["listen.port"], tls.get("pipeline"))
+            described["tcp"] = f"{'tls' if values['listen.tls'] else 'tcp'}://{host}:{port}"
+        if (unix := values["listen.unix"]) is not None:
+            await server.listen_unix(unix)
+            described["unix"] = f"unix://{unix.absolute()}"
+        if host := values["http.host"]:
+            port = await http.start(host, values["http.port"], tls.get("http"))
+            described["http"] = f"http{'s' if values['http.tls'] else ''}://{host}:{port}"
         on_started(node, described)
         await asyncio.wait([running])
         running.result()  # it ends by an error only

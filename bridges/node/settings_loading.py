@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridges.doors.settings import check_listener, check_logins
+from bridges.doors.settings import check_listener, check_logins, tables_of, tls_files
 from bridges.doors.tls import NO_FILES, TlsFiles, ask_for_tls
 from bridges.doors.tokens import DoorTokens
 from bridges.node.client import read_secret
@@ -34,32 +34,15 @@ class DaemonSettings:
 
     Attributes:
         node: the node itself.
-        secret_file: None = in the folder.
-        host, port, unix: where pipelines connect; host empty or unix None = not there.
-        http_host, http_port: for operators; host empty = not at all.
-        tls: of both listeners.
-        listen_tls, http_tls: which of them have TLS.
-        certificates, http_certificates: whether clients of each must show one.
-        users_file: operators log in as these; None = not so.
-        tokens: operators log in with these; None = not so. Without either they need no login.
-        log_level: what is logged.
+        values: by the keys of `bridges.node.settings.NODE`.
+        tls: the files of both listeners.
+        tokens: operators log in with these; None = not so. Without them and users they need no login.
     """
 
     node: NodeSettings
-    secret_file: Path | None
-    host: str
-    port: int
-    unix: Path | None
-    http_host: str
-    http_port: int
+    values: Mapping[str, Any]
     tls: TlsFiles
-    listen_tls: bool
-    http_tls: bool
-    certificates: str
-    http_certificates: str
-    users_file: Path | None
     tokens: DoorTokens | None
-    log_level: str
 
 
 def load(file: str) -> DaemonSettings:
@@ -69,19 +52,13 @@ def load(file: str) -> DaemonSettings:
         CliError: something in it cannot be used.
     """
     content = read_toml(file)
-    listed = content.pop("subscription", [])
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise CliError(
-            f"subscription in {file} cannot be used",
-            "it is no list of tables",
-            "write [[subscription]] above the settings of each",
-        )
+    listed = tables_of("subscription", content.pop("subscription", []), file)
     values = _NODE.read(content, file).values
     defaults = {key.removeprefix("defaults."): values[key] for key in values if key.startswith("defaults.")}
     subscriptions = tuple(_subscription(item, values["name"], defaults, file) for item in listed)
     _check_together(subscriptions, values, file)
     tokens = _check_doors(values, file)
-    tls = TlsFiles(values["tls.ca_file"], values["tls.cert_file"], values["tls.key_file"], values["tls.check_hostname"])
+    tls = tls_files(values)
     serves_tls = values["listen.tls"] or values["http.tls"]
     return DaemonSettings(
         node=NodeSettings(
@@ -95,20 +72,9 @@ def load(file: str) -> DaemonSettings:
             tls=NO_FILES if serves_tls and not ask_for_tls(values["routers"]) else tls,
             token_file=values["token_file"],
         ),
-        secret_file=values["secret_file"],
-        host=values["listen.host"],
-        port=values["listen.port"],
-        unix=values["listen.unix"],
-        http_host=values["http.host"],
-        http_port=values["http.port"],
+        values=values,
         tls=tls,
-        listen_tls=values["listen.tls"],
-        http_tls=values["http.tls"],
-        certificates=values["tls.client_certificates"],
-        http_certificates=values["http.client_certificates"],
-        users_file=values["users_file"],
         tokens=tokens,
-        log_level=values["log.level"],
     )
 
 
@@ -187,7 +153,7 @@ def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:
     Raises:
         CliError: it cannot be read, is too short, or cannot be made.
     """
-    path = settings.secret_file
+    path: Path | None = settings.values["secret_file"]
     try:
         if path is None:
             path = settings.node.folder / "secret"

@@ -15,6 +15,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 from bridges.node.errors import BadRequest, StorageError
+from bridges.node.gaps import Gap
+from bridges.node.interface import Offsets
 from bridges.node.journal import JournalControl
 from bridges.node.journal_reader import Chunk
 from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Outbox
@@ -104,6 +106,25 @@ class Storage:
                 retention_s = self._retention_s.get(subscription, self._default_retention_s)
                 found = self._open_journals[subscription] = JournalControl(path, retention_s)
             return found
+
+    def offsets(
+        self,
+        subscription: str,
+        low: int | None = None,
+        *,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        ended: str = "",
+    ) -> Offsets:
+        """Where a subscription stands, and where a range from `low` may end; see `Node.offsets`."""
+        journal = self.journal(subscription)
+        marks = journal.marks()
+        end, gaps = marks.last, tuple[Gap, ...]()
+        if low is not None:
+            end = journal.end_within(low, max_rows=max_rows, max_bytes=max_bytes)
+            gaps = journal.gaps(low, end)
+        places = marks.deleted, marks.trimmed, marks.last, end
+        return Offsets(marks.uuid, *places, marks.owner, gaps, ended, marks.released)
 
     def read(self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None) -> Generator[Chunk]:
         """The messages of (low, high]; see `JournalReader.read`. A query that reads first owns the subscription."""

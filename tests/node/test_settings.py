@@ -51,7 +51,7 @@ def test_a_file_with_everything_is_read(tmp_path: Path) -> None:
             """,
         )
     )
-    assert settings.unix == Path("/run/n1.sock")
+    assert settings.values["listen.unix"] == Path("/run/n1.sock")
     assert settings.node.max_outbox_bytes == 2 << 20
     flights, hotels = settings.node.subscriptions
     assert (flights.container_id, flights.credit, flights.retention_s) == ("n1.flights", 7, 3600.0)
