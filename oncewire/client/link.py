@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from oncewire.client.core_effects import AnswerEcho, ProveOwner
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
@@ -142,7 +143,23 @@ class ClientLink:
         # Waiters for something this link may never deliver: notified when it fails.
         self._waiters: set[asyncio.Future[None]] = set()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await (self.close() if kind is None else self.suspend())
+
     # --- what the two kinds do differently ----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the link at the router, too."""
+        raise NotImplementedError
+
+    async def suspend(self) -> None:
+        """Leave without waiting for what is under way."""
+        raise NotImplementedError
 
     def _attach(self, session: AmqpSession) -> SenderLink | ReceiverLink | None:
         """Send an attach; None if it cannot be sent now (the core is busy, it will ask again)."""
@@ -158,7 +175,10 @@ class ClientLink:
 
     def _is_granted(self) -> bool:
         """Whether the router's attach names our terminus; if not a refusing detach follows (A-8)."""
-        raise NotImplementedError
+        remote = None if self._wire is None else self._wire.remote_attach
+        if remote is None:
+            return False
+        return (remote.target if isinstance(self._wire, SenderLink) else remote.source) is not None
 
     def _is_worthless(self) -> bool:
         """Whether no process can use what the network keeps for this link."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from oncewire.client.bodies import Body, check_size, encode_body
 from oncewire.client.core_effects import ReportOwing
@@ -293,14 +292,6 @@ class Publisher(PublisherLink):
             return self._failure is None and await self._leave(closed=closed) is None
         finally:
             self._fail(self._is_over())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await (self.close() if kind is None else self.suspend())
 
     # --- taking messages ----------------------------------------------------------------------------------------------
 

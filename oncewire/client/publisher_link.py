@@ -167,10 +167,6 @@ class PublisherLink(ClientLink):
             properties=properties or None,
         )
 
-    def _is_granted(self) -> bool:
-        remote = None if self._wire is None else self._wire.remote_attach
-        return remote is not None and remote.target is not None
-
     def _attached(self) -> None:
         assert self._wire is not None
         remote = self._wire.remote_attach

@@ -126,10 +126,6 @@ class ReceivingLink(ClientLink):
         presenting.send_rest(link)
         return link
 
-    def _is_granted(self) -> bool:
-        remote = None if self._wire is None else self._wire.remote_attach
-        return remote is not None and remote.source is not None
-
     def _attached(self) -> None:
         assert self._wire is not None
         if self._looked_up is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
 
 from oncewire.client.bodies import Body, check_size, encode_body
 from oncewire.client.errors import ClientError
@@ -122,14 +121,6 @@ class SettledPublisher(ClientLink):
         finally:
             self._fail(self._is_over())
 
-    async def __aenter__(self) -> SettledPublisher:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await (self.close() if kind is None else self.suspend())
-
     # --- the link -----------------------------------------------------------------------------------------------------
 
     async def _opened(self) -> None:
@@ -152,10 +143,6 @@ class SettledPublisher(ClientLink):
             ),
             snd_settle_mode=SenderSettleMode.SETTLED,
         )
-
-    def _is_granted(self) -> bool:
-        remote = None if self._wire is None else self._wire.remote_attach
-        return remote is not None and remote.target is not None
 
     def _attached(self) -> None:
         assert self._wire is not None

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from oncewire.client.core_effects import DeliverMessage
@@ -303,11 +302,3 @@ class Subscriber(ReceivingLink):
     def _release_all(self, error: ClientError) -> None:
         self._queue.clear()
         super()._release_all(error)
-
-    async def __aenter__(self) -> Subscriber:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await (self.close() if kind is None else self.suspend())
