@@ -20,6 +20,7 @@ from bridges.journal.start_core import parse_text
 from bridges.workqueue.cli_shapes import read_body, show
 from oncewire.cli import variables
 from oncewire.cli.errors import CliError
+from oncewire.cli.store_options import Command, of_store
 from oncewire.settings.parsers import NotAllowed, Parser, duration, size, time_span
 from oncewire.store.contents import Contents
 from oncewire.store.errors import EdgeError
@@ -29,7 +30,6 @@ from oncewire.store.store import Transaction
 from oncewire.wire import Message, Properties, encode_message
 
 T = TypeVar("T")
-Command = Callable[..., Any]
 READ_COUNT = 500
 """Messages of one transaction of `read`: those who write wait for none of them."""
 READ_BYTES = 4 << 20
@@ -50,20 +50,8 @@ def journal() -> None:
 
 def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
     """A command with --store and --json."""
-
-    def make(function: Command) -> Command:
-        command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-        command = click.option(
-            "--store",
-            "url",
-            required=True,
-            envvar=variables.EDGE_STORE,
-            metavar="URL",
-            help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
-        )(command)
-        return journal.command(name, short_help=short_help)(command)
-
-    return make
+    options = of_store("sqlite:///FILE or postgresql://USER@HOST/DATABASE.", variables.EDGE_STORE)
+    return lambda function: journal.command(name, short_help=short_help)(options(function))
 
 
 def parsed_by(parse: Parser, example: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bridges.workqueue import cli_topics  # noqa: F401  # it adds its commands
-from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
+from bridges.workqueue.cli_group import queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,
     iso,
@@ -44,6 +44,7 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from bridges.workqueue.unpublished import outbox_numbers
 from oncewire.cli.errors import CliError
+from oncewire.cli.store_options import Command
 from oncewire.store.errors import InvalidRequest
 
 __all__ = ["queue"]

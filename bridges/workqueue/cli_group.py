@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -14,12 +14,12 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli import variables
 from oncewire.cli.errors import CliError
+from oncewire.cli.store_options import Command, of_store
 from oncewire.cli.tls import tls_of_command, tls_options
 from oncewire.cli.token import token_of_command, token_option
 from oncewire.cli.where import DEFAULT_URL, PRECEDENCE, amqp_addresses, context_option, hostname_of, require_listener
 
 T = TypeVar("T")
-Command = Callable[..., Any]
 
 
 @click.group("queue", short_help="Work queues in a database: push, reserve, commit and so on.")
@@ -32,20 +32,10 @@ def queue() -> None:
 
 def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
     """A command with --store and --json."""
-
-    def make(function: Command) -> Command:
-        command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-        command = click.option(
-            "--store",
-            "url",
-            required=True,
-            envvar=variables.QUEUE_STORE,
-            metavar="URL",
-            help="sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.",
-        )(command)
-        return queue.command(name, short_help=short_help)(command)
-
-    return make
+    options = of_store(
+        "sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.", variables.QUEUE_STORE
+    )
+    return lambda function: queue.command(name, short_help=short_help)(options(function))
 
 
 def router_options(command: Command) -> Command:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.store_options import Command, of_store
 from oncewire.client.errors import ClientError
 from oncewire.client.transactions.databases import explained
 from oncewire.client.transactions.refused import SetAside, drop, retry, set_aside
@@ -18,7 +19,6 @@ from oncewire.store.opening import file_of, open_store
 from oncewire.store.store import Transaction
 
 T = TypeVar("T")
-Command = Callable[..., Any]
 BODY_SHOWN = 60
 """Characters of a body in a line; --json has all of it."""
 
@@ -31,15 +31,7 @@ def consumer() -> None:
     """
 
 
-def _options(command: Command) -> Command:
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-    return click.option(
-        "--store",
-        "url",
-        required=True,
-        metavar="URL",
-        help="Of the consumers: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
-    )(command)
+_options = of_store("Of the consumers: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
 
 
 def _choice(command: Command) -> Command:
