@@ -21,6 +21,7 @@ from pathlib import Path
 import uvloop
 from harness import BenchmarkError, Router, carry_out, machine, standalone_router
 
+from chaos.network.relay import Relay
 from oncewire.client import Client, Subscriber, connect
 
 BLOCKED = 1000
@@ -28,48 +29,21 @@ BLOCKED = 1000
 MAP_ENTRY_BYTES = 48
 MAP_RESERVE_BYTES = 512
 """A frame holds (max-frame-size - 512) / 48 entries."""
-READ_BYTES = 1 << 16
 FILL_S = 60.0
 """For the deliveries that fill the map."""
 
 
-class DelayingRelay:
-    """Listens on a port of its own and passes on what it reads, each way, so many seconds later and in order."""
+class DelayingRelay(Relay):
+    """Passes on what it reads, each way, so many seconds later and in order."""
 
     def __init__(self, target: int, delay_s: float) -> None:
-        self._target = target
+        super().__init__(target)
         self._delay_s = delay_s
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-        self.port = 0
-        """Known once it listens."""
 
-    async def __aenter__(self) -> DelayingRelay:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
-        self._writers -= {writer, far_writer}
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while data := await reader.read(READ_BYTES):
-                loop.call_later(self._delay_s, writer.write, data)
-        except OSError:
-            pass
-        loop.call_later(self._delay_s, writer.transport.abort)
+    async def pass_on(self, data: bytes, writer: asyncio.StreamWriter, *, is_client: bool) -> None:
+        asyncio.get_running_loop().call_later(self._delay_s, writer.write, data)
+        if not data:
+            await asyncio.sleep(self._delay_s)
 
 
 class Taker:
@@ -112,7 +86,7 @@ async def measure(router: Router, folder: Path, frame_size: int, delay_s: float,
     host, _, port = router.address.rpartition(":")
     async with AsyncExitStack() as stack:
         if delay_s:
-            port = str((await stack.enter_async_context(DelayingRelay(int(port), delay_s))).port)
+            port = str((await stack.enter_async_context(DelayingRelay(int(port), delay_s).listening())).port)
         url = f"amqp://{host}:{port}"
         reading = await _started(stack, url, "reading", max_frame_size=frame_size)
         writing = await _started(stack, url, "writing")

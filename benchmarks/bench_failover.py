@@ -75,7 +75,7 @@ class Square:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start everything; it ends with the stack."""
-        await stack.enter_async_context(self._relay)
+        await stack.enter_async_context(self._relay.listening())
         connectors = {"r1": f"127.0.0.1:{self._relay.port}=1,r4=2", "r2": "r3=1", "r3": "", "r4": "r3=2"}
         for name, router in self.network.routers.items():
             router.settings |= {"inter_router.mesh": "configured", "inter_router.connectors": connectors[name]}
@@ -124,7 +124,7 @@ class Mesh:
     async def start(self, stack: AsyncExitStack) -> None:
         """Start everything; it ends with the stack."""
         for name, router in self.network.routers.items():
-            relay = self._relays[name] = await stack.enter_async_context(SilentRelay(router.amqp_port))
+            relay = self._relays[name] = await stack.enter_async_context(SilentRelay(router.amqp_port).listening())
             router.settings["listen.advertise"] = f"127.0.0.1:{relay.port}"
         await stack.enter_async_context(self.network)
         for name, router in self.network.routers.items():

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-PART = 1 << 16
+from chaos.network.relay import Relay
 
 
-class SlowRelay:
+class SlowRelay(Relay):
     """Passes on at once what clients say, and what comes back as fast as is allowed."""
 
     def __init__(self, target: int) -> None:
@@ -22,7 +21,7 @@ class SlowRelay:
         Args:
             target: port of the server, on loopback.
         """
-        self.target = target
+        super().__init__(target)
         self.url = ""
         self.said = 0
         """Parts that clients have said so far, on connections old and new."""
@@ -39,54 +38,19 @@ class SlowRelay:
         """Take it again: first what waits in the server's buffers."""
         self._goes_on.set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until one of the two ends it."""
-        ways: list[asyncio.Task[None]] = []
-        ends = [writer]
-        try:
-            with contextlib.suppress(OSError):
-                back, there = await asyncio.open_connection("127.0.0.1", self.target, limit=PART)
-                ends.append(there)
-                ways.append(asyncio.create_task(self._pass(reader, there, is_back=False)))
-                ways.append(asyncio.create_task(self._pass(back, writer, is_back=True)))
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:  # also where the relay itself ends
-            for way in ways:
-                way.cancel()
-            for end in ends:
-                end.transport.abort()
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_back: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(PART):
-                if is_back:
-                    await self._goes_on.wait()
-                    await asyncio.sleep(self.pause_s)
-                else:
-                    self.said += 1
-                writer.write(data)
-                await writer.drain()
+    async def pass_on(self, data: bytes, writer: asyncio.StreamWriter, *, is_client: bool) -> None:
+        """See Relay."""
+        if is_client:
+            self.said += bool(data)
+        elif data:
+            await self._goes_on.wait()
+            await asyncio.sleep(self.pause_s)
+        await super().pass_on(data, writer, is_client=is_client)
 
 
 @asynccontextmanager
 async def slow_relay_to(target: int) -> AsyncIterator[SlowRelay]:
     """A relay for the time of the block; `url` is where clients connect."""
-    relay = SlowRelay(target)
-    connections: set[asyncio.Task[None]] = set()
-
-    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(relay.serve(reader, writer))
-        connections.add(task)
-        task.add_done_callback(connections.discard)
-
-    server = await asyncio.start_server(accepted, "127.0.0.1", 0, limit=PART)
-    relay.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with SlowRelay(target).listening() as relay:
+        relay.url = f"http://127.0.0.1:{relay.port}"
         yield relay
-    finally:
-        server.close()
-        for task in list(connections):
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-        await server.wait_closed()
-        await asyncio.sleep(0)  # an aborted connection ends in the loop's next turn
