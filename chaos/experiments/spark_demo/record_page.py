@@ -18,7 +18,8 @@ _HEAD = """\
 `oncewire chaos spark` writes this page from its ledger (`spark-kills.jsonl`), which has one line for each run of
 [the demo](demo-spark.md), with another seed each: what is killed, when, and what is counted stands there. Drivers,
 workers with their executors, bridge nodes, edges and routers get a SIGKILL while they are at work. A test fails when
-the page says anything else.
+the page says anything else. The page is about the code that it names; `oncewire chaos evidence` lists what has changed
+in that code since.
 
 ```sh
 oncewire chaos spark --kills 200    # goes on where this ledger ends, until it has so many of today's code
@@ -35,7 +36,7 @@ def write_page(runs: Sequence[Run], code: str, commits: Commits) -> str:
     machines = "; ".join(sorted({f"Python {run.python} on {run.machine}" for run in ours}))
     parts = [
         head,
-        f"{in_words(code, commits)}; only runs of exactly this code are in these sums. {machines}.\n",
+        f"{in_words(code, commits)}.\nOnly runs of exactly this code are in these sums. {machines}.\n",
         _table_of_kills(ours),
         _table_of_runs(ours),
     ]
