@@ -56,7 +56,7 @@ _OF_EDGE = (
         LEASE_S,
         "a time from 500ms to 1h",
         "An edge that the store has not heard of for so long has lost what it owns: another one takes over. It renews "
-        "three times as often.",
+        "three times as often. With 5s or less the third takeover within 10 s may wait for 30 s (A-8a).",
     ),
     *of_http(HTTP_PORT, USERS_FILE),
     Setting(
