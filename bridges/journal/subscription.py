@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from bridges.journal import log
-from bridges.journal.messages import new_message
+from bridges.journal.messages import MAX_MESSAGE_BYTES, new_message
 from bridges.journal.model import ROW_BYTES, JournalSettings, JournalState, NewMessage, WhenFull
 from bridges.store.client_journals import FeedJournal
 from bridges.store.crash_points import CrashPoint, passed
@@ -119,17 +119,9 @@ class JournalSubscription(SubscribedLink):
         self, subscriber: Subscriber, journal: FeedJournal, deliveries: Sequence[Delivery], changed: asyncio.Event
     ) -> None:
         """J-16: messages and acceptance are one transaction; the network is notified when it is durable."""
-        good: list[Delivery] = []
-        messages: list[NewMessage] = []
         changed.clear()
         found = await self._state()
-        for delivery in deliveries:
-            try:
-                messages.append(self._checked(delivery, found.settings))
-                good.append(delivery)
-            except (InvalidRequest, PayloadTooLarge) as error:
-                logger.error("%s: a message from %s was rejected: %s", self._name, delivery.publisher, error)
-                await subscriber.finish([delivery], rejected(REJECTED, str(error)))
+        good, messages = await self._without_bad(subscriber, deliveries, found.settings)
         done = 0
         while done < len(good):
             count = await self._fitting(messages[done:], changed, found if not done else None)
@@ -140,6 +132,24 @@ class JournalSubscription(SubscribedLink):
             )
             done += count
             self.done += count
+
+    async def _without_bad(
+        self, subscriber: Subscriber, deliveries: Sequence[Delivery], settings: JournalSettings
+    ) -> tuple[Sequence[Delivery], Sequence[NewMessage]]:
+        """Reject what the journal can never store; returns the others, and what is stored of them."""
+        most = min(MAX_MESSAGE_BYTES, settings.max_bytes - ROW_BYTES)
+        if settings.compact_by is None and max(len(each.payload) for each in deliveries) <= most:
+            return deliveries, [NewMessage(each.payload, each.message_format) for each in deliveries]
+        good: list[Delivery] = []
+        messages: list[NewMessage] = []
+        for delivery in deliveries:
+            try:
+                messages.append(self._checked(delivery, settings))
+                good.append(delivery)
+            except (InvalidRequest, PayloadTooLarge) as error:
+                logger.error("%s: a message from %s was rejected: %s", self._name, delivery.publisher, error)
+                await subscriber.finish([delivery], rejected(REJECTED, str(error)))
+        return good, messages
 
     async def _state(self) -> JournalState:
         """J-27: a journal that was deleted ends its subscription.
@@ -155,8 +165,9 @@ class JournalSubscription(SubscribedLink):
     @staticmethod
     def _checked(delivery: Delivery, settings: JournalSettings) -> NewMessage:
         message = new_message(delivery.payload, delivery.message_format, settings.compact_by)
-        if len(message.payload) + ROW_BYTES > settings.max_bytes:
-            why = f"it takes {_size(message)} bytes, and the journal has {settings.max_bytes}"
+        size = len(message.payload) + ROW_BYTES
+        if size > settings.max_bytes:
+            why = f"it takes {size} bytes, and the journal has {settings.max_bytes}"
             raise PayloadTooLarge("the message was not stored", why, "raise the journal's max_bytes")
         return message
 
@@ -186,7 +197,3 @@ class JournalSubscription(SubscribedLink):
             with suppress(EdgeError):
                 await self._store.listen()
             await until_set(changed, LOOK_S)
-
-
-def _size(message: NewMessage) -> int:
-    return len(message.payload) + ROW_BYTES
