@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness import carry_out, machine
+from harness import Router, carry_out, machine, standalone_router
 
 from oncewire.wire import (
     ACCEPTED,
@@ -69,40 +70,33 @@ SETTLE_S = 0.6
 """The router looks at its loop twice a second or so."""
 
 
-class Router:
-    """A standalone router process whose window is as large as AMQP's sessions allow here."""
+@contextmanager
+def busy_router(window: int, *flags: str) -> Iterator[Router]:
+    """A router whose window is as large as AMQP's sessions allow here, for the time of the block."""
+    flags = ("--log-level=error", f"--limits-window={window}", "--listen-idle-timeout-s=3600", *flags)
+    with standalone_router(*flags) as router:
+        yield router
+        os.kill(router.pid, signal.SIGKILL)  # an orderly stop would wait for deliveries that nobody settles
 
-    def __init__(self, window: int, *flags: str) -> None:
-        command = [sys.executable, "-P", "-m", "router", "--announce", "--standalone", "--listen-port=0"]
-        command += ["--http-port=0", "--log-level=error", f"--limits-window={window}", "--listen-idle-timeout-s=3600"]
-        command += flags
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        announced = json.loads(self.process.stdout.readline())
-        self.port = int(announced["url"].rpartition(":")[2])
-        self.http = announced["http"]
 
-    def worst_lag_s(self) -> float:
-        """How late the loop was at most since the last call."""
-        with urllib.request.urlopen(f"{self.http}/metrics") as answer:
-            text = answer.read().decode()
-        return float(next(line for line in text.splitlines() if line.startswith(METRIC)).split()[1])
+def worst_lag_s(router: Router) -> float:
+    """How late its loop was at most since the last call."""
+    with urllib.request.urlopen(f"http://{router.http}/metrics") as answer:
+        text = answer.read().decode()
+    return float(next(line for line in text.splitlines() if line.startswith(METRIC)).split()[1])
 
-    def cpu_s(self) -> float:
-        """CPU time of the thread with the event loop so far (proc(5): nanoseconds on a core)."""
-        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e9
 
-    def stop(self) -> None:
-        """End it at once: an orderly stop would wait for deliveries that nobody settles."""
-        self.process.kill()
-        self.process.wait()
+def loop_cpu_s(router: Router) -> float:
+    """CPU time of the thread with the event loop so far (proc(5): nanoseconds on a core)."""
+    return int(Path(f"/proc/{router.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Client:
     """One connection and one session of the wire engine on a blocking socket."""
 
-    def __init__(self, port: int, container_id: str, max_frame_size: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    def __init__(self, address: str, container_id: str, max_frame_size: int) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.engine = Connection(
             Role.CLIENT,
@@ -147,7 +141,7 @@ def fill(router: Router, window: int, map_of: int) -> Client:
         window: deliveries it publishes.
         map_of: entries its frames hold; what the window has more is held by the router (C-4).
     """
-    client = Client(router.port, f"busy-{window}-{map_of}", 512 + 48 * map_of)
+    client = Client(router.address, f"busy-{window}-{map_of}", 512 + 48 * map_of)
     topic = f"t-{map_of}"
     senders = []
     for number in range(max(1, window // PER_LINK)):
@@ -283,14 +277,14 @@ def measure(router: Router, client: Client, kind: Kind, frames: int) -> Cost:
 
 def _cost(router: Router, act: Callable[[], None], frames: int) -> Cost:
     time.sleep(SETTLE_S)
-    router.worst_lag_s()
-    cpu = router.cpu_s()
+    worst_lag_s(router)
+    cpu = loop_cpu_s(router)
     began = time.monotonic()
     act()
     took = time.monotonic() - began
-    cpu = router.cpu_s() - cpu
+    cpu = loop_cpu_s(router) - cpu
     time.sleep(SETTLE_S)
-    return Cost(router.worst_lag_s(), took / frames, cpu / frames)
+    return Cost(worst_lag_s(router), took / frames, cpu / frames)
 
 
 def single_frames(router: Router, client: Client, window: int) -> Iterator[tuple[str, Cost]]:
@@ -357,8 +351,7 @@ def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     rows: dict[str, list[Cost]] = {}
     for window in options.windows:
-        router = Router(min(window, PER_LINK))
-        try:
+        with busy_router(min(window, PER_LINK)) as router:
             client = fill(router, window, FULL_MAP)
             kind = _flow_of_receiver(client)
             rows.setdefault(kind.name, []).append(measure(router, client, kind, options.frames))
@@ -367,14 +360,9 @@ def main(options: argparse.Namespace) -> None:
             for kind in _kinds(window, receiver_of(client).handle):
                 rows.setdefault(kind.name, []).append(measure(router, client, kind, options.frames))
             client.socket.close()
-        finally:
-            router.stop()
-        router = Router(min(window, PER_LINK))
-        try:
+        with busy_router(min(window, PER_LINK)) as router:
             for name, cost in single_frames(router, fill(router, window, window), window):
                 rows.setdefault(name, []).append(cost)
-        finally:
-            router.stop()
     if options.json:
         found = {name: [asdict(cost) for cost in costs] for name, costs in rows.items()}
         print(json.dumps({"benchmark": "frames", "machine": machine(), "windows": options.windows, "rows": found}))

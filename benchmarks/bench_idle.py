@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-from pathlib import Path
 
 import uvloop
-from harness import Router, amount, carry_out, machine, standalone_router, whole
+from harness import Router, Row, amount, carry_out, show, standalone_router, whole
 
 from oncewire.client import connect
 from oncewire.client.connecting import IDLE_TIME_OUT_S
@@ -24,12 +21,6 @@ AT_ONCE = 50
 """Clients that connect together."""
 
 
-def cpu_seconds(router: Router) -> float:
-    """utime + stime of the router."""
-    fields = Path(f"/proc/{router.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def measure(router: Router, clients: int, seconds: float, idle_time_out_s: float) -> float:
     """Connect, wait for the heartbeats to find their rhythm, and watch; CPU seconds a second."""
     idle = [connect(f"amqp://{router.address}", idle_time_out=idle_time_out_s) for _ in range(clients)]
@@ -37,26 +28,21 @@ async def measure(router: Router, clients: int, seconds: float, idle_time_out_s:
         for start in range(0, clients, AT_ONCE):
             await asyncio.gather(*(client.start() for client in idle[start : start + AT_ONCE]))
         await asyncio.sleep(idle_time_out_s)
-        before = cpu_seconds(router)
+        before = router.cpu_s()
         await asyncio.sleep(seconds)
-        return (cpu_seconds(router) - before) / seconds
+        return (router.cpu_s() - before) / seconds
     finally:
         await asyncio.gather(*(client.abandon() for client in idle))
 
 
 def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    shares: dict[float, float] = {}
+    rows: list[Row] = []
     with standalone_router() as router:
         for idle_s in IDLE_TIME_OUTS_S:
-            shares[idle_s] = uvloop.run(measure(router, options.clients, options.seconds, idle_s))
-    if options.json:
-        result = {"benchmark": "idle", "machine": machine(), "clients": options.clients, "cpu_share": shares}
-        print(json.dumps(result))
-    else:
-        print(f"{machine()}\n\n| idle time-out of {options.clients} idle clients | router CPU |\n|--:|--:|")
-        for idle_s, share in shares.items():
-            print(f"| {idle_s:g} s | {share:.2%} of a core |")
+            share = uvloop.run(measure(router, options.clients, options.seconds, idle_s))
+            rows.append({"idle time-out s": idle_s, "router CPU, cores": round(share, 4)})
+    show("idle", rows, options.json, clients=options.clients)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import BenchmarkError, carry_out, is_missing, machine, standalone_router
+from harness import BenchmarkError, carry_out, is_missing, show_figures, standalone_router
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.client import RemoteNode, read_secret
@@ -244,12 +244,7 @@ def main(options: argparse.Namespace) -> None:
         print(asyncio.run(load(options.load, options.publishers, options.seconds)))
         return
     found = measure(options.seconds, options.publishers)
-    if options.json:
-        print(json.dumps({"machine": machine(), **{key: round(value) for key, value in found.items()}}))
-        return
-    print(machine())
-    for what, figure in found.items():
-        print(f"{what:55} {figure:12,.0f} /s")
+    show_figures(found, "12,.0f", "/s", options.json)
 
 
 if __name__ == "__main__":

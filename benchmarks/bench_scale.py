@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from abusers import subscriber
-from bench_idle import cpu_seconds
 from harness import BenchmarkError, Router, Row, carry_out, show, standalone_router, whole
 from raw_clients import ATTACH, EMPTY_FRAME, TRANSFER, RawClient, connected, wait_for
 
@@ -61,14 +60,14 @@ async def of_connections(count: int, routers: int) -> Row:
         clients = connected(router.address, count, "idle")
         took = time.monotonic() - began
         grown = router.resident_bytes() - before
-        spent = cpu_seconds(router)
+        spent = router.cpu_s()
         beats, ends = 0, time.monotonic() + IDLE_S
         while time.monotonic() < ends:
             for each in clients:
                 each.send(EMPTY_FRAME)
             beats += count
             await asyncio.sleep(1.0)
-        spent = cpu_seconds(router) - spent
+        spent = router.cpu_s() - spent
         row = {
             "connections": count,
             "opened per s": round(count / took),
@@ -88,12 +87,12 @@ async def of_subscriptions(count: int, routers: int) -> Row:
         etcd = Router(network.etcd.pid, "", "")
         watched = (here, there, etcd)
         before, stored = [each.resident_bytes() for each in watched], await etcd_numbers(network)
-        spent = [cpu_seconds(each) for each in watched]
+        spent = [each.cpu_s() for each in watched]
         began = time.monotonic()
         clients = await asyncio.to_thread(attach_all, here.address, count)
         took = time.monotonic() - began
         grown = [each.resident_bytes() - size for each, size in zip(watched, before, strict=True)]
-        cpu = [cpu_seconds(each) - seconds for each, seconds in zip(watched, spent, strict=True)]
+        cpu = [each.cpu_s() - seconds for each, seconds in zip(watched, spent, strict=True)]
         found = await etcd_numbers(network)
         row = {
             "subscriptions": count,
@@ -117,13 +116,13 @@ async def of_storm(count: int, routers: int) -> Row:
         before = (await etcd_numbers(network))["revision"]
         assert network.etcd is not None
         watched = router_of(network.routers["r2"]), Router(network.etcd.pid, "", "")
-        spent = [cpu_seconds(each) for each in watched]
+        spent = [each.cpu_s() for each in watched]
         await network.kill("r1")
         began = time.monotonic()
         clients = await asyncio.to_thread(attach_all, network.routers["r2"].url, count)
         answered = time.monotonic() - began
         writes = (await etcd_numbers(network))["revision"] - before
-        cpu = [round(cpu_seconds(each) - seconds, 1) for each, seconds in zip(watched, spent, strict=True)]
+        cpu = [round(each.cpu_s() - seconds, 1) for each, seconds in zip(watched, spent, strict=True)]
         async with connect(network.routers["r2"].url) as client:
             for number in range(min(TOPICS, count)):
                 _ = await (await client.publisher(f"scale/{number}")).submit(b"here?")

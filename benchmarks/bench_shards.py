@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import tempfile
 import zlib
 from pathlib import Path
 
 from bench_node import node_process
-from harness import carry_out, is_missing, machine, standalone_router
+from harness import carry_out, is_missing, show_figures, standalone_router
+from load import cpu_s
 
 from oncewire.client import Message, connect
 from oncewire.wire import Properties
@@ -26,7 +25,6 @@ from oncewire.wire import Properties
 KEY = "customer-1"
 BODY = bytes(256)
 OWN = zlib.crc32(KEY.encode()) % 2
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 async def load(url: str, publishers: int, seconds: float) -> int:
@@ -47,12 +45,6 @@ async def load(url: str, publishers: int, seconds: float) -> int:
     return sum(await asyncio.gather(*(one(index) for index in range(publishers))))
 
 
-def processor_s(process: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
 def microseconds(shard: str, publishers: int, seconds: float) -> float:
     """Processor time of the node for each message."""
     settings = '[[subscription]]\nname = "recv"\ntopics = ["in"]\n' + (f'shard = "{shard}"\n' if shard else "")
@@ -61,9 +53,9 @@ def microseconds(shard: str, publishers: int, seconds: float) -> float:
         with node_process(folder, router.address, settings) as (_, node):
             process = int((folder / "node" / "journals" / "recv.db.lock").read_text())
             asyncio.run(load(url, publishers, seconds / 4))
-            before, kept = processor_s(process), node.offsets("recv").last
+            before, kept = cpu_s(process), node.offsets("recv").last
             count = asyncio.run(load(url, publishers, seconds))
-            spent = processor_s(process) - before
+            spent = cpu_s(process) - before
             assert node.offsets("recv").last - kept == (0 if shard == f"{1 - OWN}/2" else count)
     return spent / count * 1_000_000
 
@@ -80,12 +72,7 @@ def main(options: argparse.Namespace) -> None:
             ("passed, of another share", f"{1 - OWN}/2"),
         )
     }
-    if options.json:
-        print(json.dumps({"machine": machine(), **{key: round(value, 1) for key, value in found.items()}}))
-        return
-    print(machine())
-    for what, figure in found.items():
-        print(f"{what:30} {figure:8.1f} us of the node's processor time")
+    show_figures(found, "8.1f", "us of the node's processor time", options.json)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import time
 
-from bench_idle import cpu_seconds
 from bench_memory import ALLOWED_BYTES, ALLOWED_SHARE
 from harness import Router, Row, carry_out, run_load, show, standalone_router, whole
 
@@ -40,7 +39,7 @@ def main(options: argparse.Namespace) -> bool:
     with standalone_router() as router:
         began = time.monotonic()
         rows = soak(router, options.seconds, options.messages)
-        took, cpu = time.monotonic() - began, cpu_seconds(router)
+        took, cpu = time.monotonic() - began, router.cpu_s()
     first = rows[max(1, round(len(rows) * FIRST_SHARE))]["router MB"] * 1e6
     last = rows[-1]["router MB"] * 1e6
     fits = last - first <= max(ALLOWED_SHARE * first, ALLOWED_BYTES)

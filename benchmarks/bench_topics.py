@@ -18,7 +18,6 @@ import json
 from collections.abc import Sequence
 
 from abusers import publisher as attach_of_publisher
-from bench_idle import cpu_seconds
 from bench_scale import attach_all, flags
 from harness import BenchmarkError, Router, Row, amount, carry_out, machine, standalone_router, table, whole
 from load import SUBSCRIBER_CREDIT, Failed, Publisher, Run, Subscriber, measure
@@ -238,11 +237,11 @@ def of_patterns(count: int, pattern: str, seconds: float) -> Row:
         clients = attach_all(router.address, count, lambda number: f"idle/{number}/*/x") if count else []
         row = {"idle patterns": count, "subscription": pattern, **flow(router, ["load/one"], [pattern], seconds)}
         (own,) = connected(router.address, 1, "publishers")
-        before = cpu_seconds(router)
+        before = router.cpu_s()
         for number in range(PUBLISHERS):
             own.send(attach_of_publisher(number, f"p{number}", f"fresh/{number}"))
         wait_for([own], lambda each: each.counts.get(FLOW, 0) >= PUBLISHERS)
-        row["CPU us per attach of a publisher"] = round((cpu_seconds(router) - before) * 1e6 / PUBLISHERS)
+        row["CPU us per attach of a publisher"] = round((router.cpu_s() - before) * 1e6 / PUBLISHERS)
         for each in (own, *clients):
             each.close()
         return row

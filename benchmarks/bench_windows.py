@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-import harness
-from bench_frames import PER_LINK, Client, Router, fill, receiver_of
-from harness import Row, carry_out, show, whole
+from bench_frames import PER_LINK, Client, busy_router, fill, loop_cpu_s, receiver_of
+from harness import Router, Row, carry_out, show, whole
 
 from oncewire.wire import ACCEPTED, Disposition, DispositionReceived, Event, SenderLink
 from oncewire.wire.frames import encode_frame
@@ -23,11 +22,6 @@ FRAME, ENTRY = 1 << 20, 48
 WARM_UP = 100
 """Deliveries of another client before: the first ones pay for what all share."""
 ALL = (0, 0x7FFFFFFF)
-
-
-def resident_bytes(router: Router) -> int:
-    """Physical memory of the process."""
-    return harness.Router(router.process.pid, "", "").resident_bytes()
 
 
 def filled(router: Router, window: int) -> Client:
@@ -59,20 +53,17 @@ def settle_all(client: Client, window: int) -> None:
 def measure(window: int) -> Row:
     """One router: fill, settle, and look at it before, between and after."""
     # C-4: what is unsettled at a subscriber fits one frame of the router.
-    router = Router(min(window, PER_LINK), f"--limits-max-frame-size={max(FRAME, window * ENTRY + FRAME)}")
-    try:
+    with busy_router(min(window, PER_LINK), f"--limits-max-frame-size={max(FRAME, window * ENTRY + FRAME)}") as router:
         warm = filled(router, WARM_UP)
         settle_all(warm, WARM_UP)
         warm.socket.close()
-        before, cpu = resident_bytes(router), router.cpu_s()
+        before, cpu = router.resident_bytes(), loop_cpu_s(router)
         client = filled(router, window)
-        held, delivered = resident_bytes(router), router.cpu_s()
+        held, delivered = router.resident_bytes(), loop_cpu_s(router)
         settle_all(client, window)
-        settled = router.cpu_s()
-        left = resident_bytes(router)
+        settled = loop_cpu_s(router)
+        left = router.resident_bytes()
         client.socket.close()
-    finally:
-        router.stop()
     return {
         "unsettled": window,
         "bytes each": round((held - before) / window),

@@ -11,13 +11,13 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from load import Failed
+from load import Failed, cpu_s
 
 from oncewire.client import ClientError
 from router.commands.local_network import LocalNetworkError
@@ -73,6 +73,16 @@ def show(name: str, rows: Sequence[Row], as_json: bool, **beside: object) -> Non
         print(f"{machine()}\n\n{table(rows)}")
 
 
+def show_figures(found: Mapping[str, float], form: str, unit: str, as_json: bool) -> None:
+    """Print figures, each with what it is of."""
+    if as_json:
+        print(json.dumps({"machine": machine(), **{what: round(figure, 1) for what, figure in found.items()}}))
+        return
+    print(machine())
+    for what, figure in found.items():
+        print(f"{what:55} {figure:{form}} {unit}")
+
+
 def table(rows: Sequence[Row]) -> str:
     """Rows with the same headings, as Markdown; numbers stand to the right."""
     lines = [f"| {' | '.join(rows[0])} |", f"|{'--:|' * len(rows[0])}"]
@@ -106,11 +116,24 @@ class Router:
     http: str
 
     def resident_bytes(self) -> int:
-        """Physical memory the process holds now (VmRSS of proc(5))."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise BenchmarkError(f"the router with pid {self.pid} has ended")
+        """Physical memory the process holds now."""
+        return memory_of(self.pid)
+
+    def cpu_s(self) -> float:
+        """CPU seconds the process has used."""
+        return cpu_s(self.pid)
+
+
+def memory_of(pid: int, line: str = "VmRSS") -> int:
+    """Physical memory of a process, in bytes; `VmHWM` for the most that it has held (proc(5)).
+
+    Raises:
+        BenchmarkError: it has ended.
+    """
+    for found in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if found.startswith(f"{line}:"):
+            return int(found.split()[1]) * 1024
+    raise BenchmarkError(f"the router with pid {pid} has ended")
 
 
 @contextlib.contextmanager

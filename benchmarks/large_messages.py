@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
-from pathlib import Path
 
-from harness import BenchmarkError, Row, carry_out, machine, whole
+from harness import BenchmarkError, Row, carry_out, memory_of, show, whole
 from streaming_clients import StreamingPublisher, StreamingSubscriber
 
 from router.commands.local_network import LocalNetwork
@@ -24,18 +22,6 @@ WINDOW_BYTES = 64 * MIB
 """The default of limits.window_bytes."""
 BESIDE = 32 * MIB
 """For the program itself, and what is under way."""
-
-
-def peak_bytes(pid: int) -> int:
-    """The most physical memory the process has held (VmHWM of proc(5)).
-
-    Raises:
-        BenchmarkError: it has ended.
-    """
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise BenchmarkError(f"the router with pid {pid} has ended")
 
 
 async def measure(size: int, subscribers: int) -> Row:
@@ -48,14 +34,14 @@ async def measure(size: int, subscribers: int) -> Row:
             await reader.open(second.url)
         publisher = StreamingPublisher("p", "large")
         await publisher.open(first.url)
-        before = {router.id: peak_bytes(router.pid) for router in (first, second)}
+        before = {router.id: memory_of(router.pid, "VmHWM") for router in (first, second)}
         began = time.monotonic()
         await publisher.send(b"1", size)
         seconds = time.monotonic() - began
         for reader in readers:
             if reader.whole != 1 or reader.size < size:
                 raise BenchmarkError(f"{reader.name} got {reader.whole} messages, the last of {reader.size} bytes")
-        peaks = {router.id: peak_bytes(router.pid) for router in (first, second)}
+        peaks = {router.id: memory_of(router.pid, "VmHWM") for router in (first, second)}
         for client in (publisher, *readers):
             client.cut()
     return {
@@ -74,12 +60,7 @@ async def measure(size: int, subscribers: int) -> Row:
 def main(options: argparse.Namespace) -> bool:
     """Measure and print."""
     row = asyncio.run(measure(options.size, options.subscribers))
-    if options.json:
-        print(json.dumps({"benchmark": "large_messages", "machine": machine(), "rows": [row]}))
-    else:
-        print(machine())
-        for name, value in row.items():
-            print(f"{name:>16}  {value}")
+    show("large_messages", [row], options.json)
     return bool(row["within"])
 
 
