@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import re
-import shlex
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import click
 
 from tests.docs.test_protocol_rules import NAME
 
@@ -291,22 +288,6 @@ def wrong_score(page: str) -> Iterator[str]:
     for name, counts in score(page).items():
         if reported.get(name) != tuple(map(str, counts)):
             yield f"{name}: the counts are {counts}"
-
-
-def wrong_commands(page: str, group: click.Group) -> Iterator[str]:
-    """Every `oncewire` command of the page exists with its options."""
-    for line in re.findall(r"^\.venv/bin/oncewire ([^#\n]+)", page, re.MULTILINE):
-        command: click.Command | None = group
-        for word in shlex.split(line):
-            if word.startswith("--"):
-                options = {name for parameter in command.params for name in parameter.opts} if command else set()
-                if word not in options:
-                    yield f"oncewire {line.strip()}: there is no {word}"
-            elif isinstance(command, click.Group):
-                command = command.get_command(click.Context(command), word)
-                if command is None:
-                    yield f"oncewire {line.strip()}: there is no {word}"
-                    break
 
 
 def rules_named_in(rule: re.Pattern[str], source: str) -> Iterator[str]:

@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import click
 import pytest
 
-from chaos.cli import chaos, demo
 from chaos.simulator.fault_names import ALL_FAULTS
 from chaos.simulator.traits import Traits
 from tests.docs.guarantee_tables import (
@@ -22,7 +20,6 @@ from tests.docs.guarantee_tables import (
     section,
     table,
     wrong_answers,
-    wrong_commands,
     wrong_evidence,
     wrong_gaps,
     wrong_links,
@@ -45,7 +42,6 @@ PAGES = [
     )
 ]
 EVIDENCE = re.compile(r"\[((?:real|sim|gold|core|part)-[\w-]+)\](?!\()")
-COMMANDS = click.Group(commands={"demo": demo, "chaos": chaos})
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +103,6 @@ def test_what_is_not_shown_is_listed_as_such(page: str) -> None:
 
 def test_the_counts_of_evidence_are_true(page: str) -> None:
     assert_none(wrong_score(page))
-
-
-def test_every_command_of_the_page_exists(page: str) -> None:
-    assert len(re.findall(r"^\.venv/bin/oncewire ", page, re.MULTILINE)) >= 3
-    assert_none(wrong_commands(page, COMMANDS))
 
 
 def test_every_guarantee_and_assumption_is_named(page: str) -> None:
@@ -367,13 +358,3 @@ def test_a_planted_fault_is_found(name: str, small_facts: Facts) -> None:
     found = all_problems(SMALL.replace(text, instead, 1), small_facts)
     for words in expected:
         assert any(words in problem for problem in found), found
-
-
-def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
-    group = click.Group(commands={"demo": click.Command("demo", params=[click.Option(["--json"])])})
-    assert list(wrong_commands(".venv/bin/oncewire demo --json\n", group)) == []
-    page = ".venv/bin/oncewire demo --fast  # quick\n.venv/bin/oncewire dmo\n"
-    assert list(wrong_commands(page, group)) == [
-        "oncewire demo --fast: there is no --fast",
-        "oncewire dmo: there is no dmo",
-    ]
