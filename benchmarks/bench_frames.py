@@ -139,7 +139,7 @@ def fill(router: Router, window: int, map_of: int) -> Client:
     Args:
         router: where.
         window: deliveries it publishes.
-        map_of: entries its frames hold; what the window has more is held by the router (C-4).
+        map_of: entries its frames hold; its links get no credit for more (C-4).
     """
     client = Client(router.address, f"busy-{window}-{map_of}", 512 + 48 * map_of)
     topic = f"t-{map_of}"
@@ -157,6 +157,8 @@ def fill(router: Router, window: int, map_of: int) -> Client:
     sent = 0
     for sender in senders:
         for tag in range(min(window, PER_LINK)):
+            if not sender.credit and map_of < window:
+                break  # its map is full
             if not sender.credit:
                 client.until(lambda event, link=sender: isinstance(event, LinkFlow) and event.link is link)
             sender.send(b"%d" % tag, body)
