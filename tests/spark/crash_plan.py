@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tests.spark.crash_points import CRASH, FOLDER, Crash, go_file, session_members
-from tests.spark.life_log import told
+from tests.spark.life_log import excerpt, is_failure_of_spark
 
 logger = logging.getLogger("crash-plan")
 LIFE_S = 300.0
@@ -131,6 +131,16 @@ class Job:
             end_session(self._process.pid)
             self._process.wait(LIFE_S)
 
+    def ends_in_order(self) -> bool:
+        """Wait for its end; False where Spark itself has failed. Nothing is left of it."""
+        assert self._process is not None
+        code = self._process.wait(LIFE_S)
+        self.end()
+        if code and is_failure_of_spark(self.log):
+            return False
+        check_code(code, self.log, dies=False)
+        return True
+
     def check_end(self, *, dies: bool) -> None:
         """It ends as planned, by SIGKILL or in order; returns when nothing is left of it."""
         assert self._process is not None
@@ -182,4 +192,4 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def check_code(code: int, log: Path, *, dies: bool) -> None:
     """A process ends as planned."""
     expected = -signal.SIGKILL if dies else 0
-    assert code == expected, f"{log.name} ended with {code}: {told(log)}"
+    assert code == expected, f"{log.name} ended with {code}: {excerpt(log)}"

@@ -9,14 +9,23 @@ MAX_CHARACTERS = 6_000
 _HEAD, _CAUSES, _LINE = 1_500, 2_000, 300
 _CAUSE = re.compile(r"(?:\s*Caused by: |(?:[\w.$]+\.)?[\w$]*(?:Exception|Error)\b).*")
 _TRACEBACK = "Traceback (most recent call last)"
+_FAILURES_OF_SPARK = ("Python worker failed to connect back", "Task not serializable")
+"""Spark waits 10 s for a Python process; and two queries of a session may start while a plan of one is serialized, in
+which nothing is ours but bytes."""
 
 
-def told(log: Path) -> str:
+def is_failure_of_spark(log: Path) -> bool:
+    """Whether Spark has ended its process, as it does now and then on a busy machine: one more crash."""
+    text = log.read_text(errors="replace")
+    return any(each in text for each in _FAILURES_OF_SPARK)
+
+
+def excerpt(log: Path) -> str:
     """As much of a log as says why its process failed: MAX_CHARACTERS at most."""
-    return told_by(log.read_text(errors="replace"))
+    return excerpt_of(log.read_text(errors="replace"))
 
 
-def told_by(text: str) -> str:
+def excerpt_of(text: str) -> str:
     """The head of the first traceback, each line of an exception or its cause once, and the end."""
     if len(text) <= MAX_CHARACTERS:
         return text

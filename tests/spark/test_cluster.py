@@ -24,7 +24,7 @@ import bridges
 import oncewire
 from tests.node.node_process import NodeProcess
 from tests.spark.cluster_job import Role
-from tests.spark.life_log import told
+from tests.spark.life_log import excerpt
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild, node_options, publish_numbers
 from tests.spark.standalone_cluster import CORES, HOSTS, Applications, Cluster, running_cluster, zip_packages
@@ -68,8 +68,8 @@ class Run:
         """Wait; returns what the condition gave."""
         ends_at = time.monotonic() + WAIT_S
         while not (found := condition()):
-            assert time.monotonic() < ends_at, f"{what}: {told(self.log)}"
-            assert self.cluster.driver_ended() is None, f"the driver ended: {told(self.log)}"
+            assert time.monotonic() < ends_at, f"{what}: {excerpt(self.log)}"
+            assert self.cluster.driver_ended() is None, f"the driver ended: {excerpt(self.log)}"
             time.sleep(0.05)
         return found
 
@@ -160,7 +160,7 @@ def test_twins_that_stage_and_an_executor_that_dies_neither_lose_nor_double_a_ro
         ends_at = time.monotonic() + WAIT_S
         while (code := cluster.driver_ended()) is None and time.monotonic() < ends_at:
             time.sleep(0.05)
-        assert code == 0, told(log)
+        assert code == 0, excerpt(log)
         received = recorder.received
 
     rows = [delivery.text.split("|")[:2] for delivery in received]

@@ -35,7 +35,7 @@ from tests.spark.crash_plan import (
     until,
 )
 from tests.spark.crash_points import LIFE, ROWS, Crash
-from tests.spark.life_log import told
+from tests.spark.life_log import excerpt
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 
@@ -219,7 +219,7 @@ class Plan:
     def until_node_dies(self, job: Job) -> None:
         """The job lives on meanwhile."""
         until(lambda: self.node.is_dead() or job.is_over(), "the node does not die")
-        assert not job.is_over(), told(job.log)
+        assert not job.is_over(), excerpt(job.log)
 
     def crashes_hit(self) -> list[str]:
         """The points that were really reached, in order."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.spark.life_log import MAX_CHARACTERS, told_by
+from tests.spark.life_log import MAX_CHARACTERS, excerpt_of
 
 STACK = "\tat org.apache.spark.sql.execution.Some.method(Some.scala:1)\n"
 
 
 def test_a_short_log_is_shown_as_it_is() -> None:
-    assert told_by("all of it\n") == "all of it\n"
+    assert excerpt_of("all of it\n") == "all of it\n"
 
 
 def test_causes_and_the_head_of_the_first_traceback_are_shown_from_anywhere_in_a_long_log() -> None:
-    shown = told_by(
+    shown = excerpt_of(
         "start\n" * 500
         + "Traceback (most recent call last):\n  File 'job.py', line 7\n"
         + STACK * 200
@@ -33,7 +33,7 @@ def test_causes_and_the_head_of_the_first_traceback_are_shown_from_anywhere_in_a
 
 def test_many_causes_leave_room_for_the_end() -> None:
     text = "".join(f"a.b.Exception: number {n} {'x' * 400}\n" for n in range(200)) + "the very end"
-    shown = told_by(text)
+    shown = excerpt_of(text)
     assert len(shown) <= MAX_CHARACTERS
     assert "number 0" in shown
     assert shown.endswith("the very end")

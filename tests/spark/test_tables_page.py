@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ BLOCKS = [block.text for block in blocks_of(ROOT / "docs/how-to/spark-tables.md"
 ROWS = 1200
 KILLED_AT = (200, 600)
 """Rows in the table: the program is at work then."""
+MAX_LIVES = 10
+"""Four, and those that Spark itself ends: the program is started again then, as its page says."""
 
 
 @pytest.fixture
@@ -53,6 +56,36 @@ def rows_of_files(folder: Path) -> list[tuple[str, str]]:
     return sorted((row["delivery_hash"], row["text"]) for row in found)
 
 
+def is_killed(life: Job, is_at_work: Callable[[], bool]) -> bool:
+    """Kill the program when it is at work; False when Spark has ended it before."""
+    with running(life):
+        until(lambda: life.is_over() or is_at_work(), "neither at work nor over")
+        if life.is_over():
+            assert not life.ends_in_order(), "it was done before it was to be killed"
+            return False
+    life.check_end(dies=True)
+    return True
+
+
+def run_to_the_end(lives: Iterator[Job]) -> None:
+    """Start the program until it ends in order."""
+    for life in lives:
+        with running(life):
+            if life.ends_in_order():
+                return
+    raise AssertionError(f"Spark ended all of {MAX_LIVES} lives")
+
+
+@contextmanager
+def running(life: Job) -> Iterator[None]:
+    """A life of the program; nothing of it is left behind the block."""
+    life.start()
+    try:
+        yield
+    finally:
+        life.end()
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.needs("postgresql")
@@ -71,23 +104,15 @@ def test_rows_are_once_in_the_table_and_in_the_files_though_the_program_is_kille
         edge.make("orders")
         edge.append_numbers("orders", 0, ROWS)
         program = program_of_the_page(edge, database, tmp_path)
-        lives = [Job(tmp_path, number, [program], None, {}) for number in range(len(KILLED_AT) + 2)]
-        try:
-            for life, rows in zip(lives, KILLED_AT, strict=False):
-                life.start()
-                until(lambda life=life, rows=rows: life.is_over() or count() >= rows, f"{rows} rows")  # type: ignore[misc]
-                life.end()
-                life.check_end(dies=True)
-            lives[-2].start()
-            lives[-2].check_end(dies=False)
-            # As if it had been killed between a batch's effects and Spark's own note of it.
-            checkpoints = [tmp_path / "checkpoints" / each for each in ("to_database", "to_files")]
-            repeated = [forget_last_commit(checkpoint) for checkpoint in checkpoints]
-            lives[-1].start()
-            lives[-1].check_end(dies=False)
-        finally:
-            for life in lives:
-                life.end()
+        lives = iter([Job(tmp_path, number, [program], None, {}) for number in range(MAX_LIVES)])
+        for rows in KILLED_AT:
+            while not is_killed(next(lives), lambda rows=rows: count() >= rows):  # type: ignore[misc]
+                pass
+        run_to_the_end(lives)
+        # As if it had been killed between a batch's effects and Spark's own note of it.
+        checkpoints = [tmp_path / "checkpoints" / each for each in ("to_database", "to_files")]
+        repeated = [forget_last_commit(checkpoint) for checkpoint in checkpoints]
+        run_to_the_end(lives)
     assert [checkpoint_batches(checkpoint)[-1] for checkpoint in checkpoints] == repeated
     expected = sorted((delivery_hash(name, {"orders": offset}), str(offset - 1)) for offset in range(1, ROWS + 1))
     assert sorted(database.rows("SELECT delivery_hash, text FROM orders")) == expected
