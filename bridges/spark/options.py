@@ -31,6 +31,7 @@ from oncewire.settings.parsers import NotAllowed
 
 __all__ = [
     "OPTIONS",
+    "UNNAMED",
     "BridgeOptions",
     "Option",
     "Side",
@@ -42,10 +43,13 @@ __all__ = [
     "options_of",
     "sink_options",
     "source_options",
+    "unnamed_sink",
 ]
 
 AT_MOST_ONCE_RETENTION_S = 3600.0
 """What at-most-once hands out is done with before it is read: so long tasks have to read it."""
+UNNAMED = "unnamed-writes"
+"""The sink of all batch writes without `sinkId`, and in place of a query id: no other writer may share it (O-13)."""
 _BRIDGE = frozenset(option.key for option in OPTIONS if option.key.startswith(("bridge", "amqp.")))
 
 
@@ -268,6 +272,16 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
         require=found["require"],
         query_id=found["queryId"],
     )
+
+
+def unnamed_sink(options: SinkOptions) -> str:
+    """The sink of batch writes without `sinkId`: one for each way to publish, because a sink publishes in one way."""
+    found = [UNNAMED]
+    if options.guarantee is Guarantee.AT_MOST_ONCE:
+        found.append(options.guarantee.value)
+    if options.require:
+        found.append(f"require-{options.require}")
+    return "-".join(found)
 
 
 def bridge_options(given: Mapping[str, str]) -> BridgeOptions:

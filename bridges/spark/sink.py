@@ -31,8 +31,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from bridges.node.errors import BadRequest, BatchForgotten, NodeError
 from bridges.node.interface import Node
 from bridges.node.outbox import StagedPart, Writer
-from bridges.spark.option_values import Guarantee
-from bridges.spark.options import SinkOptions, open_node, sink_options
+from bridges.spark.options import UNNAMED, SinkOptions, open_node, sink_options, unnamed_sink
 from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import check_columns
 from bridges.spark.staging import Attempt, check_sink, commit_batch, stage_batches, writer_of
@@ -45,8 +44,6 @@ RUN_ID = "spark.jobGroup.id"
 """What Spark passes to its tasks about their batch; a run id is new for each start of a query."""
 BATCH_WRITES = "batch-writes"
 """In place of a query id: all batch writes to a sink that name no query are one writer, which no stream may share."""
-UNNAMED = "unnamed-writes"
-"""The sink of all batch writes without `sinkId`, and in place of a query id: no other writer may share it (O-13)."""
 _BATCH_BITS = 62
 """Of the number of an unnamed write, which has no order: with a thousand of them known two are never the same."""
 
@@ -190,16 +187,6 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
                 node.discard(self._sink, self._writer, self._batch)
         except NodeError as error:  # the job's own error says more
             logger.warning("rows of a write that failed stay at the node for a day: %s", error)
-
-
-def unnamed_sink(options: SinkOptions) -> str:
-    """The sink of batch writes without `sinkId`: one for each way to publish, because a sink publishes in one way."""
-    found = [UNNAMED]
-    if options.guarantee is Guarantee.AT_MOST_ONCE:
-        found.append(options.guarantee.value)
-    if options.require:
-        found.append(f"require-{options.require}")
-    return "-".join(found)
 
 
 def _check(options: SinkOptions, schema: Any) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bridges.node.outbox import Outbox
-from bridges.spark.options import sink_options
-from bridges.spark.sink import UNNAMED, unnamed_sink
+from bridges.spark.options import UNNAMED, sink_options, unnamed_sink
 from tests.node.node_process import NodeProcess
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild, node_options
