@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ PADDED = 600_000
 """Octets of a row: a task's rows are more than one body, so it stages some before it has seen them all."""
 
 Work = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+@pytest.fixture(autouse=True)
+def _pickled_by_value() -> Iterator[None]:
+    """Functions of this file go to the workers whole: they have no tests to import."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 def seen(folder: Path, what: str) -> list[str]:
