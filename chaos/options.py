@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+from rich.console import Console
 
 from oncewire.cli.errors import CliError
 
@@ -56,3 +58,13 @@ def _ledger_of(ctx: click.Context, option: click.Parameter, path: Path) -> Path:
     if path.suffix != ".jsonl":
         raise CliError(f"{path} is no ledger", "its name does not end in .jsonl", "give --state another file")
     return path
+
+
+def end_record(ctx: click.Context, console: Console, said: str, counts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print where a record of runs stands, and exit with its verdict."""
+    console.print(said, style="green" if counts["passed"] else "bold red", soft_wrap=True)
+    if counts["kept"] is not None:
+        console.print(f"what failed is kept in {counts['kept']}", style="bold red", soft_wrap=True)
+    if as_json:
+        click.echo(json.dumps(counts))
+    ctx.exit(0 if counts["passed"] else FAILED)

@@ -118,7 +118,7 @@ class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark h
 
     With `batchId` a job that runs again changes nothing, if its first run came as far as its commit. Without, the time
     is the batch's number, and each job is published. Without `sinkId` the batch stands alone (O-13): its number is
-    chosen by chance when the driver makes this writer, so attempts of tasks and stages belong to it, and each job is
+    drawn at random when the driver makes this writer, so attempts of tasks and stages belong to it, and each job is
     another one.
 
     Args:

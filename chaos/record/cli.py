@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -61,15 +60,9 @@ def record(
         fix = "run `pip install matplotlib`, or `make tools` in the project's folder"
         raise CliError("the page's plots cannot be drawn", str(error), fix) from None
     counts = summary.as_json()
-    console.print(
+    said = (
         f"code {summary.code}: {summary.faults} of {faults} faults in {len(summary.runs)} runs of experiments: "
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, reordered {counts['reordered']}, "
-        f"stuck {counts['stuck']}; the page is {plan.page}",
-        style="green" if summary.passed else "bold red",
-        soft_wrap=True,
+        f"stuck {counts['stuck']}; the page is {plan.page}"
     )
-    if summary.kept is not None:
-        console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
-    if as_json:
-        click.echo(json.dumps(counts))
-    ctx.exit(0 if summary.passed else options.FAILED)
+    options.end_record(ctx, console, said, counts, as_json=as_json)

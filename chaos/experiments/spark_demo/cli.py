@@ -140,17 +140,11 @@ def spark(
     plan = Plan(state, kills, each, first_seed, None if minutes is None else minutes * 60)
     summary = make_record(plan, run_once)
     counts = summary.as_json()
-    console.print(
+    said = (
         f"code {summary.code}: {summary.kills} of {kills} kills in {len(summary.runs)} runs: lost {counts['lost']}, "
-        f"duplicated {counts['duplicated']}, torn {counts['torn']}; the page is {plan.page}",
-        style="green" if summary.passed else "bold red",
-        soft_wrap=True,
+        f"duplicated {counts['duplicated']}, torn {counts['torn']}; the page is {plan.page}"
     )
-    if summary.kept is not None:
-        console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
-    if as_json:
-        click.echo(json.dumps(counts))
-    ctx.exit(0 if summary.passed else options.FAILED)
+    options.end_record(ctx, console, said, counts, as_json=as_json)
 
 
 def _check_spark() -> None:
