@@ -25,7 +25,6 @@ from oncewire.client import (
     UsageError,
     connect,
 )
-from oncewire.client.bodies import EncodedMessage
 from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import counted
 from oncewire.client.publisher import SESSION_TIMEOUT_S
@@ -197,7 +196,7 @@ class SinkPublisher:
         while number < end:
             stop = min(end, number + group)
             payloads = journal.annotated(topic, rows, number, stop)
-            for sending in await publisher.submit_many([EncodedMessage(payload) for payload in payloads]):
+            for sending in await publisher._submit_stored(payloads):  # noqa: SLF001 - not for applications
                 sending.was_awaited = True  # its outcome is counted by the journal
             number = stop
             self._count_unfinished(topic, publisher.unfinished)

@@ -208,6 +208,7 @@ class OutboxJournal(StoreJournal):
         self.keeps_released = on_released is not None
         self.released: set[str] = set()
         self._newly_released: set[str] = set()
+        self._exposed_before: dict[str, int] = {}
         self._decided = 0
 
     def commit(self) -> None:
@@ -272,8 +273,9 @@ class OutboxJournal(StoreJournal):
         self._decided += len(changes.decided) - len(released)
         if changes.decided:
             self._inside, self._behind = CrashPoint.OUTCOMES_WRITTEN, CrashPoint.OUTCOMES_COMMITTED
-        elif changes.stored:
+        elif changes.exposed_before > self._exposed_before.get(link_name, 0):
             self._inside, self._behind = CrashPoint.ROWS_NOTED, CrashPoint.ROWS_EXPOSED
+        self._exposed_before[link_name] = changes.exposed_before
         self.add(write)
 
     def send_released(self, topic: str) -> Job:

@@ -31,18 +31,6 @@ GROUP = 250
 NAME = "publisher of the outbox"
 
 
-class _Encoded:
-    """A message that is encoded already, for `submit_many`."""
-
-    __slots__ = ("_payload",)
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def encode(self) -> bytes:
-        return self._payload
-
-
 class OutboxPublisher(TopicLink):
     """Publishes what transactions of a store have decided on, in the order of their commits for each topic.
 
@@ -156,7 +144,7 @@ class OutboxPublisher(TopicLink):
                     # W-22: the row's number is the number of the client's message, and so its delivery tag.
                     assert [number for number, _ in rows] == [*range(first, first + len(rows))]
                     try:
-                        sendings = await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows])
+                        sendings = await publisher._submit_stored([bytes(row[1]) for row in rows])  # noqa: SLF001
                     except NotAccepted:  # something was released, and is being recorded
                         return
                     for sending in sendings:

@@ -15,23 +15,6 @@ class Encodable(Protocol):
         """The whole message, sections and all."""
 
 
-class EncodedMessage:
-    """A message that our own code has encoded: it is sent as it is. What others encode is decoded first, as a check.
-
-    Args:
-        payload: the whole message, sections and all.
-    """
-
-    __slots__ = ("payload",)
-
-    def __init__(self, payload: bytes) -> None:
-        self.payload = payload
-
-    def encode(self) -> bytes:
-        """The message."""
-        return self.payload
-
-
 Body: TypeAlias = bytes | bytearray | memoryview | str | Message | Encodable
 """bytes: one data section. str: an amqp-value string. Message: as it is. Else what encodes itself. A dict, a number or
 None is none of these, for the type checker and at run time: a publisher with a codec takes them."""
@@ -58,8 +41,6 @@ def encode_body(
         raise _not_sendable(str(error)) from error
     if properties is not None or application_properties:
         raise _not_sendable("properties can be given beside bytes or a string only, a message has its own")
-    if isinstance(body, EncodedMessage):
-        return body.payload
     if isinstance(body, Message):
         try:
             return encode_message(body)

@@ -299,9 +299,12 @@ class Publisher(PublisherLink):
         self, body: Body, properties: Properties | None = None, application_properties: dict[str, object] | None = None
     ) -> bytes:
         payload = encode_body(body, properties, application_properties)
+        self._check_size(payload)
+        return payload
+
+    def _check_size(self, payload: bytes) -> None:
         if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
             check_size(payload, self._max_message_size, self.client._router_name)
-        return payload
 
     async def _submit(
         self,
@@ -311,22 +314,45 @@ class Publisher(PublisherLink):
         durable: bool = False,
     ) -> list[Sending]:
         self._check_open()
-        size = sum(map(len, payloads))
+        async with self._turn:
+            await self._until_room(payloads)
+            if not durable:
+                return self._take(payloads)
+            return await self._take_durably(payloads, effect)
+
+    async def _submit_stored(self, payloads: list[bytes]) -> list[Sending]:
+        """Take encoded messages that the journal holds already, under the next numbers; wait for room, and no commit.
+
+        Raises:
+            UsageError: one is too large, or they are more than the window holds.
+            ClientError: the publisher failed or was closed.
+        """
+        self._check_open()
+        for payload in payloads:
+            self._check_size(payload)
+        async with self._turn:
+            await self._until_room(payloads)
+            first = self._core.next_number
+            for number, payload in enumerate(payloads, first):
+                self._core.take_stored(number, payload)
+            sendings = [self._sending(number) for number in range(first, first + len(payloads))]
+        self._taken(len(payloads))
+        return sendings
+
+    async def _until_room(self, payloads: list[bytes]) -> None:
+        """Wait for room in the window, in one's turn."""
         if len(payloads) > self._core.window:
             raise UsageError(
                 f"{len(payloads)} messages cannot be taken in one transaction",
                 f"the window holds {self._core.window}",
                 "submit fewer at once, or open the publisher with a larger window",
             )
-        async with self._turn:
-            while not self._core.has_room(size, len(payloads)):
-                self._check_held()
-                self._room = self._loop.create_future()
-                await self._wait(self._room)
-            self._check_open()
-            if not durable:
-                return self._take(payloads)
-            return await self._take_durably(payloads, effect)
+        size = sum(map(len, payloads))
+        while not self._core.has_room(size, len(payloads)):
+            self._check_held()
+            self._room = self._loop.create_future()
+            await self._wait(self._room)
+        self._check_open()
 
     def _take_at_once(self, payload: bytes) -> Sending | None:
         """Take a message if nobody waits for room and there is some; None: there is not."""
@@ -366,8 +392,7 @@ class Publisher(PublisherLink):
             ClientError: the publisher failed or was closed.
         """
         self._check_open()
-        if len(payload) > self._max_message_size:  # else the router's name is not looked up for each message
-            check_size(payload, self._max_message_size, self.client._router_name)
+        self._check_size(payload)
         self._core.take_stored(number, payload)
         sending = self._sending(number)
         self._taken(1)

@@ -28,8 +28,6 @@ from oncewire.client import (
     connect,
     stall_notice,
 )
-from oncewire.client.bodies import EncodedMessage, encode_body
-from oncewire.wire import encode_data_message
 from tests.client.shell_helpers import LONG, until
 from tests.client.wire_server import Network, WireServer
 from tests.router.processes import running_router
@@ -154,12 +152,6 @@ async def test_an_error_in_the_block_suspends_the_link(server: WireServer, netwo
 class Rubbish:
     def encode(self) -> bytes:
         return b"this is no section"
-
-
-def test_what_our_own_code_has_encoded_is_sent_as_it_is_and_not_decoded_again() -> None:
-    """Decoding each row was half of what a bridge node did for a sink."""
-    payload = encode_data_message(b"x")
-    assert encode_body(EncodedMessage(payload)) is payload
 
 
 class NeedsMore:
