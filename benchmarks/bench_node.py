@@ -27,7 +27,8 @@ from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.client import RemoteNode, read_secret
 from bridges.node.interface import Node
 from bridges.node.journal import Arrival, ReceiverJournal
-from bridges.node.outbox import Outbox, StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
+from bridges.node.outbox import Outbox
 from bridges.node.producers_core import Identity
 from oncewire.client import SqliteJournal, connect
 from oncewire.wire import encode_data_message

@@ -16,8 +16,8 @@ from bridges.edge.part import Kind, PartSettings
 from bridges.edge.settings import EDGE, FLAGS, USERS_FILE
 from oncewire.cli.errors import CliError
 from oncewire.cli.token import token_in
-from oncewire.settings.loading import Given, Schema, nearest, read_toml
-from oncewire.settings.parsers import without_login
+from oncewire.settings.loading import Given, Schema, read_toml
+from oncewire.settings.parsers import nearest, without_login
 from oncewire.settings.printing import explained
 
 COMMAND = "`oncewire edge serve --print-config`"

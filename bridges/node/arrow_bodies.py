@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from bridges.node.errors import BadRequest, TooLarge
-from bridges.node.journal_reader import Chunk
+from bridges.node.model import Chunk
 from oncewire.wire import DecodeError, splice_annotations
 from oncewire.wire.vocabulary import DELIVERY_HASH
 

@@ -32,8 +32,8 @@ from bridges.node.frames import (
 )
 from bridges.node.gaps import Gap
 from bridges.node.interface import RETRY_CAP_S, RETRY_FIRST_S, Commit, Node, Offsets
-from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
-from oncewire.client.transactions.sequencer import Isolation
+from bridges.node.model import AS_USUAL, Publishing, StagedPart, Writer
+from oncewire.client.isolation import Isolation
 from oncewire.transport.tls import fault_of
 
 T = TypeVar("T", Offsets, Commit)

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from bridges.node.arrow_bodies import count_topics, range_batch
 from bridges.node.interface import Commit, Node, Offsets
-from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
-from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
+from bridges.node.model import AS_USUAL, NodeSettings, Publishing, StagedPart, Writer
+from bridges.node.node import MAX_WAIT_S, BridgeNode, open_storage
 from bridges.node.retention import RELEASED
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 
 LOCKED_S = 30.0
 """How long another receiver of the same journal is waited for: a process that was killed may live for a moment."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from bridges.node.errors import OutboxFull
 from bridges.node.gaps import Gap
-from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
-from oncewire.client.transactions.sequencer import Isolation
+from bridges.node.model import AS_USUAL, Publishing, StagedPart, Writer
+from oncewire.client.isolation import Isolation
 
 RETRY_FIRST_S = 0.1
 RETRY_CAP_S = 2.0

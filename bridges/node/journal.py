@@ -31,7 +31,7 @@ from bridges.node.journal_tables import FEATURES, begin, journal_of, marks_of
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
 from bridges.node.retention import Retention, note_ended, note_unread, read_retention
 from bridges.node.shard_core import Shard
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.store.rules_core import to_us
 from oncewire.store.store import Transaction
 

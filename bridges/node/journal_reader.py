@@ -6,7 +6,6 @@ No transaction is open between two chunks: it would keep SQLite from cleaning up
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from bridges.journal import log
@@ -23,28 +22,12 @@ from bridges.node.errors import (
 )
 from bridges.node.gaps import Gap, gaps_within
 from bridges.node.journal_tables import FEATURES, JournalMarks, journal_of, marks_of
+from bridges.node.model import Chunk
 from oncewire.store.store import Transaction
 
 CHUNK_ROWS = 8_192
 CHUNK_BYTES = 8 << 20
 """A chunk ends at the first of both: large enough for Arrow to be fast, small enough for any client's memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Consecutive messages; the lists are columns of equal length.
-
-    Attributes:
-        first: position of the first message.
-        topics: what was subscribed to, for each message.
-        arrived: microseconds since 1970.
-        payloads: the encoded messages.
-    """
-
-    first: int
-    topics: list[str]
-    arrived: list[int]
-    payloads: list[bytes]
 
 
 class JournalReader:

@@ -15,7 +15,7 @@ from bridges.node.errors import BadRequest, StorageError
 from bridges.node.gaps import GAP_TABLES
 from bridges.node.shard_core import Shard
 from bridges.node.shards import keep_shard, shard_text
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.store.migrations import Feature
 from oncewire.store.store import Transaction
 

@@ -6,21 +6,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
-from bridges.doors.tls import NO_FILES, TlsFiles, tls_context
+from bridges.doors.tls import tls_context
 from bridges.node.errors import BadRequest, NodeError
 from bridges.node.interface import Commit
-from bridges.node.outbox import MAX_OUTBOX_BYTES
-from bridges.node.publisher import INFLIGHT, SinkPublisher
-from bridges.node.receiver import Receiver, Subscription
+from bridges.node.model import NodeSettings, Subscription
+from bridges.node.publisher import SinkPublisher
+from bridges.node.receiver import Receiver
 from bridges.node.shards import refuse_part
 from bridges.node.signals import Signal
 from bridges.node.storage import Storage
 from oncewire.cli.token import token_in
 from oncewire.client import ClientError
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 
 logger = logging.getLogger("oncewire.bridge")
 
@@ -34,35 +33,6 @@ ABANDONED_S = 3600.0
 """How often what was staged and will not be committed is looked for (O-13)."""
 MAX_WAIT_S = 30.0
 """Longest wait for a batch in one request; clients ask again. A connection that is silent for longer looks dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """What a node works with.
-
-    Attributes:
-        name: part of the container-ids of its subscriptions: another name makes other subscriptions.
-        folder: for journals and outboxes, on a local disk.
-        routers: URLs, tried in turn.
-        subscriptions: received from the start; others are added when a client asks for them.
-        defaults: what subscriptions have that are added later; name, container-id and topics are not used.
-        max_outbox_bytes: see `Outbox`.
-        inflight: see `SinkPublisher`.
-        tls: for routers whose URL is amqps or wss.
-        token_file: the token of each login, read again each time; None = log in with what the URLs have.
-        resumes: resume every subscription and sink of the folder; False = only those a client asks for.
-    """
-
-    name: str
-    folder: Path
-    routers: tuple[str, ...]
-    subscriptions: tuple[Subscription, ...] = ()
-    defaults: Subscription = Subscription("", "", ())  # noqa: RUF009  # frozen
-    max_outbox_bytes: int = MAX_OUTBOX_BYTES
-    inflight: int = INFLIGHT
-    tls: TlsFiles = NO_FILES
-    token_file: Path | None = None
-    resumes: bool = True
 
 
 def open_storage(settings: NodeSettings) -> Storage:

@@ -10,7 +10,6 @@ Any process may stage and commit; one process at a time publishes (`outbox_journ
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from bridges.node.database import open_file
 from bridges.node.errors import BadRequest, BatchForgotten, Fenced, OutboxFull, OwnedByAnother, PartMissing, TooLarge
+from bridges.node.model import AS_USUAL, MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Publishing, StagedPart, Writer
 from bridges.node.outbox_schema import SINKS
 from bridges.node.required_rows import set_required
 from bridges.node.snapshots import choose_snapshot
@@ -26,8 +26,6 @@ from bridges.node.staged_parts import delete_abandoned, delete_parts, staged_and
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
 from oncewire.store.store import Transaction
 
-MAX_OUTBOX_BYTES = 1 << 30
-"""Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""
 KEPT_MANIFESTS = 1_000
 """Published batches that are still known. A query repeats its last batch only; Spark itself keeps 100."""
 KEPT_RUNS = 1_000
@@ -36,85 +34,7 @@ NEW_LIFE_AFTER_S = PRODUCER_RETENTION_S / 2
 """A topic without rows for so long becomes a new producer: readers may forget the old one (SQ-6)."""
 MAX_TOPICS = 256
 """Topics of one sink: each is a link of the publisher."""
-SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-"""A sink's id is a file name, and the container-id it publishes with."""
 _TOPIC_BYTES = 255
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Who stages or commits.
-
-    Attributes:
-        query: stays the same for a checkpoint.
-        run: new for each start of the query.
-        takeover: become the sink's query though another one was.
-        repeats: decisions of earlier runs do not count: what this run writes is published, again if need be.
-        stands_alone: its batch has no order with others of the sink, and its run ends no other one (O-13).
-    """
-
-    query: str
-    run: str
-    takeover: bool = False
-    repeats: bool = False
-    stands_alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Publishing:
-    """How rows are published.
-
-    Attributes:
-        resends_in_doubt: rows that may have been delivered in a session that the network forgot are sent again (with
-            the same identity); False = they are abandoned, and counted as not accepted.
-        is_atomic: the rows of a batch and topic are one transaction for readers that use a sequencer.
-        require: subscriptions that a row's topic must have; else the row waits (O-12).
-    """
-
-    resends_in_doubt: bool = True
-    is_atomic: bool = False
-    require: int = 0
-
-
-AS_USUAL = Publishing()
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPart:
-    """What one attempt of one task wrote, in chunks.
-
-    Attributes:
-        partition: of the batch; the order of partitions is the order of publishing.
-        attempt: names the attempt; no two attempts share it.
-        chunks: how many bodies it staged, numbered from 0.
-        rows: in all of them.
-    """
-
-    partition: int
-    attempt: str
-    chunks: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a batch is, once and for all.
-
-    Attributes:
-        number: counts the sink's manifests from 0.
-        batch: the query's number of it.
-        rows: in it.
-        is_first: this commit decided it; False = another did before.
-        is_done: every row has been published and has an outcome.
-        not_accepted: rows of it that ended otherwise than accepted (rejected, or no subscription matched).
-    """
-
-    number: int
-    batch: int
-    rows: int
-    is_first: bool
-    is_done: bool
-    not_accepted: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridges.node.errors import NodeError
+from bridges.node.model import INFLIGHT
 from bridges.node.outbox_journal import OutboxJournal
 from bridges.node.signals import Signal
 from oncewire.client import (
@@ -31,8 +32,6 @@ from oncewire.client.publisher import SESSION_TIMEOUT_S
 
 logger = logging.getLogger("oncewire.bridge")
 
-INFLIGHT = 1000
-"""Rows of a topic without outcome; the routers' window is 1,024 (C-1)."""
 POLL_S = 1.0
 """How long a batch that another process decided may go unnoticed; what this process decides wakes the publisher."""
 RETRY_S = 2.0

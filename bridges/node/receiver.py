@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridges.node.errors import BadRequest, NodeError
-from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S, DepthGate, GroupCommit
+from bridges.node.group_commit_core import DepthGate, GroupCommit
 from bridges.node.identity import identity_of
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
+from bridges.node.model import Subscription
 from bridges.node.producers_core import Judgement
 from bridges.node.retention import Attention
-from bridges.node.shard_core import Shard, ShardBy
+from bridges.node.shard_core import ShardBy
 from bridges.node.signals import Signal
 from oncewire.client import (
     ClientError,
@@ -41,18 +42,12 @@ from oncewire.client import (
     SubscriptionExpired,
     connect,
 )
+from oncewire.client.isolation import Isolation
 from oncewire.client.login import TokenSource
-from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
 logger = logging.getLogger("oncewire.bridge")
 
-CREDIT = 2048
-"""Messages that may come ahead of the journal: some groups, so that the next one arrives while one is written."""
-MAX_JOURNAL_BYTES = 8 << 30
-"""A disk is cheaper than publishers that wait; but it ends."""
-TIMEOUT_S = 24 * 3600
-"""T_sub: how long the network keeps the subscription while the node is disconnected. Publishers wait for it."""
 FULL_POLL_S = 0.5
 """How often a journal that is full is looked at; trimming in this process wakes the receiver."""
 RETRY_S = 2.0
@@ -65,42 +60,6 @@ _REFUSED = "oncewire:identity-not-kept"
 _DELETED_BEFORE = "the network had deleted it while the node was disconnected, and no query has asked for it since"
 ELSEWHERE = "elsewhere"
 """A message of another shard: accepted here, kept by another node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What is received into one journal.
-
-    Attributes:
-        name: of the subscription.
-        container_id: with each topic as the link's name the identity in the network.
-        topics: topics or patterns, each a link.
-        credit: messages that may come ahead.
-        group_s, group_count: when a group is written, by time and by count.
-        max_journal_bytes: when to stop taking messages.
-        retention_s: how long messages are kept after a reader is done with them.
-        timeout_s: how long the network keeps the subscription while the node is disconnected.
-        shard: which messages are kept, and the others accepted at once; None = all are kept.
-        isolation: of what is read from the journal; None = as the journal has it, `read_uncommitted` if it is new.
-        expire_unread_s: after so many seconds without a reader it is ended (J-14); 0 = never.
-        drop_unread_s: messages that no reader has processed for so long are deleted (J-15); 0 = never.
-        is_configured: the node's settings have it; else a query made it.
-    """
-
-    name: str
-    container_id: str
-    topics: tuple[str, ...]
-    credit: int = CREDIT
-    group_s: float = GROUP_S
-    group_count: int = GROUP_COUNT
-    max_journal_bytes: int = MAX_JOURNAL_BYTES
-    retention_s: float = 0.0
-    timeout_s: int = TIMEOUT_S
-    shard: Shard | None = None
-    isolation: Isolation | None = None
-    expire_unread_s: float = 0.0
-    drop_unread_s: float = 0.0
-    is_configured: bool = False
 
 
 @dataclass(slots=True)

@@ -9,14 +9,13 @@ from typing import Any
 
 from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch, range_schema
 from bridges.node.errors import BadRequest
-from bridges.node.journal_reader import Chunk
 from bridges.node.journal_tables import JournalMarks
+from bridges.node.model import Chunk, Publishing, StagedPart, Writer
 from bridges.node.node import BridgeNode
-from bridges.node.outbox import Publishing, StagedPart, Writer
 from bridges.node.retention import RELEASED
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
+from oncewire.client.isolation import Isolation
 from oncewire.client.put_off import in_thread
-from oncewire.client.transactions.sequencer import Isolation
 
 MAX_TEXT = 1024
 """Of a name or id in a request."""

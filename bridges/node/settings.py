@@ -16,13 +16,10 @@ from bridges.doors.settings import (
     of_tls,
 )
 from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
-from bridges.node.outbox import MAX_OUTBOX_BYTES
-from bridges.node.publisher import INFLIGHT
-from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
+from bridges.node.model import CREDIT, INFLIGHT, MAX_JOURNAL_BYTES, MAX_OUTBOX_BYTES, NAME_PATTERN, TIMEOUT_S
 from bridges.node.retention import EXPIRE_UNREAD_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
-from bridges.node.storage import NAME_PATTERN
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.settings.parsers import KIB, TIB, number, one_of, optional_path, path, size, text, whole_number, yes_or_no
 from oncewire.settings.schema import REQUIRED, Setting, by_key
 

@@ -14,12 +14,11 @@ from bridges.doors.tls import NO_FILES, TlsFiles, ask_for_tls
 from bridges.doors.tokens import DoorTokens
 from bridges.node.client import read_secret
 from bridges.node.errors import NodeError
-from bridges.node.node import NodeSettings
-from bridges.node.receiver import Subscription
+from bridges.node.model import NodeSettings, Subscription
 from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
 from oncewire.cli.errors import CliError
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import explained
 

@@ -8,7 +8,6 @@ All methods may be called from any thread.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Generator
@@ -18,11 +17,9 @@ from bridges.node.errors import BadRequest, StorageError
 from bridges.node.gaps import Gap
 from bridges.node.interface import Offsets
 from bridges.node.journal import JournalControl
-from bridges.node.journal_reader import Chunk
-from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Outbox
+from bridges.node.model import MAX_OUTBOX_BYTES, NAME_PATTERN, SINK_PATTERN, Chunk, Manifest
+from bridges.node.outbox import Outbox
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-"""A subscription's name is a file name."""
 MAX_SINKS = 256
 """Each keeps a connection to the routers and a file open."""
 DELETE_ROUNDS = 16

@@ -13,7 +13,7 @@ from bridges.node.errors import BadRequest
 from bridges.spark.kafka_options import translated
 from bridges.spark.option_kinds import Reads, Side
 from bridges.spark.option_table import OPTIONS, options_of
-from oncewire.settings.loading import nearest
+from oncewire.settings.parsers import nearest
 
 BY_NAME = {option.key.lower(): option for option in OPTIONS}
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})

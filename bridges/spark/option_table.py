@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
-from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN
-from bridges.node.publisher import INFLIGHT
-from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
-from bridges.node.storage import NAME_PATTERN
+from bridges.node.model import (
+    CREDIT,
+    INFLIGHT,
+    MAX_JOURNAL_BYTES,
+    MAX_OUTBOX_BYTES,
+    NAME_PATTERN,
+    SINK_PATTERN,
+    TIMEOUT_S,
+)
 from bridges.spark import option_values as values
 from bridges.spark.option_kinds import Option, Side, option
 from bridges.spark.option_values import EMBEDDED, MAX_NUMBER, CommitMode, Guarantee
 from bridges.spark.source_option_table import OF_JOURNALS, OF_SOURCES
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.settings.parsers import size, text, time_span
 
 _BOTH, _SOURCE, _SINK = Side.BOTH, Side.SOURCE, Side.SINK

@@ -10,7 +10,8 @@ from enum import Enum
 from urllib.parse import urlsplit
 
 from bridges.node.shard_core import MAX_SHARDS
-from oncewire.client import ClientError, connect
+from oncewire.client.errors import UsageError
+from oncewire.client.failover import parse_url
 from oncewire.settings.parsers import NotAllowed, Parser, whole_number
 
 MAX_TOPIC_BYTES = 255
@@ -209,10 +210,10 @@ def routers(value: str) -> tuple[str, ...]:
     """A comma list of URLs."""
     urls = tuple(url.strip() for url in value.split(","))
     try:
-        unused = connect(urls)  # reads the addresses, connects to nothing
-    except ClientError as error:
+        for url in urls:
+            parse_url(url)
+    except UsageError as error:
         raise NotAllowed(str(error)) from error
-    del unused
     return urls
 
 

@@ -15,18 +15,16 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from bridges.doors.tls import NO_FILES, TlsFiles, node_context, tls_context
 from bridges.node.addresses import parse_address
 from bridges.node.client import RemoteNode, read_secret
-from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
 from bridges.node.interface import Node
-from bridges.node.node import NodeSettings
-from bridges.node.receiver import Subscription
+from bridges.node.model import NodeSettings, Subscription
 from bridges.node.shard_core import Shard
 from bridges.spark import option_values as values
 from bridges.spark.option_kinds import Option, Reads, Side
 from bridges.spark.option_names import BY_NAME, given_options
 from bridges.spark.option_table import OPTIONS, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.settings.parsers import NotAllowed
 
 __all__ = [
@@ -297,7 +295,7 @@ def bridge_options(given: Mapping[str, str]) -> BridgeOptions:
 def open_bridge(bridge: BridgeOptions) -> Node:
     """As `open_node`, for who only looks at a node and neither receives nor publishes."""
     if bridge.is_embedded:
-        return EmbeddedNode(_embedded(bridge))
+        return _embedded(NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False))
     secret = bridge.secret.encode() if bridge.secret_file is None else read_secret(bridge.secret_file)
     return RemoteNode(bridge.address, secret, tls=bridge.node_tls)
 
@@ -311,14 +309,16 @@ def open_node(options: SourceOptions | SinkOptions) -> Node:
     bridge = options.bridge
     if not bridge.is_embedded:
         return open_bridge(bridge)  # of one node: see SourceOptions.shards
-    settings = _embedded(bridge)
+    settings = NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False)
     if isinstance(options, SourceOptions):
-        return EmbeddedNode(replace(settings, defaults=options.receiving))
-    return EmbeddedNode(replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes))
+        return _embedded(replace(settings, defaults=options.receiving))
+    return _embedded(replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes))
 
 
-def _embedded(bridge: BridgeOptions) -> NodeSettings:
-    return NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False)
+def _embedded(settings: NodeSettings) -> Node:
+    from bridges.node.embedded import EmbeddedNode  # half of all modules, which who talks to a node does not need
+
+    return EmbeddedNode(settings)
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------

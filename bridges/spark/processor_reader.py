@@ -28,7 +28,7 @@ from bridges.spark.processor_join_core import (
     steps_between,
     text_of,
 )
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 
 logger = logging.getLogger("oncewire.processor")
 

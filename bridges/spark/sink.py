@@ -30,7 +30,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from bridges.node.errors import BadRequest, BatchForgotten, NodeError
 from bridges.node.interface import Node
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
 from bridges.spark.options import UNNAMED, SinkOptions, open_node, sink_options, unnamed_sink
 from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import check_columns

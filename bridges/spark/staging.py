@@ -13,7 +13,7 @@ from bridges.node.arrow_bodies import MAX_STAGED_ROWS, encode_rows
 from bridges.node.errors import BadRequest, NodeError
 from bridges.node.frames import MAX_BODY_BYTES
 from bridges.node.interface import Commit, Node
-from bridges.node.outbox import Publishing, StagedPart, Writer
+from bridges.node.model import Publishing, StagedPart, Writer
 from bridges.spark.option_values import MAX_TOKENS, MAX_TOPIC_BYTES, CommitMode, Guarantee, is_pattern
 from bridges.spark.options import SinkOptions
 from bridges.spark.schema import encode_rows_of

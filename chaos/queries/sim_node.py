@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridges.node.node import NodeSettings
+from bridges.node.model import NodeSettings
 from chaos.queries.code import Code
 from chaos.queries.network import TOPIC, Link, Network, Sent
 from chaos.routed.judge import Violation

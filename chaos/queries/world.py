@@ -17,7 +17,7 @@ from chaos.queries.query import Query, body_of
 from chaos.queries.sim_node import SUB, Crash, SimNode
 from chaos.quiet import without_logs
 from chaos.routed.judge import Judge, Violation
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 
 STORM_STEPS = 90
 CALM_STEPS = 200

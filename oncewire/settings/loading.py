@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from oncewire.cli import variables
 from oncewire.cli.errors import CliError
-from oncewire.settings.parsers import without_login
+from oncewire.settings.parsers import nearest, without_login
 from oncewire.settings.printing import toml
 from oncewire.settings.schema import REQUIRED, Setting
 
@@ -170,11 +169,6 @@ def read_toml(file: str) -> dict[str, Any]:
 
 def _shown(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant; None = none is near."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
 
 
 def _default(found: Setting, file: str) -> object:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
-from bridges.node.outbox import Outbox, StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
+from bridges.node.outbox import Outbox
 from bridges.node.outbox_journal import OutboxJournal
 from oncewire.client import Client, Publisher, SqliteJournal, Subscriber, connect
 from oncewire.client.transactions import SqliteStore

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import SequenceHeader, read_header
-from oncewire.client.transactions.sequencer import Batch, Isolation, Sequencer
+from oncewire.client.transactions.sequencer import Batch, Sequencer
 from oncewire.client.transactions.sequencer_state import Placed, Reread
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from oncewire.client.errors import StoreFenced
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
-from oncewire.client.transactions.sequencer import Isolation
 from tests.client.store_world import (
     POINTS,
     Consumer,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, connect
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions import Consumer, SqliteStore, read_committed
 from oncewire.client.transactions import feed as feeds
 from oncewire.client.transactions.feed import Feed
@@ -26,7 +27,7 @@ from oncewire.client.transactions.sequence_header import (
     final_rollback,
     read_header,
 )
-from oncewire.client.transactions.sequencer import MAX_PRODUCERS, MAX_RANGES, Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer import MAX_PRODUCERS, MAX_RANGES, Outcome, Sequencer
 from oncewire.wire import Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import ANONYMOUS, USER
 from tests.client.sequence_world import Journal, Reader

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from oncewire.client import UsageError
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import (
     LAST_SEQUENCE,
     MAX_BORN_MS,
@@ -19,7 +20,7 @@ from oncewire.client.transactions.sequence_header import (
     final_rollback,
     read_header,
 )
-from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer import Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION

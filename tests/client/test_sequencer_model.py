@@ -9,8 +9,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import Flag, Producer, ProducerId, SequenceHeader, final_rollback
-from oncewire.client.transactions.sequencer import Isolation, Sequencer
+from oncewire.client.transactions.sequencer import Sequencer
 from tests.client.sequence_world import Journal, Model, Reader
 from tests.support.effort import rounds
 

@@ -14,7 +14,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark import reference
 from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from tests.docs.guarantee_tables import section, table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import pytest
 
 from bridges.node.arrow_bodies import encode_rows
 from bridges.node.interface import Node
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
 from bridges.store.crash_points import CrashPoint
 from bridges.workqueue import Queue, new_message
 from oncewire.client import Subscriber, connect

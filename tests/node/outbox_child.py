@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
-from bridges.node.outbox import Outbox, StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
+from bridges.node.outbox import Outbox
 from bridges.node.outbox_journal import OutboxJournal
 from oncewire.client.core_effects import PublisherEffect, SendTransfer
 from oncewire.client.outcomes import ACCEPTED

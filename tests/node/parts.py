@@ -11,12 +11,13 @@ from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.identity import identity_of
 from bridges.node.journal import MAX_OPEN_BYTES, Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
-from bridges.node.outbox import Outbox, Publishing, StagedPart, Writer
+from bridges.node.model import Publishing, StagedPart, Subscription, Writer
+from bridges.node.outbox import Outbox
 from bridges.node.producers_core import Judgement
 from bridges.node.publisher import SinkPublisher
-from bridges.node.receiver import Receiver, Subscription
+from bridges.node.receiver import Receiver
 from oncewire.client import SqliteJournal
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.wire import decode_message, encode_data_message
 from tests.client.shell_helpers import until
 

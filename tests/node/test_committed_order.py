@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from bridges.node.errors import BadRequest, StorageError
 from bridges.node.journal import MAX_OPEN_BYTES
+from bridges.node.model import Subscription
 from bridges.node.producers_core import Judgement
-from bridges.node.receiver import Receiver, Subscription
+from bridges.node.receiver import Receiver
 from bridges.node.shard_core import Shard, ShardBy
 from oncewire.client import connect
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
-from oncewire.client.transactions.sequencer import Isolation, Sequencer
+from oncewire.client.transactions.sequencer import Sequencer
 from oncewire.wire import Message, Symbol, encode_message
 from oncewire.wire.vocabulary import TRANSACTION
 from tests.client.shell_helpers import LONG, until

@@ -19,7 +19,8 @@ from bridges.node.client import RemoteNode
 from bridges.node.door import MAX_OPENING, Room, node_doors
 from bridges.node.errors import NodeUnavailable
 from bridges.node.frames import HEAD, MAGIC, NONCE_BYTES, decode_head, encode_frame, proof
-from bridges.node.node import BridgeNode, NodeSettings
+from bridges.node.model import NodeSettings
+from bridges.node.node import BridgeNode
 from bridges.node.running import LogFormatter
 from bridges.node.server import MAX_CONNECTIONS, Server
 from tests.client.shell_helpers import LONG, until

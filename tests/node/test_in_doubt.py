@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridges.node.identity import identity_of
-from bridges.node.outbox import Outbox, Publishing
+from bridges.node.model import Publishing
+from bridges.node.outbox import Outbox
 from oncewire.client import ClientEvent, NewIncarnation, connect
 from tests.client.shell_helpers import LONG, until
 from tests.node.parts import decide, publishing

@@ -30,8 +30,7 @@ from bridges.node.errors import (
     RangeTrimmed,
 )
 from bridges.node.interface import Node
-from bridges.node.node import NodeSettings
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.model import NodeSettings, StagedPart, Writer
 from oncewire.client import Client, connect
 from oncewire.wire import decode_message, encode_data_message
 from tests.client.shell_helpers import LONG, until

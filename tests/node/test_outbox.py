@@ -24,8 +24,9 @@ from bridges.node.errors import (
     StorageError,
     TooLarge,
 )
-from bridges.node.outbox import NEW_LIFE_AFTER_S, Manifest, Outbox, StagedPart, Writer
-from bridges.node.outbox import Publishing as How
+from bridges.node.model import Manifest, StagedPart, Writer
+from bridges.node.model import Publishing as How
+from bridges.node.outbox import NEW_LIFE_AFTER_S, Outbox
 from bridges.node.outbox_journal import OutboxJournal
 from oncewire.client import JournalOwnerError, JournalUnusable
 from oncewire.client.core_effects import SendTransfer

@@ -10,6 +10,7 @@ import pytest
 
 from bridges.node.errors import StorageError
 from bridges.node.producers_core import MAX_PRODUCERS, Identity, Judgement, ProducerLedger, ProducerRow
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import (
     LAST_SEQUENCE,
     Flag,
@@ -18,7 +19,6 @@ from oncewire.client.transactions.sequence_header import (
     SequenceHeader,
     final_rollback,
 )
-from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import Message, Symbol, encode_message
 from oncewire.wire.vocabulary import USER
 from tests.node.parts import Life

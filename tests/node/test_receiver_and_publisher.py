@@ -10,8 +10,9 @@ import pytest
 
 from bridges.node.errors import BadRequest
 from bridges.node.journal import JournalControl
+from bridges.node.model import Subscription
 from bridges.node.outbox import Outbox
-from bridges.node.receiver import Receiver, Subscription
+from bridges.node.receiver import Receiver
 from oncewire.client import Message, NotAccepted, StillOwed, connect
 from oncewire.wire import Symbol, ULong
 from tests.client.shell_helpers import LONG, until

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.outbox import Outbox, Publishing
+from bridges.node.model import Publishing
+from bridges.node.outbox import Outbox
 from bridges.node.publisher import SinkPublisher
 from oncewire.client import Subscriber, connect
 from tests.client.shell_helpers import LONG, until

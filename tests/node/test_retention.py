@@ -15,7 +15,7 @@ from bridges.cli import bridge
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.interface import Node
 from bridges.node.journal import Arrival, JournalControl, ReceiverJournal
-from bridges.node.node import NodeSettings
+from bridges.node.model import NodeSettings
 from bridges.node.retention import NOTE_S, Attention
 from oncewire.client import Client, NotAccepted, Publisher, SqliteJournal, connect
 from tests.client.shell_helpers import LONG

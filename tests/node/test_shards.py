@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.node.errors import BadRequest
-from bridges.node.node import BridgeNode, NodeSettings
-from bridges.node.receiver import ELSEWHERE, Receiver, Subscription
+from bridges.node.model import NodeSettings, Subscription
+from bridges.node.node import BridgeNode
+from bridges.node.receiver import ELSEWHERE, Receiver
 from bridges.node.settings_loading import load
 from bridges.node.shard_core import Shard, ShardBy, _any_key, parse_shard, shard_key
 from oncewire.cli.errors import CliError

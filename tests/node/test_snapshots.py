@@ -12,7 +12,7 @@ import pytest
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest, SnapshotUnknown
 from bridges.node.interface import Node
-from bridges.node.node import NodeSettings
+from bridges.node.model import NodeSettings
 from bridges.node.outbox import Outbox
 from bridges.node.snapshots import KEPT_SNAPSHOTS, MAX_SNAPSHOT_TEXT
 from tests.node.node_process import running_node

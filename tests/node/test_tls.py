@@ -15,7 +15,8 @@ from bridges.doors.tls import NO_FILES, TlsFiles, tls_context
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
 from bridges.node.interface import Node
-from bridges.node.node import BridgeNode, NodeSettings
+from bridges.node.model import NodeSettings
+from bridges.node.node import BridgeNode
 from bridges.spark.options import source_options
 from oncewire.client import connect
 from tests.client.shell_helpers import LONG

@@ -9,7 +9,7 @@ import pytest
 
 from bridges.doors.tls import TlsFiles
 from bridges.node.embedded import EmbeddedNode
-from bridges.node.node import NodeSettings
+from bridges.node.model import NodeSettings
 from oncewire.client import connect
 from oncewire.transport.tls import TlsFiles as ClientFiles
 from oncewire.transport.tls import rotating_client_context

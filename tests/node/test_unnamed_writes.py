@@ -10,7 +10,8 @@ import pytest
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.errors import BadRequest, OwnedByAnother, PartMissing
-from bridges.node.outbox import KEPT_MANIFESTS, Outbox, StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
+from bridges.node.outbox import KEPT_MANIFESTS, Outbox
 from bridges.node.staged_parts import KEPT_STAGED_S
 from oncewire.wire import encode_data_message
 from tests.client.shell_helpers import LONG

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from bridges.node.embedded import EmbeddedNode
-from bridges.node.node import NodeSettings
+from bridges.node.model import NodeSettings
 from oncewire.cli.errors import CliError
 from oncewire.cli.token import token_in
 from oncewire.client import UsageError, connect

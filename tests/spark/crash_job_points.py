@@ -20,7 +20,8 @@ from typing import Any
 import bridges.node.publisher
 import bridges.node.storage
 from bridges.node.identity import identity_of
-from bridges.node.outbox import AS_USUAL, Manifest, Outbox, Publishing, StagedPart, Writer
+from bridges.node.model import AS_USUAL, Manifest, Publishing, StagedPart, Writer
+from bridges.node.outbox import Outbox
 from bridges.node.outbox_journal import OutboxJournal, Rows
 from bridges.node.staged_parts import delete_parts
 from bridges.spark.data_source import AmqpDataSource

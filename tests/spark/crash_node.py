@@ -26,7 +26,7 @@ import bridges.node.receiver
 import bridges.node.storage
 from bridges.cli import bridge
 from bridges.node.journal import Arrival, JournalControl, ReceiverJournal
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.model import StagedPart, Writer
 from bridges.node.producers_core import Judgement
 from oncewire.cli.run import run
 from oncewire.client import SqliteJournal

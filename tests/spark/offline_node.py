@@ -10,10 +10,9 @@ from typing import Any
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.interface import Offsets
 from bridges.node.journal import Arrival, ReceiverJournal
-from bridges.node.node import NodeSettings
-from bridges.node.receiver import Subscription
+from bridges.node.model import NodeSettings, Subscription
 from oncewire.client import SqliteJournal
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.wire import encode_data_message
 
 ARRIVED_US = 1_700_000_000_000_000

@@ -17,10 +17,8 @@ from typing import Any
 from bridges.node.arrow_bodies import encode_rows
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.journal import Arrival, ReceiverJournal
-from bridges.node.node import NodeSettings
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.model import NodeSettings, StagedPart, Subscription, Writer
 from bridges.node.outbox_journal import OutboxJournal
-from bridges.node.receiver import Subscription
 from bridges.node.storage import Storage
 from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_core import Input, Step, attempt
@@ -29,7 +27,7 @@ from bridges.spark.processor_reader import AttemptReader, Offset, Task, read_tas
 from bridges.spark.processor_rows import inputs_in
 from oncewire.client import SqliteJournal
 from oncewire.client.delivery_hash import delivery_hash
-from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.isolation import Isolation
 from oncewire.wire import Message, Symbol, decode_message, encode_data_message
 
 NAME = "p"

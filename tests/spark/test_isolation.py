@@ -12,8 +12,8 @@ from bridges.node.errors import BadRequest
 from bridges.spark.options import source_options
 from bridges.spark.reading import plan_batch_read
 from oncewire.client import Message, connect
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
-from oncewire.client.transactions.sequencer import Isolation
 from tests.client.shell_helpers import LONG
 from tests.node.node_process import NodeProcess
 from tests.spark.offline_node import OfflineNode

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridges.node.arrow_bodies import count_topics, encode_rows, range_batch
 from bridges.node.errors import BadRequest
 from bridges.node.identity import producer_pair
-from bridges.node.journal_reader import Chunk
+from bridges.node.model import Chunk
 from bridges.spark.fast_decoding import fast_row
 from bridges.spark.schema import (
     UNDECODABLE,

@@ -12,8 +12,8 @@ import pytest
 from bridges.node.arrow_bodies import decode_rows
 from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
-from bridges.node.node import NodeSettings
-from bridges.node.outbox import Outbox, StagedPart, Writer
+from bridges.node.model import NodeSettings, StagedPart, Writer
+from bridges.node.outbox import Outbox
 from bridges.spark import staging
 from bridges.spark.options import SinkOptions, sink_options
 from bridges.spark.staging import Attempt, NotPublished, Staging, check_sink, commit_batch, stage_batches, writer_of

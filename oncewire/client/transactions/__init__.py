@@ -9,6 +9,7 @@ from oncewire.client.errors import (
     StoreLocked,
     StoreUnusable,
 )
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.consumer import Consumer
 from oncewire.client.transactions.crash_points import CrashPoint
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
@@ -22,7 +23,7 @@ from oncewire.client.transactions.sequence_header import (
     SequenceHeader,
     read_header,
 )
-from oncewire.client.transactions.sequencer import Batch, Isolation, Outcome, Sequencer, Step
+from oncewire.client.transactions.sequencer import Batch, Outcome, Sequencer, Step
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
 from oncewire.client.transactions.shards import Shards
 from oncewire.client.transactions.store import Store

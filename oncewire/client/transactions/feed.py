@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from oncewire.client.errors import StoreCorrupt, UsageError
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.inputs import InputJournal, Recorded
 from oncewire.client.transactions.messages import ReceivedMessage
 from oncewire.client.transactions.refused import without_sequence
 from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader, read_header, user_of
-from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
 from oncewire.client.transactions.store import Store
 from oncewire.wire import Message, decode_message

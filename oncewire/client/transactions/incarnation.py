@@ -11,6 +11,7 @@ from typing import Any
 from oncewire.client.codec import Codec
 from oncewire.client.errors import ProcessFailed, UsageError
 from oncewire.client.events import ConsumerStatistics
+from oncewire.client.isolation import Isolation
 from oncewire.client.source_terms import Start
 from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.failed_messages import FailedMessages, Failure
@@ -23,7 +24,6 @@ from oncewire.client.transactions.outputs import BACKLOG, Outputs
 from oncewire.client.transactions.receiving import Network, Receiving
 from oncewire.client.transactions.refused import LOOK_S
 from oncewire.client.transactions.running import until_first_ends
-from oncewire.client.transactions.sequencer import Isolation
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from oncewire.client.errors import UsageError
+from oncewire.client.isolation import Isolation
 from oncewire.client.login import TokenSource
 from oncewire.client.put_off import ended
 from oncewire.client.transactions.feed import Feed
@@ -21,7 +22,7 @@ from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage
 from oncewire.client.transactions.opening import StoreThread
 from oncewire.client.transactions.receiving import Network, Receiving
-from oncewire.client.transactions.sequencer import RING_MESSAGES, Isolation
+from oncewire.client.transactions.sequencer import RING_MESSAGES
 from oncewire.client.transactions.store import Store
 from oncewire.store.opening import SQLITE_PREFIX
 

@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic
 
+from oncewire.client.isolation import Isolation
 from oncewire.client.transactions.sequence_header import Flag, ProducerId, SequenceHeader
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.client.transactions.sequencer_state import (
@@ -57,15 +58,6 @@ MAX_RANGES = 1024
 
 MAX_USER_RANGES = 100_000
 """Holes in what is known of all producers of one user: ten for each of MAX_PRODUCERS, about 20 MB."""
-
-
-class Isolation(Enum):
-    """What a reader sees of transactions."""
-
-    READ_COMMITTED = "read_committed"
-    """Pending messages when they commit, never before, and never if they are rolled back."""
-    READ_UNCOMMITTED = "read_uncommitted"
-    """Pending messages as they come, once each, also those that are rolled back later."""
 
 
 class Relation(Enum):
