@@ -27,11 +27,23 @@ MAP_LIMIT_S = 120
 """An installation without a network goes on without the map."""
 IS_COMPILED = os.environ.get("ONCEWIRE_COMPILED") == "1"
 TRANSLATOR = "mypy[mypyc]>=2.4,<2.5"
-# Each unit is one shared library: calls inside it are C calls. Of the router it is what each message passes through.
+# Each unit is one shared library: calls inside it are C calls. Of router and client it is what each message passes
+# through.
 UNITS = {
     "oncewire.compiled": [
         "oncewire/wire",
         *(f"oncewire/transport/{name}.py" for name in ("engine_protocol", "paced_protocol", "turn", "turns_core")),
+        *(
+            f"oncewire/client/{name}.py"
+            for name in (
+                "arrived_entry",
+                "deduplicating_core",
+                "map_entry",
+                "publisher_core",
+                "sending",
+                "subscriber_core",
+            )
+        ),
     ],
     "delivery_records.compiled": ["delivery_records"],
     "router.compiled": [

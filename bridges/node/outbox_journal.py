@@ -6,7 +6,7 @@ delivery tag are one and the same. The sequence of its identity counts from 1 in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,13 +305,13 @@ class OutboxJournal(Journal):
     def _write_publisher(self, topic: str, changes: PublisherChanges) -> None:
         known = self._topics[topic]
         waits = False
-        for number, outcome in changes.decided:
+        for first, last, outcome in _runs(changes.decided):
             if known.waits and outcome.kind is OutcomeKind.RELEASED:
-                known.released.add(number, number)
+                known.released.add(first, last)
                 waits = True
                 continue
-            known.settled.add(number, number)
-            self._count(known.id, number, outcome)
+            known.settled.add(first, last)
+            self._count(known.id, range(first, last + 1), outcome)
         if waits:
             self._progress = True
             save_released(self._do, known.id, known.released)
@@ -338,13 +338,13 @@ class OutboxJournal(Journal):
             finish_manifests(self._do)
             self._progress = True
 
-    def _count(self, topic_id: int, number: int, outcome: Outcome) -> None:
-        self.outcomes[outcome.kind.value] = self.outcomes.get(outcome.kind.value, 0) + 1
+    def _count(self, topic_id: int, numbers: range, outcome: Outcome) -> None:
+        self.outcomes[outcome.kind.value] = self.outcomes.get(outcome.kind.value, 0) + len(numbers)
         if not outcome.is_accepted:
-            self._do.execute(
+            self._do.write_many(
                 "UPDATE node_manifests SET not_accepted = not_accepted + 1 WHERE number ="
                 " (SELECT manifest FROM node_spans WHERE topic = ? AND first <= ? AND stop > ?)",
-                (topic_id, number, number),
+                [(topic_id, number, number) for number in numbers],
             )
 
     def commit(self) -> None:
@@ -373,6 +373,20 @@ class OutboxJournal(Journal):
     def _run(self, work: Callable[[], T]) -> T:
         with _journal_errors(self._path), self._file.using():
             return work()
+
+
+def _runs(decided: Sequence[tuple[int, Outcome]]) -> Iterator[tuple[int, int, Outcome]]:
+    """Consecutive rows with one outcome: first, last and it."""
+    if not decided:
+        return
+    first, outcome = decided[0]
+    last = first
+    for number, each in decided[1:]:
+        if each is not outcome or number != last + 1:
+            yield first, last, outcome
+            first, outcome = number, each
+        last = number
+    yield first, last, outcome
 
 
 @contextmanager
