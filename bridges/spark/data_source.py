@@ -11,8 +11,8 @@ from bridges.node.errors import BadRequest
 from bridges.spark.journal_options import JournalOptions, journal_options
 from bridges.spark.option_names import reads_journal
 from bridges.spark.options import SourceOptions, source_options
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import JOURNAL_COLUMN, columns, schema_ddl
+from bridges.spark.spark_calls import called_by_spark
 from bridges.spark.tables import check_table, noted_with, options_with
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridges.spark.source import AmqpBatchReader, AmqpStreamReader
 
 
-@errors_first
+@called_by_spark
 class AmqpDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types for us
     """See the module. Options are in options.py, columns in schema.py."""
 
@@ -74,7 +74,7 @@ class AmqpDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types 
         return AmqpBatchWriter(options_with(schema, self.options), schema, overwrite)
 
 
-@errors_first
+@called_by_spark
 class OncewireDataSource(AmqpDataSource):
     """The same format by the name that it is known for."""
 

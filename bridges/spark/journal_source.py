@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from bridges.spark.edge_client import EdgeClient
 from bridges.spark.journal_options import JournalOptions
 from bridges.spark.journal_reading import JournalPlanner, plan_journal_read, read_journal
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.planned_reader import PlannedReader
+from bridges.spark.spark_calls import called_by_spark
 
 
-@errors_first
+@called_by_spark
 class JournalStreamReader(PlannedReader[JournalOptions, JournalPlanner]):
     """Reads journals batch by batch."""
 
@@ -35,7 +35,7 @@ class JournalStreamReader(PlannedReader[JournalOptions, JournalPlanner]):
         """Nothing is kept for a query, so there is nothing to give up."""
 
 
-@errors_first
+@called_by_spark
 class JournalBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
     """Reads what journals hold.
 

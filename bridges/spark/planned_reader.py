@@ -22,15 +22,15 @@ from pyspark.sql.streaming.datasource import (
 from bridges.spark.journal_options import JournalOptions
 from bridges.spark.journal_reading import JournalPlanner
 from bridges.spark.options import SourceOptions
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.reading import Limits
 from bridges.spark.sharded_planner import Planner
+from bridges.spark.spark_calls import called_by_spark, end_quietly
 
 S = TypeVar("S", bound=SourceOptions | JournalOptions)
 P = TypeVar("P", bound=Planner | JournalPlanner)
 
 
-@errors_first
+@called_by_spark
 class PlannedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[S, P]):  # type: ignore[misc]  # untyped bases
     """See the module; a subclass opens the planner and reads.
 
@@ -86,6 +86,7 @@ class PlannedReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+        end_quietly()
 
 
 def limits_of(options: SourceOptions | JournalOptions, given: ReadLimit) -> Limits:

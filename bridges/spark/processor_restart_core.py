@@ -28,7 +28,7 @@ HOPELESS: tuple[type[errors.NodeError], ...] = (
 )
 """Errors that need intervention."""
 _OURS = re.compile(r"\bbridges\.[a-z_.]+\.(\w+): .*")
-"""An error of ours comes without a traceback (plain_errors.py)."""
+"""An error of ours comes without a traceback (spark_calls.py)."""
 _HOPELESS = frozenset(kind.__name__ for kind in HOPELESS)
 
 _TRACEBACK = "Traceback (most recent call last):\n"

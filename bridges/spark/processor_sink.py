@@ -12,12 +12,12 @@ from typing import Any
 from pyspark import TaskContext
 
 from bridges.spark.options import sink_options
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.sink import BATCH_ID, QUERY_ID, RUN_ID, AmqpStreamWriter, StagedMessage
+from bridges.spark.spark_calls import called_by_spark
 from bridges.spark.staging import Attempt, Staging, check_sink, writer_of
 
 
-@errors_first
+@called_by_spark
 class ProcessorStreamWriter(AmqpStreamWriter):
     """Stages what comes of an attempt; the rest is as in `AmqpStreamWriter`.
 

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from bridges.node.interface import Node
 from bridges.spark.options import SourceOptions, open_node, source_options
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.processor_join_core import InputJournal, Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Task, columns_of, read_task
 from bridges.spark.source import QUERY_ID
+from bridges.spark.spark_calls import called_by_spark, end_quietly
 
 if TYPE_CHECKING:
     from bridges.spark.processor_sink import ProcessorStreamWriter
@@ -39,7 +39,7 @@ class _Share(InputPartition):  # type: ignore[misc]  # pyspark is Any to mypy
     task: Task
 
 
-@errors_first
+@called_by_spark
 class ProcessorFormat(DataSource):  # type: ignore[misc]
     """See `processor.py`, which gives the options."""
 
@@ -75,7 +75,7 @@ def _journals(options: Mapping[str, str]) -> tuple[InputJournal, ...]:
     )
 
 
-@errors_first
+@called_by_spark
 class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Offsets are the places of the processor's journals."""
 
@@ -161,3 +161,4 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._opened is not None:
             self._opened[0].close()
             self._opened = None
+        end_quietly()

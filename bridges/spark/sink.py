@@ -32,8 +32,8 @@ from bridges.node.errors import BadRequest, BatchForgotten, NodeError
 from bridges.node.interface import Node
 from bridges.node.model import StagedPart, Writer
 from bridges.spark.options import UNNAMED, SinkOptions, open_node, sink_options, unnamed_sink
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.schema import check_columns
+from bridges.spark.spark_calls import called_by_spark
 from bridges.spark.staging import Attempt, check_sink, commit_batch, stage_batches, writer_of
 
 logger = logging.getLogger("oncewire.spark")
@@ -64,7 +64,7 @@ class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark has n
     part: StagedPart
 
 
-@errors_first
+@called_by_spark
 class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark has no types for us
     """Writes the batches of a streaming query. Spark makes one for each batch and another one for its commit.
 
@@ -112,7 +112,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
         """O-6: a commit that failed half-way may have decided the batch. What lost goes with a later one."""
 
 
-@errors_first
+@called_by_spark
 class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types for us
     """Writes a DataFrame that is no stream, as one batch of the sink `sinkId`.
 

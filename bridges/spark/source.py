@@ -11,16 +11,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bridges.spark.options import SourceOptions, open_node
-from bridges.spark.plain_errors import errors_first
 from bridges.spark.planned_reader import PlannedReader
 from bridges.spark.reading import Range, plan_batch_read, read_range
 from bridges.spark.sharded_planner import Planner, open_planner
+from bridges.spark.spark_calls import called_by_spark
 
 QUERY_ID = "sql.streaming.queryId"
 """What Spark calls it in the properties of a task: the same for a checkpoint, whenever it is started."""
 
 
-@errors_first
+@called_by_spark
 class AmqpStreamReader(PlannedReader[SourceOptions, Planner]):
     """Reads a subscription batch by batch."""
 
@@ -46,7 +46,7 @@ class AmqpStreamReader(PlannedReader[SourceOptions, Planner]):
         self._planner.done(end)
 
 
-@errors_first
+@called_by_spark
 class AmqpBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
     """Reads what a subscription's journal holds, and changes nothing.
 
