@@ -1,4 +1,5 @@
-"""Writes the tables of docs pages that show what docs/evidence/beside-skupper-router.json and brokers.json hold.
+"""Writes the tables of docs pages that show what docs/evidence/beside-skupper-router.json, brokers.json and
+spark-beside-kafka.json hold.
 
     python benchmarks/page_figures.py
 
@@ -18,6 +19,7 @@ from oncewire.settings.reference import row, table, written
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ROUTERS = DOCS / "evidence" / "beside-skupper-router.json"
 BROKERS = DOCS / "evidence" / "brokers.json"
+SPARK = DOCS / "evidence" / "spark-beside-kafka.json"
 PURE = "pure Python"
 LOADS = {
     "1:1": "1 -> 1",
@@ -176,12 +178,26 @@ def _parties(record: Record) -> str:
     return table(titles, ([each.get(key, "-") for key in keys] for each in record["systems"].values()))
 
 
+def _spark(record: Record) -> str:
+    """Spark with each connector: large batches by rows a second, small ones by the time of a batch."""
+    rows = []
+    for case, sides in record["cases"].items():
+        ours, theirs = sides["oncewire"], sides["kafka"]
+        figure = "ms" if case.startswith(("10 rows", "empty")) else "rows_s"
+        cells = [f"{each[figure]:,.0f}" for each in (ours, theirs)]
+        cpu = [f"{each['cpu_us']:,.1f}" if figure == "rows_s" else "-" for each in (ours, theirs)]
+        rows.append([case, *cells, f"**{ours[figure] / theirs[figure]:.2f}**", *cpu])
+    titles = ("rows a second, or ms a batch", "Oncewire", "Kafka", "ratio", "Oncewire CPU, us a row", "Kafka CPU")
+    return _table(titles, rows)
+
+
 CLIENTS = {"server_us": "CPU of the server", "publisher_us": "of the publisher", "subscriber_us": "of a subscriber"}
 WAITING = {"server_us": "CPU of the server", "confirmed_p50_ms": "time to the confirmation, p50"}
 RATE = {"delivered_s": "delivered a second"}
 FOUR = {**RATE, "server_us": "CPU of the server"}
 STORED = {"server_us": "CPU of the server", "delivered_s": "stored and read a second"}
 PAGES: Mapping[str, Mapping[str, tuple[Path, Make]]] = {
+    "spark-kafka.md": {"beside": (SPARK, _spark)},
     "performance.md": {"beside": (ROUTERS, _beside)},
     "explanation/is-exactly-once-possible.md": {"cost": (ROUTERS, _cost)},
     "comparison.md": {
