@@ -15,6 +15,7 @@ from typing import Any
 import uvloop
 
 from bridges.doors.errors import BridgeError
+from bridges.doors.garbage import collect_seldom
 from bridges.doors.gates import HTTP, Doors
 from bridges.doors.http import OperatorDoor
 from bridges.doors.logins import Logins
@@ -74,6 +75,7 @@ async def _run(settings: EdgeSettings, load: Load, log: EdgeLog, announce: bool)
         if works[0].done():
             works[0].result()
         if not stopping.is_set():
+            collect_seldom()
             log.event(EdgeEvent.EDGE_STARTED, http=url, parts=len(settings.parts))
             if announce:
                 _begin(reloads, _announce(edge, url))

@@ -14,6 +14,7 @@ from functools import partial
 
 import uvloop
 
+from bridges.doors.garbage import collect_seldom
 from bridges.doors.logins import Logins
 from bridges.doors.tls import listener_context
 from bridges.node.arrow_bodies import arrow
@@ -85,6 +86,7 @@ async def _run(settings: DaemonSettings, announce: bool) -> None:
 
 
 def _started(announce: bool, node: BridgeNode, described: Described) -> None:
+    collect_seldom()
     logging.getLogger("oncewire.bridge").info("the node is started: %s", described)
     if announce:
         sys.stdout.write(json.dumps(described) + "\n")
