@@ -19,7 +19,6 @@ from topology.inspector.schema.model import READER, EntityType
 
 NODE_TYPE = "org.amqp.management"
 """The type of the management node itself; its one entity is called `self`."""
-STANDARD = ("READ", "QUERY")
 MessageId: TypeAlias = object
 _Row: TypeAlias = dict[str, object]
 
