@@ -33,17 +33,7 @@ UNITS = {
     "oncewire.compiled": [
         "oncewire/wire",
         *(f"oncewire/transport/{name}.py" for name in ("engine_protocol", "paced_protocol", "turn", "turns_core")),
-        *(
-            f"oncewire/client/{name}.py"
-            for name in (
-                "arrived_entry",
-                "deduplicating_core",
-                "map_entry",
-                "publisher_core",
-                "sending",
-                "subscriber_core",
-            )
-        ),
+        *(f"oncewire/client/{name}.py" for name in ("map_entry", "publisher_core", "sending")),
     ],
     "delivery_records.compiled": ["delivery_records"],
     "router.compiled": [

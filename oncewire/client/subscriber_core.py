@@ -37,11 +37,8 @@ from oncewire.client.outcomes import Outcome
 
 LAZY_FORGETS = 1024
 """Settled tags the journal may still hold: forgetting needs no commit of its own, the router leaves them out (A-6)."""
-
-
-def _session_of(entry: ArrivedEntry) -> bytes:
-    """Cluster nonce and session of a network tag, which together name the stream a delivery belongs to."""
-    return entry.tag[1:11]
+SESSION_BYTES = slice(1, 11)
+"""Of a network tag: cluster nonce and session, which together name the stream a delivery belongs to."""
 
 
 def _serial(entry: ArrivedEntry) -> int:
@@ -178,7 +175,7 @@ class SubscriberCore:
         """
         sessions: dict[bytes, list[ArrivedEntry]] = {}
         for entry in entries:
-            sessions.setdefault(_session_of(entry), []).append(entry)
+            sessions.setdefault(entry.tag[SESSION_BYTES], []).append(entry)
         lines = list(sessions.values())
         begin = self._parts % len(lines)
         self._parts += 1
@@ -426,9 +423,9 @@ class SubscriberCore:
             return before
         last: dict[bytes, int] = {}
         for entry in done:
-            session = _session_of(entry)
+            session = entry.tag[SESSION_BYTES]
             last[session] = max(entry.serial, last.get(session, 0))
-        return [entry for entry in before if entry.serial < last.get(_session_of(entry), 0)]
+        return [entry for entry in before if entry.serial < last.get(entry.tag[SESSION_BYTES], 0)]
 
     def committed(self) -> list[SubscriberEffect]:
         """The changes are durable: state the outcomes to the router, let new deliveries come (C-3)."""
