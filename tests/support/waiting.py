@@ -11,13 +11,13 @@ WAIT_S = 180.0
 POLL_S = 0.05
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, within_s: float = WAIT_S) -> None:
     """Return as soon as the condition holds.
 
     Raises:
-        AssertionError: it does not within WAIT_S; `what` says what was waited for.
+        AssertionError: it does not within this time; `what` says what was waited for.
     """
-    ends_at = time.monotonic() + WAIT_S
+    ends_at = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < ends_at, what
         time.sleep(POLL_S)
