@@ -28,7 +28,7 @@ MAP_LIMIT_S = 120
 IS_COMPILED = os.environ.get("ONCEWIRE_COMPILED") == "1"
 TRANSLATOR = "mypy[mypyc]>=2.4,<2.5"
 # Each unit is one shared library: calls inside it are C calls. Of router and client it is what each message passes
-# through.
+# through, but for a subscriber's core: mutants of the one that finds copies, which run as Python, inherit from it.
 UNITS = {
     "oncewire.compiled": [
         "oncewire/wire",

@@ -295,7 +295,7 @@ def bridge_options(given: Mapping[str, str]) -> BridgeOptions:
 def open_bridge(bridge: BridgeOptions) -> Node:
     """As `open_node`, for who only looks at a node and neither receives nor publishes."""
     if bridge.is_embedded:
-        return _embedded(NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False))
+        return _embedded(bridge)
     secret = bridge.secret.encode() if bridge.secret_file is None else read_secret(bridge.secret_file)
     return RemoteNode(bridge.address, secret, tls=bridge.node_tls)
 
@@ -309,16 +309,17 @@ def open_node(options: SourceOptions | SinkOptions) -> Node:
     bridge = options.bridge
     if not bridge.is_embedded:
         return open_bridge(bridge)  # of one node: see SourceOptions.shards
-    settings = NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False)
     if isinstance(options, SourceOptions):
-        return _embedded(replace(settings, defaults=options.receiving))
-    return _embedded(replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes))
+        return _embedded(bridge, defaults=options.receiving)
+    return _embedded(bridge, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes)
 
 
-def _embedded(settings: NodeSettings) -> Node:
+def _embedded(bridge: BridgeOptions, **settings: Any) -> Node:
     from bridges.node.embedded import EmbeddedNode  # half of all modules, which who talks to a node does not need
 
-    return EmbeddedNode(settings)
+    return EmbeddedNode(
+        NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False, **settings)
+    )
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------

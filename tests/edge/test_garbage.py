@@ -8,7 +8,7 @@ import sys
 import pytest
 
 PROGRAM = """
-import gc, importlib, weakref
+import gc, weakref
 from bridges.doors.garbage import collect_seldom
 
 class Knot:

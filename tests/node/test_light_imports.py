@@ -1,4 +1,4 @@
-"""What Spark's processes import of a bridge node: many of them live for one batch, and only talk to it."""
+"""What Spark's workers import of a bridge node: there are several for each query, and they only talk to it."""
 
 from __future__ import annotations
 
